@@ -18,11 +18,14 @@ struct option {
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
 static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
 static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
+static const char *const marks_words[] = {
+    "off"}; /* marks an option with values of memctx/marks.h */
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_mode_words
 #define WORDS_FOLD_MODE fold_mode_words
 #define WORDS_SIZE NULL
+#define WORDS_MARKS marks_words
 #define WORDS_THP_MODE thp_mode_words
 #define ROW(field, NAME, kind, fallback, minimum, maximum, live, help)                             \
     {#NAME, help, WORDS_##kind, fallback, minimum, maximum, live},
@@ -45,7 +48,9 @@ int main(void) {
         printf(".It Ev MEMCTX_%s\n\\&", option->name);
         print_text(option->help);
         printf(".\n");
-        if (option->words != NULL) {
+        if (option->words == marks_words) {
+            printf("The value is %s; the default is off.\n", MEMCTX_MARKS_SYNTAX);
+        } else if (option->words != NULL) {
             printf("The values are");
             for (long word = option->minimum; word <= option->maximum; word++) {
                 printf("\n.Cm %s%s", option->words[word], word < option->maximum ? " ," : " ;");

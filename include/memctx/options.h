@@ -6,11 +6,13 @@
  * page are made from this list. X(field, NAME, kind, default, minimum, maximum, live, help)
  *   NAME: the environment variable is MEMCTX_NAME; `memctx set` takes the name in lower case
  *   kind: INT; SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number);
- *   or the name of a list of words below
+ *   MARKS (memctx/marks.h); or the name of a list of words below
  *   live: 1 when `memctx set TARGET name=value` may change it while the program runs
  */
 #ifndef MEMCTX_OPTIONS_H
 #define MEMCTX_OPTIONS_H
+
+#include <memctx/marks.h>
 
 #define MEMCTX_DEPTH_MAX 128
 
@@ -46,6 +48,10 @@
     X(automatic, AUTO, INT, 0, 0, 1, 1,                                                            \
       "1: choose slab or generation for call paths whose chunk sizes and lifetimes suit it; "      \
       "the dump gives the reason")                                                                 \
+    X(marks, MARKS, MARKS, 0, 0, MEMCTX_MARKS_MAX, 1,                                              \
+      "keep a mark every so often, the newest few of them (10m,24: every 10 minutes, 24 marks), "  \
+      "so that memctx doctor finds leaks at its first look; at most half of the memory that "      \
+      "marks may use")                                                                             \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
       "transparent huge pages for the program's memory: default (as the system is configured), "   \
       "always (request them, and return empty ones as a whole), never")                            \

@@ -33,8 +33,9 @@
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
-#define WIRE_MARKS_MAX 16
-#define WIRE_NOTES_MAX 16 /* a further note replaces the oldest */
+#define WIRE_MARKS_MAX 16     /* marks that WIRE_MARK sets */
+#define WIRE_MARKS_ALL 48     /* these, and the marks of MEMCTX_MARKS, named auto-N */
+#define WIRE_NOTES_MAX 16     /* a further note replaces the oldest */
 #define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
@@ -386,7 +387,7 @@ struct wire_page {
     uint32_t oldest_age;      /* no chunk in the page is older */
     uint32_t newest_age;      /* no chunk in the page is younger */
     /* OS pages by the share of their bytes that is live. The first bin counts OS pages without
-     * live bytes that cannot be returned. */
+     * live bytes that cannot be returned, or that are not resident, if that was asked. */
     uint16_t os_pages[WIRE_OCCUPANCY_BINS];
     uint16_t os_empty;    /* OS pages without live bytes, which a trim of the context returns */
     uint16_t guard_bytes; /* large chunk: its guard page's part of live_bytes, without rounding */

@@ -10,14 +10,16 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
-/* The empty list of words of an option that is a size. Its address marks such an option. */
+/* Empty lists of words. The address marks an option that is a size, or one for marks. */
 static const char *const size_words[] = {NULL};
+static const char *const marks_words[] = {NULL};
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_words
 #define WORDS_FOLD_MODE fold_words
 #define WORDS_SIZE size_words
+#define WORDS_MARKS marks_words
 #define WORDS_THP_MODE thp_words
 
 static const struct option {
@@ -85,6 +87,10 @@ static bool parse_size(const struct option *option, const char *text, int64_t *v
 static bool parse(const struct option *option, const char *text, int64_t *value) {
     if (option->words == size_words)
         return parse_size(option, text, value);
+    if (option->words == marks_words) {
+        *value = memctx_marks_parse(text);
+        return *value >= 0;
+    }
     for (int64_t i = 0; option->words && option->words[i]; i++) {
         if (text_equal(option->words[i], text)) {
             *value = i;
@@ -111,6 +117,10 @@ static void describe_range(const struct option *option, struct text *text) {
         text_add(text, "%");
         return;
     }
+    if (option->words == marks_words) {
+        text_add(text, MEMCTX_MARKS_SYNTAX);
+        return;
+    }
     if (!option->words) {
         text_add_number(text, option->minimum);
         text_add(text, "..");
@@ -123,8 +133,25 @@ static void describe_range(const struct option *option, struct text *text) {
     }
 }
 
+static void describe_marks(int64_t value, struct text *text) {
+    int64_t time;
+    const char *unit = memctx_marks_unit(value / MEMCTX_MARKS_PACK, &time);
+    if (!value) {
+        text_add(text, "off");
+        return;
+    }
+    text_add_number(text, time);
+    text_add(text, unit);
+    text_add(text, ",");
+    text_add_number(text, value % MEMCTX_MARKS_PACK);
+}
+
 static void describe_value(const struct option *option, int64_t value, struct text *text) {
     bool percent = option->words == size_words && value < 0;
+    if (option->words == marks_words) {
+        describe_marks(value, text);
+        return;
+    }
     if (option->words && option->words != size_words) {
         text_add(text, option->words[value]);
         return;

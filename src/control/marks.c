@@ -6,8 +6,13 @@
  * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
  * with the memory of resets have another one. When the bound does not suffice, the mark leaves out
  * the contexts that hold least. For these it keeps the sums, and the most that any of them held.
+ *
+ * The marks of MEMCTX_MARKS (options.marks) have slots of their own. All of them together may use
+ * half of what marks may use, each an equal part of it. Where the parts would be too small for an
+ * entry, there are fewer marks.
  */
 #include "control/marks.h"
+#include "base/options.h"
 #include "context/evict.h"
 #include "context/tree.h"
 #include "control/control.h"
@@ -21,7 +26,13 @@
 /* Bytes of a mark, at most: no request may make the process grow by more than 1 MiB. */
 #define MARK_MOST (896UL << 10)
 #define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
-#define CLASSES 65U  /* classes of live bytes, by the number of their bits */
+#define KEPT_PART 2  /* the marks of MEMCTX_MARKS may use half of that */
+/* Bytes of such a mark, at most: pin_marked reads all marks in one go. */
+#define KEPT_MOST (128L << 10)
+#define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
+#define KEPT_MAX (WIRE_MARKS_ALL - WIRE_MARKS_MAX)
+#define KEPT_SHARE 50U /* making these marks takes at most one part in KEPT_SHARE of the time */
+#define CLASSES 65U    /* classes of live bytes, by the number of their bits */
 
 /* Entries by rising context id. No entry continues in the next chunk. */
 struct mark_chunk {
@@ -31,15 +42,34 @@ struct mark_chunk {
 };
 _Static_assert(sizeof(struct mark_chunk) == CHUNK_BYTES, "one block");
 
-static struct mark {
+struct mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* 0: a free slot */
     struct mark_chunk *first;
     uint64_t bytes; /* of the mark's chunks */
     struct wire_left_out left_out;
-} marks[WIRE_MARKS_MAX]; /* control thread only */
+};
+
+/* The slots of all marks. The tables are made when the first mark needs them, and then stay.
+ * Control thread only. */
+static struct mark *user_marks; /* WIRE_MARKS_MAX slots */
+static struct kept_marks {
+    int64_t setting;  /* the value of options.marks that next_ns is computed for */
+    uint64_t next_ns; /* uptime at which the next mark is due */
+    int64_t made;     /* number of the newest mark */
+    struct mark slots[KEPT_MAX];
+} * kept_marks;
+_Static_assert(KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
+static int64_t marks_bytes; /* bytes of the chunks of all marks, and of the mark in the making */
 
 int64_t asked_bytes;
+
+/* Returns slot `i` of WIRE_MARKS_ALL slots; NULL: its table was not made yet. */
+static struct mark *mark_at(unsigned i) {
+    if (i < WIRE_MARKS_MAX)
+        return user_marks ? &user_marks[i] : NULL;
+    return kept_marks ? &kept_marks->slots[i - WIRE_MARKS_MAX] : NULL;
+}
 
 /* Returns how many bytes the tables may have, besides the part that heaps need in any case. */
 static int64_t limit_bytes(void) {
@@ -118,6 +148,7 @@ static bool next_chunk(struct writer *writer) {
     if (!chunk)
         return false;
     asked_bytes += CHUNK_BYTES;
+    marks_bytes += CHUNK_BYTES;
     if (writer->last)
         writer->last->next = chunk;
     else
@@ -177,6 +208,7 @@ static void free_chunks(struct mark_chunk *chunk) {
         meta_free(chunk, CHUNK_BYTES);
         tables_add(-(int64_t)CHUNK_BYTES);
         asked_bytes -= CHUNK_BYTES;
+        marks_bytes -= CHUNK_BYTES;
         chunk = next;
     }
 }
@@ -271,8 +303,10 @@ static void pin_marked(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
         tree_unflag(id, TREE_MARKED);
-    for (unsigned i = 0; i < WIRE_MARKS_MAX; i++)
-        for (const struct mark_chunk *chunk = marks[i].first; chunk; chunk = chunk->next) {
+    for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
+        const struct mark *mark = mark_at(i);
+        for (const struct mark_chunk *chunk = mark ? mark->first : NULL; chunk;
+             chunk = chunk->next) {
             const uint8_t *at = chunk->bytes;
             for (uint32_t context = 0; at < chunk->bytes + chunk->used;) {
                 uint64_t step = get_number(&at);
@@ -282,31 +316,31 @@ static void pin_marked(void) {
                     get_number(&at);
             }
         }
+    }
     sums_end();
 }
 
 static struct mark *find_mark(const char *name) {
-    for (unsigned i = 0; i < WIRE_MARKS_MAX; i++)
-        if (marks[i].uptime_ns && text_equal(marks[i].name, name))
-            return &marks[i];
+    for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
+        struct mark *mark = mark_at(i);
+        if (mark && mark->uptime_ns && text_equal(mark->name, name))
+            return mark;
+    }
     return NULL;
 }
 
-uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
-    char name[WIRE_MARK_NAME_MAX] = "default";
-    if (request->name[0]) {
-        __builtin_memcpy(name, request->name, sizeof name);
-        name[sizeof name - 1] = 0;
-    }
-    struct mark *mark = find_mark(name);
-    for (unsigned i = 0; i < WIRE_MARKS_MAX && !mark; i++)
-        if (!marks[i].uptime_ns)
-            mark = &marks[i];
-    if (!mark) {
-        text_add(text, "all marks are in use; use the name of an existing mark to replace it");
-        return WIRE_REFUSED;
-    }
-    struct writer writer = {.limit = find_limit(mark)};
+/* Makes a table of slots. NULL: no memory. */
+static void *make_slots(size_t bytes) {
+    void *slots = meta_alloc(bytes);
+    tables_add(slots ? (int64_t)meta_block_bytes(bytes) : 0);
+    return slots;
+}
+
+/* Makes a mark of at most `limit` bytes in a slot, and replaces the mark that the slot holds.
+ * Returns enum wire_status. */
+static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX], uint64_t limit,
+                          struct text *text) {
+    struct writer writer = {.limit = limit};
     if (writer.limit < CHUNK_BYTES)
         return refuse(text, &writer);
     /* While this is set, no context is evicted into [other callers]. Otherwise the mark could count
@@ -330,7 +364,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
         pin_marked();
         return refuse(text, &writer);
     }
-    __builtin_memcpy(mark->name, name, sizeof name);
+    __builtin_memcpy(mark->name, name, sizeof mark->name);
     mark->first = writer.first;
     mark->bytes = writer.bytes;
     mark->left_out = writer.left_out;
@@ -343,36 +377,166 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     return WIRE_OK;
 }
 
+uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
+    char name[WIRE_MARK_NAME_MAX] = "default";
+    if (request->name[0]) {
+        __builtin_memcpy(name, request->name, sizeof name);
+        name[sizeof name - 1] = 0;
+    }
+    if (!user_marks)
+        user_marks = make_slots(WIRE_MARKS_MAX * sizeof *user_marks);
+    if (!user_marks)
+        return refuse(text, &(struct writer){.failed = true});
+    struct mark *mark = find_mark(name);
+    for (unsigned i = 0; i < WIRE_MARKS_MAX && !mark; i++)
+        if (!user_marks[i].uptime_ns)
+            mark = &user_marks[i];
+    if (!mark || mark < user_marks || mark >= user_marks + WIRE_MARKS_MAX) {
+        text_add(text,
+                 mark ? "MEMCTX_MARKS has made the mark of this name; use another name"
+                      : "all marks are in use; use the name of an existing mark to replace it");
+        return WIRE_REFUSED;
+    }
+    return make_mark(mark, name, find_limit(mark), text);
+}
+
 void marks_forget(void) {
-    for (int i = 0; i < WIRE_MARKS_MAX; i++)
-        if (marks[i].uptime_ns) { /* a write costs the child a page of its own */
-            asked_bytes -= (int64_t)marks[i].bytes;
-            marks[i] = (struct mark){.uptime_ns = 0};
-        }
+    if (!marks_bytes && !kept_marks) /* a write costs the child a page of its own */
+        return;
+    for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
+        struct mark *mark = mark_at(i);
+        if (mark && mark->uptime_ns)
+            *mark = (struct mark){.uptime_ns = 0};
+    }
+    asked_bytes -= marks_bytes;
+    marks_bytes = 0;
+    if (kept_marks)
+        kept_marks->setting = kept_marks->made = 0;
 }
 
 void marks_forget_counters(void) {
-    for (int i = 0; i < WIRE_MARKS_MAX; i++) {
-        struct wire_left_out *out = &marks[i].left_out;
-        if (out->contexts)
+    for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
+        struct mark *mark = mark_at(i);
+        if (mark && mark->left_out.contexts) {
+            struct wire_left_out *out = &mark->left_out;
             out->allocs = out->frees = out->requested_cum_bytes = WIRE_UNKNOWN;
+        }
     }
+}
+
+/* --- the marks of MEMCTX_MARKS ---------------------------------------------------------------- */
+
+/* Returns the oldest of the kept marks, and counts them. NULL: there is none. */
+static struct mark *oldest_kept(unsigned *count) {
+    struct mark *oldest = NULL;
+    *count = 0;
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        struct mark *mark = &kept_marks->slots[i];
+        if (!mark->uptime_ns)
+            continue;
+        ++*count;
+        if (!oldest || mark->uptime_ns < oldest->uptime_ns)
+            oldest = mark;
+    }
+    return oldest;
+}
+
+/* Drops the oldest of the kept marks until at most `most` are left. */
+static void drop_oldest(unsigned most) {
+    unsigned count, dropped = 0;
+    for (struct mark *oldest = oldest_kept(&count); count > most; oldest = oldest_kept(&count)) {
+        free_chunks(oldest->first);
+        *oldest = (struct mark){.uptime_ns = 0};
+        dropped++;
+    }
+    if (dropped)
+        pin_marked();
+}
+
+/* Makes the next mark, of which the newest `wanted` are kept. If it has no room, older marks make
+ * room for it. */
+static void keep_mark(unsigned wanted) {
+    char name[WIRE_MARK_NAME_MAX] = {0};
+    struct text text = {.bytes = name, .capacity = sizeof name - 1}, none = {.capacity = 0};
+    int64_t pool = limit_bytes() / ASKED_PART / KEPT_PART, fit = pool / CHUNK_BYTES;
+    wanted = fit < wanted ? (unsigned)(fit > 0 ? fit : 0) : wanted;
+    if (!wanted)
+        return;
+    int64_t most = pool / wanted / CHUNK_BYTES * CHUNK_BYTES, limit = 0;
+    most = most < KEPT_MOST ? most : KEPT_MOST;
+    struct mark *mark = NULL;
+    for (unsigned i = 0; i < KEPT_MAX && !mark; i++)
+        if (!kept_marks->slots[i].uptime_ns)
+            mark = &kept_marks->slots[i];
+    unsigned count;
+    oldest_kept(&count);
+    if (count >= wanted) {
+        drop_oldest(wanted);
+        mark = oldest_kept(&count);
+    }
+    while ((limit = (int64_t)find_limit(mark)) < (int64_t)CHUNK_BYTES && count > 1) {
+        drop_oldest(count - 1);
+        oldest_kept(&count);
+    }
+    do {
+        text.length = 0;
+        text_add(&text, "auto-");
+        text_add_number(&text, ++kept_marks->made);
+        name[text.length] = 0;
+    } while (find_mark(name)); /* the user's marks may have such names, too */
+    make_mark(mark, name, (uint64_t)(limit < most ? limit : most), &none);
+}
+
+void marks_look(void) {
+    int64_t setting = load_relaxed(&options.marks);
+    if (!setting && (!kept_marks || !kept_marks->setting))
+        return;
+    if (!kept_marks)
+        kept_marks = make_slots(sizeof *kept_marks);
+    if (!kept_marks)
+        return;
+    uint64_t now = control_uptime_ns();
+    uint64_t every = (uint64_t)(setting / MEMCTX_MARKS_PACK) * 1000000;
+    if (setting != kept_marks->setting) {
+        kept_marks->setting = setting;
+        kept_marks->next_ns = now + every;
+        drop_oldest((unsigned)(setting % MEMCTX_MARKS_PACK));
+    }
+    /* While a client reads a dump, no mark that it was told of may go. */
+    if (!setting || now < kept_marks->next_ns ||
+        os_now_exact_ns() < load_relaxed(&tree_read_until_ns))
+        return;
+    keep_mark((unsigned)(setting % MEMCTX_MARKS_PACK));
+    uint64_t after = control_uptime_ns(), pause = (after - now) * KEPT_SHARE;
+    kept_marks->next_ns += every;
+    if (kept_marks->next_ns < after + pause) /* the process slept, or the mark took long */
+        kept_marks->next_ns = after + (every > pause ? every : pause);
+}
+
+int marks_wait_ms(int wait) {
+    if (!kept_marks || !kept_marks->setting)
+        return wait;
+    uint64_t now = control_uptime_ns();
+    uint64_t left = kept_marks->next_ns > now ? kept_marks->next_ns - now : 0;
+    uint64_t left_ms = left / 1000000 + (left ? 1 : WAIT_DUMP_MS);
+    return left_ms < (uint64_t)wait ? (int)left_ms : wait;
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
 uint32_t marks_piece(struct piece *piece) {
-    for (uint64_t i = piece->request->from; i < WIRE_MARKS_MAX; i++) {
-        if (!marks[i].uptime_ns)
+    for (uint64_t i = piece->request->from; i < WIRE_MARKS_ALL; i++) {
+        const struct mark *mark = mark_at((unsigned)i);
+        if (!mark || !mark->uptime_ns)
             continue;
         struct wire_mark *out = piece_record(piece, sizeof *out);
         if (!out) {
             piece->next = i;
             break;
         }
-        __builtin_memcpy(out->name, marks[i].name, sizeof out->name);
-        out->uptime_ns = marks[i].uptime_ns;
-        out->left_out = marks[i].left_out;
+        __builtin_memcpy(out->name, mark->name, sizeof out->name);
+        out->uptime_ns = mark->uptime_ns;
+        out->left_out = mark->left_out;
     }
     return WIRE_OK;
 }

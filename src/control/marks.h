@@ -9,6 +9,11 @@
 
 /* Sets a mark. Returns enum wire_status, with a sentence for the user in `text`. */
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
+/* Makes the next mark of MEMCTX_MARKS (options.marks) if it is due. Its cost: 17 ms with
+ * 300 000 contexts, at most a fiftieth of the time. */
+void marks_look(void);
+/* Returns the ms until the next of these marks is due, at most `wait`. */
+int marks_wait_ms(int wait);
 void marks_forget(void); /* in a forked child */
 /* Called when counters are reset. A mark's sums of the contexts that it left out cannot be
  * adjusted, so their counters become unknown. */

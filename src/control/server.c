@@ -14,6 +14,7 @@
 #include "control/commands.h"
 #include "control/control.h"
 #include "control/descriptors.h"
+#include "control/marks.h"
 #include "control/socket.h"
 #include "control/unfold.h"
 #include "figures/pages.h"
@@ -344,6 +345,7 @@ void server_run(void) {
         if (policy_rules_exist())
             policy_rules_apply(descriptors_are_own);
         automatic_look();
+        marks_look();
         unfold_look();
         look_at_live_bytes();
         bool sweep_is_due = evict_sweep();
@@ -381,6 +383,7 @@ void server_run(void) {
             wait = ALONE_POLL_MS;
         if (sweep_is_due && wait > SWEEP_POLL_MS)
             wait = SWEEP_POLL_MS;
+        wait = marks_wait_ms(wait);
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {

@@ -34,7 +34,7 @@
  * more. */
 #define FORKING_NS 1000000000U
 #define CHILD_LOOKS 8 /* slow allocations of a forked child before it reads the clock */
-#define STACK_BYTES (232UL << 10)
+#define STACK_BYTES (228UL << 10)
 #define STATUS_BYTES 16384
 #define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
 #define EXIT_WAITS_MAX 1000

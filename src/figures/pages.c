@@ -246,6 +246,14 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
 }
 
+/* False: OS page `number` of the page is known not to be in memory, so a trim gets nothing for it.
+ */
+static bool may_be_resident(const struct scan *scan, const char *start, size_t number) {
+    return !scan->resident_known ||
+           resident_in(scan->resident, (uintptr_t)start + number * OS_PAGE_BYTES,
+                       (uintptr_t)start + (number + 1) * OS_PAGE_BYTES);
+}
+
 /* Examines each block: counts the live bytes of each OS page, and in a mixed page the blocks of
  * each context. */
 static void look_at_blocks(struct scan *scan, const struct page *page, const char *start,
@@ -275,7 +283,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
         bool records = !many && at >= records_first && at <= records_last;
         if (punched >> i & 1)
             continue;
-        if (!live_in[i] && !records && !stays)
+        if (!live_in[i] && !records && !stays && may_be_resident(scan, start, i))
             out->os_empty++;
         else
             out->os_pages[occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
@@ -338,7 +346,8 @@ static bool add_page(struct scan *scan, const struct wire_page *out) {
 
 /* Examines a serial page, whose chunks follow each other without blocks of fixed size: counts the
  * live bytes of each OS page. */
-static void look_at_chunks(const struct page *page, const char *start, struct wire_page *out) {
+static void look_at_chunks(const struct scan *scan, const struct page *page, const char *start,
+                           struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
     uint64_t held = blocks_punched(page);
     struct serial_chunk chunk;
@@ -355,7 +364,8 @@ static void look_at_chunks(const struct page *page, const char *start, struct wi
     for (size_t i = 0; i < count && i < OS_PAGES_MAX; i++) {
         if (blocks_punched(page) >> i & 1)
             continue;
-        if (!live_in[i] && !stays && !(held >> i & 1) && i < whole && i < records_at)
+        if (!live_in[i] && !stays && !(held >> i & 1) && i < whole && i < records_at &&
+            may_be_resident(scan, start, i))
             out->os_empty++;
         else
             out->os_pages[occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
@@ -396,7 +406,7 @@ static bool scan_serial(struct scan *scan, const struct page *page, const char *
     if (!scan->light) {
         if (out.state != WIRE_PAGE_CURRENT)
             out.newest_age = at_least_since(page->filled);
-        look_at_chunks(page, start, &out);
+        look_at_chunks(scan, page, start, &out);
     }
     return add_page(scan, &out);
 }

@@ -315,7 +315,7 @@ static void make_threads(void) {
 static void make_marks(void) {
     struct wire_mark mark = {.uptime_ns = 1000000000};
     strcpy(mark.name, "first");
-    piece.head.count = is("marks") ? WIRE_MARKS_MAX + 1 : 1;
+    piece.head.count = is("marks") ? WIRE_MARKS_ALL + 1 : 1;
     for (uint32_t i = 0; i < piece.head.count; i++) {
         add(&mark, sizeof(mark));
     }

@@ -2,6 +2,7 @@
 """Snapshot files: the same results as from the process; of those in JSON, damage of every kind (others: packed_snapshots)."""
 import json
 import os
+import re
 import random
 import stat
 
@@ -94,6 +95,21 @@ def snapshot_gives_the_same():
             expect(1, f"{verb} needs a running process", verb, first)
 
 
+def check_ledger(text, explained):
+    """The text begins with eight lines at most that add up to the first one, in 80 columns; returns the last one."""
+    head, rows, *_ = re.split(r"\n\n", text)[0].split("\n", 1)
+    rows = re.sub(r"\n {25}(?! )", " ", rows).split("\n")
+    parsed = [re.fullmatch(r" *(-?\d+) +(-?[0-9.]+) %  (.*)", row) for row in rows]
+    check(all(parsed) and 3 <= len(rows) <= 8, f"{head}: {rows}")
+    first, *parts = [int(row[1]) for row in parsed]
+    check("resident set, as the kernel counts it" in rows[0], rows[0])
+    check_equal(sum(parts), first, f"the sum of {rows}")
+    check(abs(sum(float(row[2]) for row in parsed[1:]) - 100) < 0.5, f"the shares: {rows}")
+    check(("the rest" in rows[-1]) != explained, f"the rest is explained where it is large: {rows}")
+    check(all(len(line) <= 80 for line in text.splitlines() if not line.startswith(" " * 20 + "memctx")), text)
+    return rows[-1]
+
+
 @test
 def frag_adds_up():
     with allocate() as live:
@@ -108,7 +124,9 @@ def frag_adds_up():
             check_equal(context["reserved_bytes"], context["requested_bytes"] +
                         context["rounding_bytes"] + context["holes_bytes"], "parts of reserved")
         text = succeed("frag", live.pid, env=live.cli_env)
-        check("resident set, as the kernel counts it" in text and "residue" in text, text)
+        check_ledger(text, abs(lines["residue_bytes"]) <= ledger["rss_bytes"] / 100)
+        check("--quick does not look at it" in check_ledger(succeed("frag", live.pid, "--quick", env=live.cli_env), False), "why there is a rest")
+        check("<=6  <=12" not in text and "<=6 <=12" in succeed("frag", live.pid, "--pages", env=live.cli_env), "the table of pages")
 
 
 @test

@@ -211,7 +211,7 @@ def tail_calls_in_every_output():
             succeed("dump", live.pid, "--threads", "-o", snapshot, env=env)
             flat = succeed("dump", live.pid, "--flat", "--limit", "0", env=env)
             by_site = succeed("dump", live.pid, "--site", "^make ", "--flat", env=env)
-            frag = succeed("frag", live.pid, "--limit", "0", env=env)
+            frag = succeed("frag", live.pid, "--pages", "--limit", "0", env=env)
             page = os.path.join(where, "page.html")
             succeed("report", live.pid, "-o", page, env=env)
             plain = live.dump("--no-symbols")

@@ -17,11 +17,11 @@ from clitest import CLI, scratch, succeed, target
 EXACT = re.compile(r"\b\d{5,}\b")  # a number of bytes that nobody rounded
 
 
-def on_terminal(*words, env=None, columns=80, **extra):
-    """What the command prints where standard output is a terminal of so many columns."""
+def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
+    """What the command prints where standard output is a terminal of so many columns; warned: its standard error has this."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    env = {**(env or clean_env()), "TERM": "xterm", **extra}
+    env = {**(env or clean_env()), "TERM": "xterm", "PAGER": "cat", **extra}
     with subprocess.Popen([CLI, *map(str, words)], stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.PIPE, env=env) as process:
         os.close(slave)
         text = b""
@@ -35,7 +35,8 @@ def on_terminal(*words, env=None, columns=80, **extra):
             text += part
         error = process.stderr.read().decode()
     os.close(master)
-    check_equal((process.returncode, error), (0, ""), f"memctx {words}")
+    check_equal(process.returncode, code, f"memctx {words}: {error}")
+    check(warned in error and bool(warned) == bool(error), f"memctx {words}: {error}")
     return text.decode().replace("\r\n", "\n")
 
 
@@ -157,7 +158,8 @@ def names_are_shortened():
     tools = os.path.join(harness.ROOT, "tools/memctx")
     program = build_program("tests/cli/programs/short_names.c", "short_names",
                             ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-                             os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c"), os.path.join(tools, "base/progress.c")])
+                             os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c"), os.path.join(tools, "base/progress.c"),
+                             os.path.join(tools, "base/terminal.c")])
     done = harness.run_program([program], clean_env(ASAN_OPTIONS="detect_leaks=0"),
                                stdin="".join(name + "\n" for name, _, _ in SHORT_NAMES))
     check_equal((done.returncode, done.stderr), (0, ""), "short_names")

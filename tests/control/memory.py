@@ -342,6 +342,45 @@ def a_full_memory_cgroup():
     return f"{used >> 10} KiB used"
 
 
+LEAK = """
+import select, time
+kept, start = [], time.monotonic()
+while not select.select([0], [], [], 0.005)[0]:
+    while len(kept) < (time.monotonic() - start) * 2000:
+        kept.append(bytearray(2000))
+"""
+
+
+@test
+def a_leak_in_a_memory_cgroup():
+    """doctor says when the group's memory, not the machine's, is used up, also where the limit is that of the group above."""
+    with memory_cgroup() as (path, limit, usage), runtime_dir() as directory:
+        inner = os.path.join(path, "inner")
+        os.mkdir(inner)
+        try:
+            with harness.Target(["/usr/bin/python3", "-c", LEAK], directory, MEMCTX_CONTROL="eager", MEMCTX_MARKS="100ms,16") as target:
+                with open(os.path.join(path, limit), "w", encoding="ascii") as file:
+                    file.write(str(64 << 20))
+                with open(os.path.join(inner, "cgroup.procs"), "w", encoding="ascii") as file:
+                    file.write(str(target.pid))
+                target.wait_socket()
+                time.sleep(1.2)
+                done = harness.run_cli("doctor", "--json", target.pid, env=target.cli_env)
+                first = json.loads(done.stdout)["findings"][0]
+                with open(os.path.join(path, usage), encoding="ascii") as file:
+                    used = int(file.read())
+                target.kill()
+        finally:
+            harness.wait_until(lambda: not open(os.path.join(inner, "cgroup.procs"), encoding="ascii").read(), "an empty group")
+            os.rmdir(inner)
+    out = first["out"]
+    check(out and out["limit"].startswith(f"{limit} of cgroup ") and out["limit"].endswith(os.path.basename(path)), f"limit: {first}")
+    check_equal(out["limit_bytes"], 64 << 20, "the limit")
+    check(abs(out["left_bytes"] + used - (64 << 20)) < 6 << 20, f"{used} bytes were used later: {out}")
+    check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / first["growth"]["bytes_per_s"]) < 0.1, f"when: {first}")
+    return f"{out['seconds']} s"
+
+
 @test
 def no_address_space_left():
     """Not a byte may be mapped: the target says so, and what the command prints is that; then it may again."""

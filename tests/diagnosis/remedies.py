@@ -40,6 +40,24 @@ def trim_gives_back_what_it_says():
 
 
 @test
+def trim_of_partly_resident_pages():
+    """What is not resident in a page is its live chunks, and not what a trim would give back."""
+    program = harness.build_program("tests/diagnosis/partly.c")
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        held = pinner(target, "buffer_open")
+        before = harness.rss_kib(target.pid) << 10
+        trimmed = command(target, "trim", target.pid, held["context"])
+        after = harness.rss_kib(target.pid) << 10
+        check_equal(trimmed["threads_waiting"], 0, "threads that did not come by")
+        check(before - after > 5 << 20, f"hardly anything came back: {before - after}")
+        check_near("the resident set", trimmed["predicted_bytes"], before - after)
+        check_near("what frag predicts of the pages", held["what_if"]["trim_bytes"], before - after)
+        return f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB came back"
+
+
+@test
 def isolate_saves_what_it_says():
     with runtime_dir() as directory, planted(directory, "among") as target:
         target.hear()

@@ -155,6 +155,30 @@ def first_line_is_the_verdict():
 
 
 @test
+def doctor_in_bytes():
+    """--bytes: no rounded number in a sentence, also not in those of JSON, and the figures are those of JSON; the last option counts."""
+    def doctor_of(*options):
+        done = run_cli("doctor", file, *options)
+        check_equal((done.returncode, done.stderr), (0, ""), f"memctx doctor {options}")
+        return done.stdout
+    with runtime_dir() as directory, causes(directory, "sessions") as target:
+        found_at(target, 1)
+        file = os.path.join(directory, "snapshot")
+        check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump")
+        text, known = doctor_of("--bytes", "--all"), json.loads(doctor_of("--bytes", "--json"))
+        rounded_text, last_counts = doctor_of(), doctor_of("--bytes", "--human")
+    rounded = r"\d [KMG]iB"
+    check(not re.search(rounded, text.replace("page of 16 KiB", "")), text)
+    check(f"{known['rss_bytes']} bytes resident, {known['requested_bytes']} bytes in use: " in verdict(text), text)
+    first = known["findings"][0]
+    check(first["bytes"] > 1 << 20 and f"{first['bytes']} bytes (" in text.replace("\n", " ") and f"{first['bytes']} bytes" in first["evidence"], f"{first}")
+    check(first["parts"] and all(f", {part['bytes']} bytes: " in re.sub(r"\n +", " ", text) for part in first["parts"]), f"{first['parts']}")
+    check(all(len(line) <= 80 or re.match(r"   (now|next): +memctx ", line) for line in text.splitlines()), text)
+    check(re.search(rounded, rounded_text), "the default")
+    check_equal(last_counts, rounded_text, "--human behind --bytes")
+
+
+@test
 def lines_fit():
     """80 columns where there is no terminal; only commands, which are to be pasted, may be longer."""
     with runtime_dir() as directory, leaking_python(directory) as target:
@@ -203,5 +227,8 @@ def frag_names_who_holds():
         found_at(target, 1)
         done = run_cli("frag", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
-        check(re.search(r" context \d+: buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc$",
-                        done.stdout, re.M), done.stdout)
+        check(all(len(line) <= 80 or line.startswith(" " * 20 + "memctx ") for line in done.stdout.splitlines()), done.stdout)
+        joined = re.sub(r"\n(?: {4}| {18})(?=\S)", " ", done.stdout)  # a line that goes on
+        who = r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc"
+        check(re.search(rf" context \d+: {who}", joined), done.stdout)
+        check(re.search(rf"^( +\d+){{4}}  \d+ {who}$", joined, re.M), done.stdout)

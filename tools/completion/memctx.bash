@@ -36,20 +36,20 @@ _memctx() {
         return
     fi
     case $verb in
-        run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --marks --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --bytes --peak --self --svg $names" ;;
+            --human --bytes --peak --self --svg --no-pager $names" ;;
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
-        frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
-        doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
+        frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
+        doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
         watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
         export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key" ;;
         push) options="--to --as --all --match --every --once --token-file --limit-samples" ;;
-        mark) ;;
-        diff) options="--json --min --limit --depth --human --bytes $names" ;;
+        mark) options="--list --json" ;;
+        diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
         trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
         set) options="--json --context --site --for --human --bytes $names" ;;
@@ -62,7 +62,7 @@ _memctx() {
         # Behind the program's name everything is the program's.
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
-                --depth | --verify | --rule | --set) ((at++)) ;;
+                --depth | --verify | --rule | --marks | --set) ((at++)) ;;
                 --) ((at++)) && break ;;
                 -*) ;;
                 *) break ;;
@@ -90,7 +90,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --to) return ;;
+        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --to) return ;;
         --as) words="pyroscope pushgateway" ;;
         *)
             case $word in

@@ -23,6 +23,8 @@ static const struct cli_verb verbs[] = {
      "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
      "  --verify N         unwind every Nth cached path again and compare (MEMCTX_VERIFY)\n"
      "  --no-children      run the programs that PROGRAM starts without the library\n"
+     "  --marks TIME,N     let the program keep a mark every TIME, the newest N of them, such as\n"
+     "                     10m,24 (MEMCTX_MARKS); memctx doctor uses these marks\n"
      "  --rule RULE        place call paths by function names; memctx rules --help explains RULE\n"
      "  --set NAME=VALUE   set any other option; memctx options lists them\n"
      "  -v, --verbose      report failures of the library on standard error "
@@ -66,7 +68,7 @@ static const struct cli_verb verbs[] = {
      "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
      "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
      "  --self             print the library's own statistics instead\n" READING_NAME_HELP
-         COMMON_HELP,
+         READING_PAGER_HELP COMMON_HELP,
      dump_main},
     {"top", "TARGET...|--all [OPTIONS]", "watch running processes, once a second",
      "TARGET is a pid or a unique process name. With several, or with --all, the first screen is "
@@ -93,22 +95,26 @@ static const struct cli_verb verbs[] = {
      top_main},
     {"frag", "TARGET [OPTIONS]", "show memory that is held but was not asked for",
      TARGET_HELP
-     "\nPrints three parts. The ledger adds up to the resident set that the kernel counts, with a\n"
-     "line for the remainder. Then come the contexts that hold otherwise empty pages: how old\n"
-     "their chunks are, which contexts share the pages, and what would free them. The last part\n"
-     "lists contexts by waste, with the number of their pages by share of live blocks.\n\n"
+     "\nPrints three parts. The ledger adds up to the resident set that the kernel counts. The "
+     "second\n"
+     "part lists contexts by waste: what they hold, and how much of it is requested, free, or "
+     "lost\n"
+     "by rounding. Then come the contexts that keep otherwise empty pages in use: how old their\n"
+     "chunks are, which contexts share the pages, and what would free them.\n\n"
+     "  --pages            print a wide table of contexts as the last part, with the numbers of\n"
+     "                     their pages by share of live blocks\n"
      "  --map              print all pages as a map that shows how full each one is\n"
      "  --quick            leave out residency, the kernel's map and single pages\n"
      "  --json             print one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (default waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 6; default 3 functions of what\n"
-     "                     holds pages)\n"
+     "  --depth N          print N functions of each path (default 3); with --pages, N frames\n"
+     "                     (default 6)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site matches\n" READING_UNIT_HELP
-         READING_NAME_HELP COMMON_HELP,
+         READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      frag_main},
     {"doctor", "TARGET [OPTIONS]", "find memory problems and say what to do",
      TARGET_HELP
@@ -121,14 +127,19 @@ static const struct cli_verb verbs[] = {
      "Wrappers of malloc, the inside of the C++ and Rust libraries and what starts a thread are "
      "not\n"
      "shown as functions; \"via std::string\" names what was left out.\n\n"
-     "Growth needs several states of the process to compare: set at least three marks with memctx\n"
-     "mark, or use --watch.\n\n"
+     "Growth needs several states of the process to compare: let the process keep marks (memctx\n"
+     "run --marks), set at least three marks with memctx mark, or use --watch. Where the growth "
+     "is\n"
+     "steady, its rate is told, since when, and when it will have used up the memory that the\n"
+     "tightest limit leaves: of the control groups, RLIMIT_AS, RLIMIT_DATA or the machine.\n\n"
      "  --json             print one object of schema memctx-doctor/1\n"
      "  --watch SECONDS    look four more times within SECONDS (running targets only)\n"
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
      "  --all              print all findings and call paths instead of the first five\n"
      "  --full             print every frame of each path\n"
-     "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
+     "  --depth N          print N functions of each path (default 3)\n"
+     "  --human            print KiB and MiB (the default)\n"
+     "  --bytes            print exact numbers of bytes\n" READING_NAME_HELP READING_PAGER_HELP
          COMMON_HELP,
      doctor_main},
     {"watch", "TARGET|--all --when CONDITION... [--do ACTION]... [OPTIONS]",
@@ -249,25 +260,33 @@ static const struct cli_verb verbs[] = {
      "  --token-file FILE  send the first line as \"Authorization: Bearer TOKEN\"\n"
      "  --limit-samples N  the most samples of a profile (default 10000)\n" COMMON_HELP,
      push_main},
-    {"mark", "TARGET [NAME]", "remember the counters of every context",
+    {"mark", "TARGET [NAME] | --list TARGET", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"
      "one of the same name. Without NAME the mark is called default.\n\n"
      "One mark takes at most 896 KiB. All marks and resets together take at most an eighth of the\n"
      "budget of the tables (MEMCTX_TABLES). If a mark does not fit, it leaves out the contexts\n"
      "that hold least and says so; if nothing fits, the mark is refused. The library never merges\n"
-     "the call paths of a mark into [other callers].\n\n" COMMON_HELP,
+     "the call paths of a mark into [other callers].\n\n"
+     "With the option marks (memctx run --marks 10m,24; memctx set TARGET marks=10m,24) the "
+     "target\n"
+     "makes a mark by itself every 10 minutes and keeps the newest 24. They are called auto-1,\n"
+     "auto-2 and so on. Together they use at most half of the memory that marks may use.\n\n"
+     "  --list             list the marks with their times, the oldest first; TARGET may be a\n"
+     "                     snapshot file\n"
+     "  --json             with --list: print one object of schema memctx-marks/1\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
      TARGET_HELP
-     "\nShows the growth since MARK (default: the latest mark), or from the first state to the\n"
-     "second. Contexts of two snapshots match if their call paths have the same modules and\n"
-     "offsets.\n\n"
+     "\nShows the growth since MARK (default: the latest mark that is not automatic), or from the\n"
+     "first state to the second. Contexts of two snapshots match if their call paths have the "
+     "same\n"
+     "modules and offsets.\n\n"
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
      "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
-         READING_NAME_HELP COMMON_HELP,
+         READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      diff_main},
     {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "start counting from zero",
      LIVE_TARGET_HELP

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/progress.h"
+#include "base/terminal.h"
 
 const struct cli_verb *cli_current_verb;
 
@@ -160,8 +161,12 @@ int64_t cli_parse_bytes(const char *what, const char *text) {
 }
 
 int cli_finish_output(int code) {
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "memctx: could not write the output; %s\n", strerror(errno));
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    int error = errno;
+    if (terminal_end())
+        return code; /* the user has seen enough */
+    if (failed) {
+        fprintf(stderr, "memctx: could not write the output; %s\n", strerror(error));
         return CLI_REFUSED;
     }
     return code;

@@ -233,6 +233,7 @@ static int64_t resident_without_us(const struct findings_input *input) {
 
 void findings_make(struct findings *findings, const struct findings_input *input) {
     *findings = (struct findings){0};
+    look_use_exact_bytes(input->exact_bytes);
     struct look look = {.rules = rules,
                         .input = input,
                         .model = input->model,

@@ -12,6 +12,7 @@
 #include "model/memory.h"
 #include "model/samples.h"
 #include "model/who.h"
+#include "target/memory_left.h"
 
 enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITIES };
 #define SEVERITY_WORDS "info, warning, critical"
@@ -49,7 +50,14 @@ struct finding {
     char *now;         /* command that helps at once, or at least from now on */
     char *now_effect;  /* what `now` does; without `now`, why no command helps */
     int64_t now_bytes; /* bytes that it returns or will save */
-    const char *sure;  /* how sure the finding is, and from what */
+    char *out;         /* when memory is used up if the growth goes on, and which limit says so */
+    double out_s;      /* seconds until then; 0: too far away to be told */
+    /* Growth along a straight line; a rate of 0: there is none. */
+    struct finding_rate {
+        double bytes_per_s, since_uptime_s;
+        bool began; /* false: it may have begun before the first look */
+    } rate;
+    const char *sure; /* how sure the finding is, and from what */
 };
 
 struct findings {
@@ -61,8 +69,11 @@ struct findings_input {
     const struct model *model; /* with thread views, residency and pinned bytes, if available */
     const struct memory_ledger *ledger;
     const struct samples *samples;
-    const char *target;    /* the user's word for the target, for the command in `action` */
-    int64_t foreign_frees; /* frees that the library ignored; WIRE_UNKNOWN: not asked */
+    const char *target;        /* the user's word for the target, for the command in `action` */
+    bool exact_bytes;          /* texts tell 1572864 bytes instead of 1.5 MiB */
+    int64_t now_s;             /* the time of the model, in s since 1970; 0: not known */
+    const struct limit *limit; /* the tightest limit of the process's memory; NULL: not known */
+    int64_t foreign_frees;     /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 
 /* Returns the part of the call path that the finding is about: what its paths share. */

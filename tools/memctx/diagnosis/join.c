@@ -407,6 +407,34 @@ static void join_group(struct blame *blame, const struct blame_paths *paths, con
     free(causes);
 }
 
+void join_everything(struct blame *blame, const struct blame_paths *paths, const int64_t *figures) {
+    struct tree tree;
+    uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
+    bool *inside = cli_alloc(blame->count, sizeof *inside);
+    make_tree(&tree, blame, paths, figures, 0);
+    uint32_t innermost = find_innermost(&tree, 0), cause = find_cause(&tree, innermost, 0);
+    if (cause == NONE)
+        cause = find_main(&tree, innermost, 0);
+    if (cause == NONE)
+        cause = innermost;
+    if (cause != 0 && find_inside(&tree, cause, blame, inside) > 1) {
+        size_t first = 0, left = 0;
+        for (size_t i = 0; i < blame->count; i++)
+            causes[i] = inside[i] ? cause : 0;
+        while (!inside[first])
+            first++;
+        join(blame, &tree, causes, first);
+        for (size_t i = 0; i < blame->count; i++)
+            if (blame->suspects[i].count > 0)
+                blame->suspects[left++] = blame->suspects[i];
+        blame->count = left;
+        qsort(blame->suspects, left, sizeof *blame->suspects, by_falling_figure);
+    }
+    free_tree(&tree);
+    free(inside);
+    free(causes);
+}
+
 void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                    const int64_t *chunks) {
     size_t left = 0;

@@ -23,4 +23,9 @@
 void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                    const int64_t *chunks);
 
+/* Joins all suspects at the innermost function that has nine tenths of the sum of all of them, even
+ * if that is main, and leaves the others alone. The joined suspect is the first one, if any
+ * suspects have such a function in common. */
+void join_everything(struct blame *blame, const struct blame_paths *paths, const int64_t *figures);
+
 #endif

@@ -18,10 +18,19 @@ int64_t look_ledger_line(const struct look *look, const char *key) {
     return 0;
 }
 
+static bool exact_bytes;
+
+void look_use_exact_bytes(bool exact) {
+    exact_bytes = exact;
+}
+
 const char *look_bytes(int64_t bytes) {
-    static char texts[8][RENDER_NUMBER_BYTES];
+    static char texts[8][RENDER_NUMBER_BYTES + sizeof " bytes"];
     static unsigned next;
-    return render_bytes(texts[next++ % 8], bytes, true);
+    char *text = render_bytes(texts[next++ % 8], bytes, !exact_bytes);
+    if (exact_bytes && bytes != WIRE_UNKNOWN)
+        strcat(text, " bytes");
+    return text;
 }
 
 char *look_time(double seconds) {

@@ -47,8 +47,10 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
 
 /* Returns a line of the ledger by its key; 0 if there is no such line. */
 int64_t look_ledger_line(const struct look *look, const char *key);
-/* Returns bytes as text with a unit. The text stays valid for the next seven calls. */
+/* Returns bytes as text with a unit: "1.5 MiB", or "1572864 bytes" after
+ * look_use_exact_bytes(true). The text stays valid for the next seven calls. */
 const char *look_bytes(int64_t bytes);
+void look_use_exact_bytes(bool exact);
 /* Returns a span of time as text, such as "6.2 h". The caller frees it. */
 char *look_time(double seconds);
 /* Sum of a figure, which is a member of struct model_totals, over the contexts of a suspect. */

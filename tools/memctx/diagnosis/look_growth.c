@@ -2,155 +2,18 @@
 /* look_growth.c - finds call paths whose memory keeps growing. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "diagnosis/forecast.h"
+#include "diagnosis/growth.h"
 #include "diagnosis/join.h"
-#include "diagnosis/look.h"
-#include "diagnosis/trend.h"
 
-#define DAY_S 86400.0
 #define CHUNKS_MIN 16  /* growth by fewer chunks needs more bytes */
-#define OWN_ALLOCS 0.9 /* from this share on, a path's allocations are the program's whole load */
-#define KEPT_MOST 0.5  /* from this share on, a path keeps most of what it allocates */
-#define TIMES_MIN 4    /* time alone is the measure for more samples than this */
-
-/* What grew in a context, or in all contexts of a suspect. */
-struct growth {
-    enum trend_kind kind;
-    int64_t bytes, chunks, allocs;
-    double a_day; /* bytes */
-    double seconds;
-    bool slowing; /* as a cache does that fills */
-};
-
-/* The figures of contexts at all samples, where contexts with the same folded path share a row. */
-struct series {
-    const struct samples *samples;
-    struct sample_row **rows; /* by sample, and by the number of the first context's figures */
-    double *seconds;          /* since the process started, by sample */
-    double *allocs;           /* of the process, by sample */
-    double *x;                /* for one path at a time, as `values` */
-    int64_t *values;
-    size_t *falling; /* numbers of the paths that shrink */
-    size_t falling_count;
-    struct sample_row *shrinking; /* by sample: sum over the paths that shrink */
-};
-
-/* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
- * the number of the figures of the first of these contexts. */
-static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
-    struct sample_row *rows = cli_alloc(look->model->figures_count, sizeof *rows);
-    for (size_t i = 0; i < look->model->figures_count; i++) {
-        struct sample_row *sum = &rows[look->paths.same[i]];
-        sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
-        sum->live_chunks = model_tame(sum->live_chunks + sample->rows[i].live_chunks);
-        sum->allocs = model_tame(sum->allocs + sample->rows[i].allocs);
-    }
-    return rows;
-}
-
-static void take_bytes(struct series *series, size_t number) {
-    for (size_t i = 0; i < series->samples->count; i++)
-        series->values[i] = series->rows[i][number].requested_bytes;
-}
-
-static void series_make(struct series *series, const struct look *look) {
-    const struct samples *samples = look->input->samples;
-    size_t count = samples->count, paths = look->model->figures_count;
-    *series = (struct series){.samples = samples,
-                              .rows = cli_alloc(count, sizeof(struct sample_row *)),
-                              .seconds = cli_alloc(count, sizeof *series->seconds),
-                              .allocs = cli_alloc(count, sizeof *series->allocs),
-                              .x = cli_alloc(count, sizeof *series->x),
-                              .values = cli_alloc(count, sizeof(int64_t)),
-                              .falling = cli_alloc(paths, sizeof *series->falling),
-                              .shrinking = cli_alloc(count, sizeof(struct sample_row))};
-    for (size_t i = 0; i < count; i++) {
-        series->rows[i] = sum_alike(look, &samples->samples[i]);
-        series->seconds[i] = samples->samples[i].uptime_s;
-        for (size_t k = 0; k < paths; k++)
-            series->allocs[i] += (double)series->rows[i][k].allocs;
-    }
-    for (size_t k = 0; k < paths; k++) {
-        take_bytes(series, k);
-        if (!trend_falls(series->values, count))
-            continue;
-        series->falling[series->falling_count++] = k;
-        for (size_t i = 0; i < count; i++) {
-            struct sample_row *sum = &series->shrinking[i];
-            const struct sample_row *row = &series->rows[i][k];
-            sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
-            sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
-        }
-    }
-}
-
-static void series_free(struct series *series) {
-    for (size_t i = 0; i < series->samples->count; i++)
-        free(series->rows[i]);
-    free(series->rows);
-    free(series->seconds);
-    free(series->allocs);
-    free(series->x);
-    free(series->values);
-    free(series->falling);
-    free(series->shrinking);
-}
-
-/* True if the path whose bytes are in series->values grows ever more slowly. The measure is the
- * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
- * the program, unless nearly all of these are the path's own; else time. A leak that does not
- * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
- */
-static bool is_slowing(struct series *series, size_t number) {
-    size_t count = series->samples->count;
-    for (size_t i = 0; i < count; i++)
-        series->x[i] = (double)series->rows[i][number].allocs;
-    double own = series->x[count - 1] - series->x[0];
-    double all = series->allocs[count - 1] - series->allocs[0];
-    double kept =
-        (double)(series->rows[count - 1][number].live_chunks - series->rows[0][number].live_chunks);
-    if (trend_slows(series->x, series->values, count))
-        return true;
-    if (kept < KEPT_MOST * own)
-        return false;
-    if (own >= OWN_ALLOCS * all)
-        return count > TIMES_MIN && trend_slows(series->seconds, series->values, count);
-    return trend_slows(series->allocs, series->values, count) &&
-           trend_is_slower(series->seconds, series->values, count);
-}
-
-static struct growth growth_of(struct series *series, size_t number) {
-    take_bytes(series, number);
-    struct trend trend = trend_of(series->values, series->samples->count);
-    if (trend.kind == TREND_NONE)
-        return (struct growth){0};
-    const struct sample_row *from = &series->rows[trend.from][number];
-    const struct sample_row *to = &series->rows[trend.to][number];
-    struct growth growth = {.kind = trend.kind,
-                            .bytes = to->requested_bytes - from->requested_bytes,
-                            .chunks = to->live_chunks - from->live_chunks,
-                            .allocs = larger(0, to->allocs - from->allocs),
-                            .seconds = series->seconds[trend.to] - series->seconds[trend.from],
-                            .slowing = is_slowing(series, number)};
-    growth.a_day = growth.seconds > 0 ? (double)growth.bytes / growth.seconds * DAY_S : 0;
-    return growth;
-}
-
-static struct growth growth_of_suspect(const struct look *look, const struct growth *growths,
-                                       const struct blame_suspect *suspect) {
-    struct growth sum = {.slowing = true};
-    for (size_t k = 0; k < suspect->count; k++) {
-        const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
-        sum.kind = part->kind > sum.kind ? part->kind : sum.kind;
-        sum.bytes = model_tame(sum.bytes + part->bytes);
-        sum.chunks = model_tame(sum.chunks + part->chunks);
-        sum.allocs = model_tame(sum.allocs + part->allocs);
-        sum.a_day += part->a_day;
-        sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
-        sum.slowing = sum.slowing && part->slowing;
-    }
-    return sum;
-}
+#define SPREAD_PATHS 8 /* growth is told as spread over so many paths or more, */
+#define SPREAD_PATHS_MOST                                                                          \
+    50000 /* and looked for in no more than these, because that takes time                         \
+           */
+#define SPREAD_INTERVALS 3
 
 /* Returns the bytes that shrinking paths of the suspect's site lost. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
@@ -184,17 +47,19 @@ static bool is_replacement(const struct look *look, const struct series *series,
                            const struct blame_suspect *suspect) {
     if (lost_at_site(look, series, suspect) >= suspect->figure / 2)
         return true;
-    size_t intervals = series->samples->count - 1, matches = 0;
+    size_t intervals = series->few_count - 1, matches = 0;
     for (size_t i = 1; i <= intervals; i++) {
+        size_t before = series->few[i - 1], after = series->few[i];
         int64_t bytes = 0, chunks = 0;
         for (size_t k = 0; k < suspect->count; k++) {
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            const struct sample_row *from = &series->rows[i - 1][number];
-            const struct sample_row *to = &series->rows[i][number];
+            const struct sample_row *from = &series->rows[before][number];
+            const struct sample_row *to = &series->rows[after][number];
             bytes += to->requested_bytes - from->requested_bytes;
             chunks += to->live_chunks - from->live_chunks;
         }
-        const struct sample_row *from = &series->shrinking[i - 1], *to = &series->shrinking[i];
+        const struct sample_row *from = &series->shrinking[before];
+        const struct sample_row *to = &series->shrinking[after];
         matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
                    are_near(bytes, from->requested_bytes - to->requested_bytes);
     }
@@ -241,8 +106,21 @@ static char *what_stays(const struct growth *growth) {
                        : cli_copy("nearly every chunk stays");
 }
 
-static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
-                        const struct blame_suspect *suspect, const struct growth *growth) {
+/* Returns the straight growth of a suspect; a rate of 0: its growth is not straight, or slows. */
+static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
+    const struct trend_line *line = &growth->line;
+    if (!line->steady || growth->slowing)
+        return (struct forecast){0};
+    return (struct forecast){.bytes_per_s = line->slope,
+                             .since_s = series->seconds[line->from],
+                             .step_s =
+                                 series->seconds[line->from + 1] - series->seconds[line->from],
+                             .began = line->from > 0};
+}
+
+static struct finding *tell_growth(struct look *look, const struct rule *rule,
+                                   enum severity severity, const struct blame_suspect *suspect,
+                                   const struct growth *growth) {
     size_t intervals = look->input->samples->count - 1;
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
@@ -273,6 +151,117 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)
                           : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
                                        look->input->target, look->input->target);
+    return finding;
+}
+
+/* Tells the suspects. Memory is used up by all of those that grow steadily together. */
+static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
+                     struct series *series, const struct growth *growths) {
+    size_t intervals = look->input->samples->count - 1, first = look->findings->count;
+    int64_t floor = floor_of(look, MIB, 1);
+    struct forecast *forecasts = cli_alloc(blame->count, sizeof *forecasts);
+    double all_per_s = 0;
+    size_t told = 0;
+    for (size_t i = 0; i < blame->count; i++) {
+        const struct blame_suspect *suspect = &blame->suspects[i];
+        struct growth growth = growth_of_suspect(look, series, growths, suspect);
+        enum severity severity = growth_severity(look, intervals, &growth);
+        if (severity == SEVERITY_INFO && growth.bytes < floor)
+            continue;
+        struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
+        forecasts[told] = forecast_of(series, &growth);
+        if (forecasts[told].bytes_per_s > 0)
+            forecast_tell_rate(look, finding, &forecasts[told]);
+        all_per_s += forecasts[told++].bytes_per_s;
+    }
+    for (size_t i = 0; i < told; i++)
+        if (forecasts[i].bytes_per_s > 0)
+            forecast_tell_end(look, &look->findings->list[first + i], &forecasts[i], all_per_s);
+    free(forecasts);
+}
+
+/* True if the path alone is too small to be told. */
+static bool is_small(const struct series *series, size_t number, int64_t floor) {
+    const struct sample_row *from = &series->rows[0][number];
+    const struct sample_row *to = &series->rows[series->samples->count - 1][number];
+    int64_t chunks = to->live_chunks - from->live_chunks;
+    int64_t bytes = to->requested_bytes - from->requested_bytes;
+    return chunks < CHUNKS_MIN && chunks > -CHUNKS_MIN && bytes < floor && bytes > -floor;
+}
+
+/* Takes the paths that are too small to be told, and that no suspect has. figures[i] receives the
+ * growth in bytes of path i, or 0. Returns the growth of all of them together, which is of no kind
+ * if paths shrank by more than a quarter of it. */
+static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
+                               int64_t floor, int64_t *figures) {
+    size_t last = series->samples->count - 1;
+    int64_t grown = 0, lost = 0;
+    for (size_t i = 1; i < look->model->figures_count; i++) {
+        figures[i] = 0;
+        if (look->paths.same[i] != i || taken[i] || !is_small(series, i, floor))
+            continue;
+        int64_t bytes = series->rows[last][i].requested_bytes - series->rows[0][i].requested_bytes;
+        figures[i] = larger(bytes, 0);
+        grown = model_tame(grown + figures[i]);
+        lost = model_tame(lost + larger(-bytes, 0));
+        series_add(series, i);
+    }
+    struct growth growth = growth_of(series, series->sum);
+    if (lost > grown / 4 || growth.kind == TREND_WAVES)
+        growth.kind = TREND_NONE;
+    return growth;
+}
+
+/* Returns the command that shows how each path grew: a diff with the first look, if that is a mark.
+ * The caller frees it. NULL: it is none, or a shell would change its name. */
+static char *diff_since_first(const struct look *look) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    double first_s = look->input->samples->samples[0].uptime_s;
+    for (size_t i = 0; i < look->model->mark_count; i++) {
+        const struct model_mark *mark = &look->model->marks[i];
+        if (mark->uptime_s == first_s && mark->name[strspn(mark->name, plain)] == '\0')
+            return cli_format("memctx diff %s %s --limit 100", look->input->target, mark->name);
+    }
+    return NULL;
+}
+
+/* Tells growth that is spread over many call paths, of which none is large enough to be told alone.
+ * `taken`: the paths that are judged alone. At least four looks are needed. */
+static void look_for_spread(struct look *look, const struct rule *rule, struct series *series,
+                            const bool *taken) {
+    size_t intervals = series->samples->count - 1, paths = 0;
+    int64_t floor = floor_of(look, MIB, 1);
+    int64_t *figures = cli_alloc(look->model->figures_count, sizeof *figures);
+    struct growth growth = add_small(look, series, taken, floor, figures);
+    for (size_t i = 0; i < look->model->figures_count; i++)
+        paths += figures[i] > 0;
+    struct blame blame = {.count = 0};
+    if (intervals >= SPREAD_INTERVALS && growth.kind != TREND_NONE && !growth.slowing &&
+        growth.bytes >= floor && paths >= SPREAD_PATHS && paths <= SPREAD_PATHS_MOST) {
+        blame_make(&blame, &look->paths, figures, 1);
+        join_everything(&blame, &look->paths, figures);
+    }
+    struct blame_suspect *suspect = blame.suspects;
+    if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
+        growth.a_day *= (double)suspect->figure / (double)growth.bytes;
+        growth.bytes = suspect->figure;
+        struct finding *finding =
+            tell_growth(look, rule, growth_severity(look, intervals, &growth), suspect, &growth);
+        char *evidence = finding->evidence;
+        finding->evidence = cli_format("%s; it is spread: each of the %zu call paths alone grew by "
+                                       "fewer than %d chunks and %s",
+                                       evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
+        free(evidence);
+        char *diff = diff_since_first(look);
+        finding->action = diff ? diff : finding->action;
+        struct forecast forecast = forecast_of(series, &growth);
+        if (forecast.bytes_per_s > 0) {
+            forecast_tell_rate(look, finding, &forecast);
+            forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
+        }
+    }
+    blame_free(&blame);
+    free(figures);
 }
 
 void look_for_growth(struct look *look, const struct rule *rule) {
@@ -303,7 +292,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
             suspect->frames = look->paths.plain[number];
         }
         /* A cache that fills is not put together with a leak. */
-        suspect->group = growth_of_suspect(look, growths, suspect).slowing;
+        suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
     }
     blame_drop(&blame, dropped);
     free(dropped);
@@ -312,13 +301,12 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         chunks[i] = growths[i].chunks;
     join_suspects(&blame, &look->paths, figures, chunks);
     free(chunks);
-    for (size_t i = 0; i < blame.count; i++) {
-        const struct blame_suspect *suspect = &blame.suspects[i];
-        struct growth growth = growth_of_suspect(look, growths, suspect);
-        enum severity severity = growth_severity(look, intervals, &growth);
-        if (severity > SEVERITY_INFO || growth.bytes >= floor)
-            tell_growth(look, rule, severity, suspect, &growth);
-    }
+    tell_all(look, rule, &blame, &series, growths);
+    bool *taken = cli_alloc(model->figures_count, sizeof *taken);
+    for (size_t i = 0; i < model->figures_count; i++)
+        taken[i] = figures[i] > 0;
+    look_for_spread(look, rule, &series, taken);
+    free(taken);
     blame_free(&blame);
     series_free(&series);
     free(growths);

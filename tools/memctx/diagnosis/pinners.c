@@ -8,9 +8,11 @@
 
 #include "diagnosis/look.h"
 #include "formats/render.h"
+#include "formats/wrap.h"
 #include "model/frames.h"
 
-#define SHARE 100 /* a pinner holds at least 1/SHARE of the resident set */
+#define TEXT_COLUMN 18 /* of texts beside a number */
+#define SHARE 100      /* a pinner holds at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
     sum->chunks += part->chunks;
@@ -85,11 +87,12 @@ static char *name_members(const struct pinner *pinner, const struct model *model
     return words;
 }
 
+/* Prints what a remedy would save, and its command in a line of its own, which is not broken. */
 static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
                        const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%20s %s would save %s: memctx %s %" PRId64 " %s%s\n", "", remedy,
-           render_bytes(text, bytes, human), verb, model->pid, members, words);
+    printf("%*s%s would save %s:\n%*smemctx %s %" PRId64 " %s%s\n", TEXT_COLUMN, "", remedy,
+           render_bytes(text, bytes, human), TEXT_COLUMN + 2, "", verb, model->pid, members, words);
 }
 
 static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
@@ -112,51 +115,64 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
     free(members);
 }
 
+/* Prints a text in the column of texts, and gives it back. */
+static void print_wrapped(char *text) {
+    wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
+    free(text);
+}
+
 static void print_path(const struct pinner *pinner, const struct model *model, int64_t functions) {
     const struct blame_suspect *suspect = pinner->suspect;
     struct who_part part = who_frames(model, suspect->members[0], suspect->frames);
     char *path = who_write(model, &part, functions);
     if (suspect->count > 1)
-        printf("%zu contexts: %s\n", suspect->count, path);
+        print_wrapped(cli_format("%zu contexts: %s", suspect->count, path));
     else
-        printf("context %" PRIu32 ": %s\n", model->contexts[suspect->members[0]].id, path);
+        print_wrapped(
+            cli_format("context %" PRIu32 ": %s", model->contexts[suspect->members[0]].id, path));
     free(path);
 }
 
-static void print_ages(const struct pinner *pinner) {
+/* Returns what is known of the ages. The caller frees it. */
+static char *write_ages(const struct pinner *pinner) {
     const struct holder *sum = &pinner->sum;
-    printf("; age of the oldest: %s", holders_age(sum->oldest));
+    const char *oldest = holders_age(sum->oldest), *median = holders_age(sum->median_most);
     if (pinner->suspect->count > 1)
-        return;
+        return cli_format("age of the oldest: %s", oldest);
     if (sum->median_least < sum->median_most / 2)
-        printf(", of the median: %s to %s", holders_age(sum->median_least),
-               holders_age(sum->median_most));
-    else
-        printf(", of the median: %s", holders_age(sum->median_most));
+        return cli_format("age of the oldest: %s, of the median: %s to %s", oldest,
+                          holders_age(sum->median_least), median);
+    return cli_format("age of the oldest: %s, of the median: %s", oldest, median);
 }
 
 static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t functions,
                          bool human) {
     char back[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], empty[RENDER_NUMBER_BYTES];
+    char shared[RENDER_NUMBER_BYTES];
     const struct holder *sum = &pinner->sum;
-    printf("%20s ", render_bytes(back, sum->alone_bytes, human));
+    printf("%*s  ", TEXT_COLUMN - 2, render_bytes(back, sum->alone_bytes, human));
     print_path(pinner, model, functions);
-    printf("%20s %" PRId64 " chunks, %s in all, keep %s of otherwise empty pages in use", "",
-           sum->chunks, render_bytes(asked, pinner->requested_bytes, human),
-           render_bytes(empty, sum->alone_free, human));
-    if (sum->shared_free > 0)
-        printf(", and %s together with other contexts",
-               render_bytes(empty, sum->shared_free, human));
-    print_ages(pinner);
-    putchar('\n');
+    char *together = sum->shared_free > 0
+                         ? cli_format(", and %s together with other contexts",
+                                      render_bytes(shared, sum->shared_free, human))
+                         : cli_copy("");
+    char *ages = write_ages(pinner);
+    printf("%*s", TEXT_COLUMN, "");
+    print_wrapped(cli_format("%" PRId64
+                             " chunks, %s in all, keep %s of otherwise empty pages in use%s; %s",
+                             sum->chunks, render_bytes(asked, pinner->requested_bytes, human),
+                             render_bytes(empty, sum->alone_free, human), together, ages));
+    free(together);
+    free(ages);
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
         const struct holder_partner *partner = &pinner->partners[i];
         char bytes[RENDER_NUMBER_BYTES];
         struct who_part part = who_frames(model, partner->context, UINT32_MAX);
         char *path = who_write(model, &part, 2);
-        printf("%20s these pages also hold %s of context %" PRIu32 ": %s\n", "",
-               render_bytes(bytes, partner->block_bytes, human),
-               model->contexts[partner->context].id, path);
+        printf("%*s", TEXT_COLUMN, "");
+        print_wrapped(cli_format("these pages also hold %s of context %" PRIu32 ": %s",
+                                 render_bytes(bytes, partner->block_bytes, human),
+                                 model->contexts[partner->context].id, path));
         free(path);
     }
     print_what_if(pinner, model, human);
@@ -167,20 +183,20 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
     if (!holders->list)
         return;
-    if (pinners->count > 0) {
-        printf(
-            "Contexts that keep otherwise empty pages in use, by the bytes that freeing all their "
-            "chunks returns:\n");
-    }
+    if (pinners->count > 0)
+        printf("Who keeps otherwise empty pages, and what freeing all its chunks returns:\n");
     for (size_t i = 0; i < pinners->count; i++)
         print_pinner(&pinners->list[i], model, functions, human);
-    printf("%sempty memory that memctx keeps for reuse: %s in the freelist, %s in empty pages; "
-           "memctx trim %" PRId64 " returns it\n\n",
-           pinners->count > 0
-               ? ""
-               : "no call path keeps a hundredth of the resident set in otherwise empty pages; ",
-           render_bytes(freelist, model->ledger.freelist_bytes, human),
-           render_bytes(kept, holders->kept_bytes, human), model->pid);
+    if (pinners->count == 0)
+        wrap_print("no call path keeps a hundredth of the resident set in otherwise empty pages", 0,
+                   0);
+    char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
+                            "empty pages; memctx trim %" PRId64 " returns it",
+                            render_bytes(freelist, model->ledger.freelist_bytes, human),
+                            render_bytes(kept, holders->kept_bytes, human), model->pid);
+    wrap_print(text, 0, 0);
+    free(text);
+    putchar('\n');
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/render.h"
+#include "diagnosis/look.h"
 #include "formats/wrap.h"
 #include "model/frames.h"
 
@@ -48,7 +48,7 @@ static char *write_harmless(const struct model *model, const struct findings *fi
 
 static void print_verdict(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
-    char rss[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], *what;
+    char *what;
     size_t severe = 0;
     while (severe < findings->count && findings->list[severe].severity > SEVERITY_INFO)
         severe++;
@@ -62,9 +62,8 @@ static void print_verdict(const struct findings_input *input, const struct findi
     } else {
         what = write_harmless(model, findings);
     }
-    char *line =
-        cli_format("%s resident, %s in use: %s", render_bytes(rss, input->ledger->rss_bytes, true),
-                   render_bytes(used, model->totals.requested_bytes, true), what);
+    char *line = cli_format("%s resident, %s in use: %s", look_bytes(input->ledger->rss_bytes),
+                            look_bytes(model->totals.requested_bytes), what);
     wrap_print(line, 0, 0);
     free(line);
     free(what);
@@ -72,10 +71,9 @@ static void print_verdict(const struct findings_input *input, const struct findi
 
 static void print_process(const struct findings_input *input) {
     const struct model *model = input->model;
-    char own[RENDER_NUMBER_BYTES];
-    char *line = cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s",
-                            model_program(model), model->pid, model->uptime_s,
-                            render_bytes(own, memory_own_bytes(&model->ledger), true));
+    char *line =
+        cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s", model_program(model),
+                   model->pid, model->uptime_s, look_bytes(memory_own_bytes(&model->ledger)));
     wrap_print(line, 0, 0);
     free(line);
 }
@@ -127,17 +125,15 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
         part.end = common;
     if (common.context != WIRE_NONE && !who_means(model, &part))
         part.end = who_next(model, common); /* the line in the common function tells them apart */
-    char bytes[RENDER_NUMBER_BYTES + 2] = "";
+    char *bytes =
+        group->bytes == WIRE_UNKNOWN ? cli_copy("") : cli_format(", %s", look_bytes(group->bytes));
     char *path = write_path(model, &part, group->example, group->frames, options);
     char *many =
         group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
-    if (group->bytes != WIRE_UNKNOWN) {
-        strcpy(bytes, ", ");
-        render_bytes(bytes + 2, group->bytes, true);
-    }
     char *text = group->share < 0.005
                      ? cli_format("<1 %%%s: %s%s", bytes, path, many)
                      : cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
+    free(bytes);
     free(many);
     free(path);
     return text;
@@ -163,14 +159,13 @@ static void print_who(const struct model *model, const struct finding *finding,
 static void print_finding(const struct model *model, const struct finding *finding, size_t number,
                           const struct tell_options *options) {
     static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
-    char bytes[RENDER_NUMBER_BYTES], head[RENDER_NUMBER_BYTES];
+    char head[32];
     const char *severity = severity_word(finding->severity);
     snprintf(head, sizeof head, "%zu. %s: ", number, severity);
     printf("\n%zu. %s%s%s: ", number, options->color ? colors[finding->severity] : "", severity,
            options->color ? "\033[0m" : "");
-    char *amount = finding->bytes > 0
-                       ? cli_format(", %s", render_bytes(bytes, finding->bytes, true))
-                       : cli_copy("");
+    char *amount =
+        finding->bytes > 0 ? cli_format(", %s", look_bytes(finding->bytes)) : cli_copy("");
     char *title = cli_format("%s%s (%s)", finding->title, amount, finding->id);
     wrap_print(title, (unsigned)strlen(head), INDENT);
     free(title);
@@ -179,6 +174,8 @@ static void print_finding(const struct model *model, const struct finding *findi
     wrap_print(finding->evidence, INDENT, INDENT);
     if (finding->since)
         print_labelled("since:", finding->since);
+    if (finding->out)
+        print_labelled("out:", finding->out);
     if (finding->example != WIRE_NONE)
         print_who(model, finding, options);
     print_labelled("why:", finding->why);
@@ -210,11 +207,17 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         print_finding(input->model, &findings->list[i], i + 1, options);
     }
     if (marks < 3) {
-        char *line = cli_format("%zu mark%s: too few to find leaks; set at least three with memctx "
-                                "mark %s, or use --watch SECONDS.",
-                                marks, marks == 1 ? "" : "s", input->target);
+        char *advice =
+            input->model->from_snapshot
+                ? cli_copy("")
+                : cli_format("; set at least three with memctx mark %s, use --watch SECONDS, or "
+                             "let the program keep marks: memctx set %s marks=10m,24",
+                             input->target, input->target);
+        char *line =
+            cli_format("%zu mark%s: too few to find leaks%s", marks, marks == 1 ? "" : "s", advice);
         putchar('\n');
         wrap_print(line, 0, 0);
         free(line);
+        free(advice);
     }
 }

@@ -8,7 +8,11 @@
 #define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
 #define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
 #define SLOWER_AT_THE_END 0.85
-#define SLOW_AT_ALL 0.5 /* it is at most this part of the average since the beginning */
+#define NEAR_LINE 8 /* an element is near the line if it is off by this part of the rise */
+#define LINE_ELEMENTS 4
+#define STOPPED_INTERVALS 6
+#define STOPPED_SHARE 16 /* a series has stopped if its last quarter has less than this part */
+#define SLOW_AT_ALL 0.5  /* it is at most this part of the average since the beginning */
 
 /* Returns the largest fall from an element to a later one. */
 static int64_t largest_fall(const int64_t *values, size_t count) {
@@ -103,4 +107,65 @@ bool trend_slows(const double *x, const int64_t *values, size_t count) {
 bool trend_is_slower(const double *x, const int64_t *values, size_t count) {
     return count > 3 && is_below(rate_at(x, values, count - 1), rate_at(x, values, 1),
                                  SLOWER_AT_THE_END, x, values);
+}
+
+/* True if no element from `from` on is far from the line through the first and the last one. */
+static bool is_near_line(const double *x, const int64_t *values, size_t from, size_t last) {
+    double rise = (double)(values[last] - values[from]), run = x[last] - x[from];
+    if (rise <= 0 || run <= 0)
+        return false;
+    for (size_t i = from; i <= last; i++) {
+        double off = (double)(values[i] - values[from]) - rise * (x[i] - x[from]) / run;
+        if (off > rise / NEAR_LINE || off < -rise / NEAR_LINE)
+            return false;
+    }
+    return true;
+}
+
+struct trend_line trend_line(const double *x, const int64_t *values, size_t count) {
+    struct trend_line line = {.steady = false};
+    if (count < LINE_ELEMENTS)
+        return line;
+    size_t from = 0, last = count - 1;
+    while (from + LINE_ELEMENTS <= count && !is_near_line(x, values, from, last))
+        from++;
+    if (from + LINE_ELEMENTS > count)
+        return line;
+    line.steady = true;
+    /* A flat piece in front that is near the line, too, is no part of the rise. */
+    for (;; from++) {
+        line.slope = (double)(values[last] - values[from]) / (x[last] - x[from]);
+        line.from = from;
+        if (from + LINE_ELEMENTS >= count || rate_at(x, values, from + 1) >= line.slope / 2 ||
+            !is_near_line(x, values, from + 1, last))
+            return line;
+    }
+}
+
+static size_t nearest(const double *x, size_t count, double wanted) {
+    size_t found = 0;
+    for (size_t i = 1; i < count; i++) {
+        double off = x[i] - wanted, best = x[found] - wanted;
+        found = (off < 0 ? -off : off) < (best < 0 ? -best : best) ? i : found;
+    }
+    return found;
+}
+
+bool trend_stopped(const double *x, const int64_t *values, size_t count) {
+    if (count <= STOPPED_INTERVALS)
+        return false;
+    size_t last = count - 1, at = nearest(x, count, x[0] + (x[last] - x[0]) * 3 / 4);
+    at = at == last ? last - 1 : at;
+    return values[last] - values[at] < (values[last] - values[0]) / STOPPED_SHARE;
+}
+
+size_t trend_few(const double *x, size_t count, size_t *few) {
+    size_t chosen = 0;
+    for (size_t i = 0; i < TREND_FEW && i < count; i++) {
+        double part = (double)i / (TREND_FEW - 1);
+        size_t at = count <= TREND_FEW ? i : nearest(x, count, x[0] + part * (x[count - 1] - x[0]));
+        if (chosen == 0 || at > few[chosen - 1])
+            few[chosen++] = at;
+    }
+    return chosen;
 }

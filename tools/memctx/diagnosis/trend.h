@@ -27,6 +27,27 @@ struct trend {
 
 struct trend trend_of(const int64_t *values, size_t count);
 
+/* A rise along a straight line up to the last element. */
+struct trend_line {
+    bool steady;  /* false: there is none, and the other fields mean nothing */
+    size_t from;  /* the first element of the rise; 0: it may have begun before the series */
+    double slope; /* of the values along x */
+};
+
+/* Finds the longest rise at the end of the series that has at least three intervals and that no
+ * element leaves by more than a twelfth of it. `x` rises. */
+struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
+
+/* True if a series that grew has stopped: hardly anything of its rise is in the last quarter of x.
+ * Not judged for fewer than six intervals. */
+bool trend_stopped(const double *x, const int64_t *values, size_t count);
+
+/* Chooses elements that are evenly spaced in x, at most TREND_FEW, with the first and the last one,
+ * so that chance in one interval of many decides nothing. Writes their numbers; returns how many.
+ */
+#define TREND_FEW 5
+size_t trend_few(const double *x, size_t count, size_t *few);
+
 /* True if the series falls, and no element is higher than the first one. */
 bool trend_falls(const int64_t *values, size_t count);
 

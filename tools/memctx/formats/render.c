@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/terminal.h"
 #include "model/folding.h"
 #include "model/frames.h"
 #include "model/memory.h"
@@ -17,7 +18,7 @@
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
     const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (!no_color || no_color[0] == '\0') &&
+    return terminal_is_output() && (!no_color || no_color[0] == '\0') &&
            (!terminal || strcmp(terminal, "dumb") != 0);
 }
 
@@ -97,6 +98,26 @@ static void print_context(const struct model *model, uint32_t index, const char 
     print_figures(totals, options);
 }
 
+/* Prints a line for each of the user's marks, and one for all marks of MEMCTX_MARKS. */
+static void print_marks(const struct model *model) {
+    const struct model_mark *first = NULL, *last = NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        if (model_is_kept_mark(mark)) {
+            first = kept++ ? first : mark;
+            last = mark;
+        } else {
+            printf("mark \"%s\" at %.3f s\n", mark->name, mark->uptime_s);
+        }
+    }
+    if (kept == 1)
+        printf("mark \"%s\" at %.3f s\n", last->name, last->uptime_s);
+    if (kept > 1)
+        printf("%zu marks from \"%s\" at %.3f s to \"%s\" at %.3f s\n", kept, first->name,
+               first->uptime_s, last->name, last->uptime_s);
+}
+
 void render_head(const struct model *model, const struct render_options *options) {
     char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
@@ -106,8 +127,7 @@ void render_head(const struct model *model, const struct render_options *options
            render_bytes(own, memory_own_bytes(&model->ledger), options->human), model->depth,
            model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
-    for (size_t i = 0; i < model->mark_count; i++)
-        printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
+    print_marks(model);
 }
 
 static void print_reason(const struct model_context *context, int indent) {

@@ -6,18 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#define COLUMNS 80
-#define COLUMNS_LEAST 40 /* a narrower terminal gets lines of this width */
-
-static unsigned find_width(void) {
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return COLUMNS;
-    return size.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : size.ws_col;
-}
+#include "base/terminal.h"
 
 /* Returns the columns that some bytes of UTF-8 take. */
 static unsigned count_columns(const char *text, size_t bytes) {
@@ -28,7 +18,8 @@ static unsigned count_columns(const char *text, size_t bytes) {
 }
 
 static bool is_unit(const char *word) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "%", "s", "min", "h"};
+    static const char *const units[] = {"B",   "bytes", "KiB", "MiB", "GiB",
+                                        "TiB", "%",     "s",   "min", "h"};
     size_t length = strcspn(word, " ,;:)(");
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (strlen(units[i]) == length && strncmp(units[i], word, length) == 0)
@@ -46,9 +37,7 @@ static size_t next_length(const char *text) {
 }
 
 void wrap_print(const char *text, unsigned column, unsigned indent) {
-    static unsigned width;
-    if (width == 0)
-        width = find_width();
+    unsigned width = terminal_columns();
     for (bool first = true; *text != '\0'; first = false) {
         size_t length = next_length(text);
         unsigned columns = count_columns(text, length);

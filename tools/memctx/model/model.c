@@ -190,11 +190,34 @@ bool model_totals_any(const struct model_totals *totals) {
            totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
 }
 
+bool model_is_kept_mark(const struct model_mark *mark) {
+    static const char prefix[] = "auto-";
+    const char *digits = mark->name + sizeof prefix - 1;
+    return strncmp(mark->name, prefix, sizeof prefix - 1) == 0 && *digits != '\0' &&
+           digits[strspn(digits, "0123456789")] == '\0';
+}
+
+static int by_age(const void *a, const void *b) {
+    const struct model_mark *left = a, *right = b;
+    return left->uptime_s < right->uptime_s ? -1 : left->uptime_s > right->uptime_s;
+}
+
+void model_sort_marks(struct model *model) {
+    if (model->mark_count > 0)
+        qsort(model->marks, model->mark_count, sizeof *model->marks, by_age);
+}
+
+/* True if `mark` is the better one to compare with: it is the user's, or the later one. */
+static bool is_better_mark(const struct model_mark *mark, const struct model_mark *than) {
+    bool kept = model_is_kept_mark(mark), than_kept = model_is_kept_mark(than);
+    return kept == than_kept ? mark->uptime_s > than->uptime_s : than_kept;
+}
+
 struct model_mark *model_find_mark(struct model *model, const char *name) {
     struct model_mark *found = NULL;
     for (size_t i = 0; i < model->mark_count; i++) {
         struct model_mark *mark = &model->marks[i];
-        if (name ? strcmp(mark->name, name) == 0 : !found || mark->uptime_s > found->uptime_s)
+        if (name ? strcmp(mark->name, name) == 0 : !found || is_better_mark(mark, found))
             found = mark;
     }
     return found;

@@ -312,8 +312,11 @@ void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);
 /* Returns true if any of the main figures is not 0. */
 bool model_totals_any(const struct model_totals *totals);
-/* Returns the mark of this name, or the latest mark if `name` is NULL. Returns NULL if there is
- * none. */
+/* True if the process made the mark by itself (MEMCTX_MARKS). */
+bool model_is_kept_mark(const struct model_mark *mark);
+void model_sort_marks(struct model *model); /* the oldest first */
+/* Returns the mark of this name. If `name` is NULL, returns the latest mark of the user, or, if
+ * there is none, the latest of MEMCTX_MARKS. Returns NULL if there is none at all. */
 struct model_mark *model_find_mark(struct model *model, const char *name);
 
 const char *model_kind_word(const struct model_context *context);

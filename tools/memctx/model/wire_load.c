@@ -382,10 +382,10 @@ static bool take_mark(struct loader *loader, struct records *records) {
     struct wire_mark wire;
     if (!take(records, &wire, sizeof wire))
         return damaged(loader, "a mark record is cut off");
-    if (model->mark_count >= WIRE_MARKS_MAX)
+    if (model->mark_count >= WIRE_MARKS_ALL)
         return damaged(loader, "too many elements");
     wire.name[sizeof wire.name - 1] = '\0';
-    model->marks = cli_grow(model->marks, WIRE_MARKS_MAX, sizeof *model->marks);
+    model->marks = cli_grow(model->marks, WIRE_MARKS_ALL, sizeof *model->marks);
     struct model_mark *mark = &model->marks[model->mark_count++];
     *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
                                 .uptime_s = (double)wire.uptime_ns / 1e9,

@@ -9,13 +9,15 @@
 #include "pages/policies.h"
 
 #define OS_PAGE_BYTES 4096
+/* A saving is predicted if what is not known is at most this part of it. */
+#define UNKNOWN_PART 10
 
-/* Returns the bytes of OS pages without live chunks that are surely resident, in a page that is in
- * use. Where a page is only partly resident, its other OS pages are taken to be resident first. */
+/* Returns the bytes of OS pages without live chunks, in a page that is in use. The target counts
+ * only those that are resident, if residency was asked. Libraries before that counted all of them,
+ * of which not more can be resident than of the page. */
 static int64_t empty_os_bytes(const struct wire_page *page) {
-    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
-    int64_t missing = model_tame((int64_t)page->touched_bytes) - memory_held_bytes(page);
-    return empty > missing ? empty - missing : 0;
+    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES, held = memory_held_bytes(page);
+    return empty < held ? empty : held;
 }
 
 /* Returns the bytes of `live` of the page's live blocks. */
@@ -289,15 +291,17 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
 }
 
 /* Returns the bytes that the members have freed since their peak. In pages of their own they
- * would have these holes, too. Where a peak is not known, all that was freed may be such holes. */
-static int64_t own_holes(const struct model *model, const bool *members) {
+ * would have these holes, too. *unknown_bytes are those that members with an unknown peak have
+ * freed: any part of them may be such holes. */
+static int64_t own_holes(const struct model *model, const bool *members, int64_t *unknown_bytes) {
     int64_t sum = 0;
+    *unknown_bytes = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
         int64_t peak = model_peak(&model->contexts[i]);
         int64_t most = peak != WIRE_UNKNOWN ? peak : self->requested_cum_bytes;
         int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
-        add_to(&sum, members[i] && freed > 0 ? freed : 0);
+        add_to(peak != WIRE_UNKNOWN ? &sum : unknown_bytes, members[i] && freed > 0 ? freed : 0);
     }
     return sum;
 }
@@ -326,7 +330,10 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
         add_to(&saved, -((rest + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES * OS_PAGE_BYTES));
     }
     free(needs);
-    return model_tame(saved - own_holes(model, members));
+    int64_t unknown, most = model_tame(saved - own_holes(model, members, &unknown));
+    if (most <= 0)
+        return most;
+    return unknown <= most / UNKNOWN_PART ? model_tame(most - unknown) : WIRE_UNKNOWN;
 }
 
 int64_t holders_trim(const struct model *model, const bool *members) {

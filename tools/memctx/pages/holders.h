@@ -65,7 +65,8 @@ size_t holders_partners(const struct model *model, const bool *members,
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
 /* Predicts the saving if the members had stood apart from the start (memctx isolate): the mixed
  * pages that only they keep in use, less the pages that they would need, less what they freed
- * themselves. May be negative. */
+ * themselves. May be negative. WIRE_UNKNOWN: it depends on peaks that are not known, because
+ * several threads use the contexts. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */

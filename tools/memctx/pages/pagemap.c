@@ -4,20 +4,16 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+
+#include "base/terminal.h"
 
 #define ADDRESS_COLUMNS 16
-#define COLUMNS_DEFAULT 100
 #define COLUMNS_MAX 400
 
 static size_t find_columns(void) {
-    struct winsize size;
     const char *text = getenv("COLUMNS");
     long columns = text ? strtol(text, NULL, 10) : 0;
-    if (columns <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-        columns = size.ws_col;
-    columns = columns > 0 ? columns : COLUMNS_DEFAULT;
+    columns = columns > 0 ? columns : terminal_columns();
     columns = columns > COLUMNS_MAX ? COLUMNS_MAX : columns;
     return columns > ADDRESS_COLUMNS + 8 ? (size_t)columns - ADDRESS_COLUMNS : 8;
 }

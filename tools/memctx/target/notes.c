@@ -26,7 +26,8 @@ bool note_read(struct note *note, const char *text) {
                " before=%" SCNd64 " after=%" SCNd64 " waiting=%" SCNd64,
                note->action, &note->uptime_s, &note->contexts, &note->first, &note->predicted_bytes,
                &note->before_bytes, &note->after_bytes, &note->waiting);
-    note->predicted_bytes = model_tame(note->predicted_bytes);
+    if (note->predicted_bytes != WIRE_UNKNOWN)
+        note->predicted_bytes = model_tame(note->predicted_bytes);
     note->before_bytes = model_tame(note->before_bytes);
     note->after_bytes = model_tame(note->after_bytes);
     return read >= 7; /* earlier versions do not say who waits */

@@ -9,10 +9,10 @@
 #include "target/target.h"
 
 struct note {
-    char action[16];         /* "trim", or the action of a struct placing */
-    double uptime_s;         /* uptime of the target at that time */
-    int64_t contexts, first; /* number of contexts, and the id of the first */
-    int64_t predicted_bytes;
+    char action[16];                   /* "trim", or the action of a struct placing */
+    double uptime_s;                   /* uptime of the target at that time */
+    int64_t contexts, first;           /* number of contexts, and the id of the first */
+    int64_t predicted_bytes;           /* WIRE_UNKNOWN: it could not be predicted */
     int64_t before_bytes, after_bytes; /* trim: resident set; otherwise: waste before, and 0 */
     int64_t waiting; /* trim: threads that give back their part with their next malloc */
 };

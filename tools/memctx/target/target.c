@@ -251,6 +251,7 @@ void target_load_begun(struct target *target, struct model *model,
         target_ask_part(target, WIRE_PART_REMOTES, 0);
     }
     target_ask_part(target, WIRE_PART_MARKS, 0);
+    model_sort_marks(model);
     target_ask_part(target, WIRE_PART_NOTES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
@@ -305,6 +306,19 @@ void target_load_contexts(struct target *target, struct model *model,
                 "%s: holds no figures of threads; take it again with memctx dump --threads -o FILE",
                 model->source);
     }
+}
+
+void target_load_marks(struct target *target, struct model *model) {
+    struct target_load_options none = {.flags = 0};
+    if (target->is_snapshot) {
+        target_load(target, model, &none);
+        return;
+    }
+    loader_begin(&target->loader, model, target->client.source, &target->failure);
+    target_ask_head(target, 0);
+    target_ask_part(target, WIRE_PART_MARKS, 0);
+    model_sort_marks(model);
+    model->pid = target->facts.pid;
 }
 
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {

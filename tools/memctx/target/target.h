@@ -43,8 +43,10 @@ void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options);
-/* Loads the counters of one mark (NULL: the latest) unless they are loaded already. Ends the
- * process if the target has no such mark. */
+/* Loads only the names and times of the marks, oldest first. */
+void target_load_marks(struct target *target, struct model *model);
+/* Loads the counters of one mark (NULL: the latest; see model_find_mark) unless they are loaded
+ * already. Ends the process if the target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
 /* For callers that load parts of a dump themselves. target_ask_head asks for the head;
  * target_ask_piece asks for one piece, and sets request->from to the start of the next piece. Both

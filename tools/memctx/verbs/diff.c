@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
@@ -26,12 +27,13 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
 
 struct diff_request {
     struct reading_names names;
     int64_t min_bytes, limit, frames;
-    bool json, human;
+    bool json, human, no_pager;
 };
 
 /* The two states that are compared: their names, times and resident sets. */
@@ -49,6 +51,7 @@ static struct diff_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
+        case READING_NO_PAGER: request.no_pager = true; break;
         case READING_HUMAN:
         case READING_BYTES: request.human = option == READING_HUMAN; break;
         case OPTION_MIN: request.min_bytes = cli_parse_bytes("--min", optarg); break;
@@ -281,6 +284,8 @@ int diff_main(int argc, char **argv) {
     }
     progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (!request.json && !request.no_pager)
+        terminal_page();
     if (request.json)
         print_json(&later, &compare, &ends, &request);
     else

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
@@ -26,14 +27,16 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"full", no_argument, NULL, OPTION_FULL},
                                              {"all", no_argument, NULL, OPTION_ALL},
+                                             READING_UNIT_OPTIONS,
                                              READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
 
 struct doctor_request {
     struct reading_names names;
     int64_t watch_s;
     enum severity fail_on; /* SEVERITIES: --fail-on was not given */
-    bool json;
+    bool json, exact_bytes, no_pager;
     struct tell_options tell;
 };
 
@@ -44,6 +47,9 @@ static struct doctor_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: request.exact_bytes = option == READING_BYTES; break;
+        case READING_NO_PAGER: request.no_pager = true; break;
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
             if (request.fail_on == SEVERITIES)
@@ -148,6 +154,34 @@ static void write_cause(struct json_writer *json, const struct model *model,
     json_put_close(json, ']');
 }
 
+/* Writes the rate of straight growth, and when memory is used up. */
+static void write_rate(struct json_writer *json, const struct findings_input *input,
+                       const struct finding *finding) {
+    const struct finding_rate *rate = &finding->rate;
+    if (rate->bytes_per_s > 0) {
+        json_put_open(json, "growth", '{');
+        json_put_decimal(json, "bytes_per_s", rate->bytes_per_s);
+        json_put_decimal(json, "since_uptime_s", rate->since_uptime_s);
+        json_put_boolean(json, "began", rate->began);
+        json_put_close(json, '}');
+    } else {
+        json_put_null(json, "growth");
+    }
+    if (finding->out && input->limit) {
+        json_put_open(json, "out", '{');
+        if (finding->out_s > 0)
+            json_put_decimal(json, "seconds", finding->out_s);
+        else
+            json_put_null(json, "seconds");
+        json_put_text(json, "limit", input->limit->name);
+        json_put_integer(json, "limit_bytes", input->limit->bytes);
+        json_put_integer(json, "left_bytes", input->limit->left_bytes);
+        json_put_close(json, '}');
+    } else {
+        json_put_null(json, "out");
+    }
+}
+
 static void print_json(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     struct json_writer json = {.file = stdout};
@@ -180,6 +214,7 @@ static void print_json(const struct findings_input *input, const struct findings
         json_put_text(&json, "why", finding->why);
         json_put_text(&json, "action", finding->action);
         json_put_text(&json, "since", finding->since);
+        write_rate(&json, input, finding);
         json_put_text(&json, "advice", finding->advice);
         json_put_text(&json, "now", finding->now);
         json_put_integer(&json, "now_bytes", finding->now ? finding->now_bytes : WIRE_UNKNOWN);
@@ -207,10 +242,12 @@ int doctor_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
+    struct limit limit;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
                                    .target = word,
+                                   .exact_bytes = request.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
@@ -220,18 +257,23 @@ int doctor_main(int argc, char **argv) {
     if (!target.is_snapshot) {
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
         input.foreign_frees = self_figure(&target, "foreign_frees");
+        limit = limits_tightest(target.facts.pid);
+        input.limit = &limit;
     }
     if (request.watch_s > 0)
         looks = watch(&target, request.watch_s);
     target_load_contexts(&target, &model, &load);
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
+    input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
     reading_finish(work, &model, &request.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
     progress_end();
+    if (!request.json && !request.no_pager)
+        terminal_page();
     if (request.json)
         print_json(&input, &findings);
     else

@@ -5,6 +5,7 @@
 
 #include "base/output.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "formats/emit.h"
 #include "formats/flame.h"
 #include "formats/render.h"
@@ -45,19 +46,21 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"svg", required_argument, NULL, OPTION_SVG},
                                              {"output", required_argument, NULL, 'o'},
                                              READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
 
 struct dump_request {
     struct view_options view;
     struct render_options render;
     struct reading_names names;
-    bool json, flat, self;
+    bool json, flat, self, no_pager;
     const char *output, *svg;
 };
 
 static void take_option(struct dump_request *request, int option) {
     switch (option) {
     case READING_JSON: request->json = true; break;
+    case READING_NO_PAGER: request->no_pager = true; break;
     case READING_HUMAN:
     case READING_BYTES: request->render.human = option == READING_HUMAN; break;
     case OPTION_THREADS: request->render.threads = true; break;
@@ -182,6 +185,8 @@ int dump_main(int argc, char **argv) {
     }
     progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (!request.json && !request.no_pager)
+        terminal_page();
     if (request.json) {
         struct view view;
         request.view.levels = request.render.levels;

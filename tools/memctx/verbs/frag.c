@@ -3,16 +3,20 @@
  * context. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "diagnosis/pinners.h"
 #include "formats/emit.h"
 #include "formats/render.h"
+#include "formats/wrap.h"
 #include "model/frames.h"
 #include "model/memory.h"
 #include "model/selector.h"
 #include "model/view.h"
+#include "model/who.h"
 #include "pages/pagemap.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -25,7 +29,8 @@ enum {
     OPTION_DEPTH,
     OPTION_MAP,
     OPTION_QUICK,
-    OPTION_CONTEXT
+    OPTION_CONTEXT,
+    OPTION_PAGES
 };
 
 #define MAP_ROWS 32
@@ -40,7 +45,9 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"map", no_argument, NULL, OPTION_MAP},
                                              {"quick", no_argument, NULL, OPTION_QUICK},
+                                             {"pages", no_argument, NULL, OPTION_PAGES},
                                              READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
 
 static const char *const bin_names[WIRE_OCCUPANCY_BINS] = {"<=6",  "<=12", "<=25", "<=50",
@@ -52,7 +59,7 @@ struct frag_request {
     int64_t limit;
     int64_t frames;    /* of each path in the table */
     int64_t functions; /* of each path that holds pages */
-    bool json, human, map, quick;
+    bool json, human, map, quick, pages, no_pager;
 };
 
 static struct frag_request parse(int argc, char **argv) {
@@ -65,6 +72,7 @@ static struct frag_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
+        case READING_NO_PAGER: request.no_pager = true; break;
         case READING_HUMAN:
         case READING_BYTES: request.human = option == READING_HUMAN; break;
         case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
@@ -73,6 +81,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_CONTEXT: request.view.contexts = optarg; break;
         case OPTION_MAP: request.map = true; break;
         case OPTION_QUICK: request.quick = true; break;
+        case OPTION_PAGES: request.pages = true; break;
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
@@ -94,17 +103,96 @@ static double share(int64_t bytes, int64_t whole) {
     return whole > 0 ? (double)bytes / (double)whole : 0;
 }
 
-static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
-                         bool human) {
+/* The lines of the ledger that the text puts together. */
+static const struct group {
+    const char *name;
+    const char *keys[7];
+} groups[] = {
+    {"requested by the program", {"requested_bytes"}},
+    {"rounding up to block sizes", {"rounding_bytes"}},
+    {"free in pages that are in use", {"holes_bytes", "mixed_free_bytes"}},
+    {"empty memory that memctx keeps for reuse", {"kept_bytes", "freelist_bytes"}},
+    {"memctx itself", {"segment_headers_bytes", "metadata_bytes", "control_bytes"}},
+    {"files, stacks, mappings: not from malloc",
+     {"files_bytes", "stacks_bytes", "brk_heap_bytes", "runtime_code_bytes", "shared_bytes",
+      "own_mappings_bytes"}},
+};
+
+static int64_t ledger_line(const struct memory_ledger *ledger, const char *key) {
+    for (size_t i = 0; i < ledger->count; i++)
+        if (strcmp(ledger->lines[i].key, key) == 0)
+            return ledger->lines[i].bytes;
+    return 0;
+}
+
+static void print_share(int64_t bytes, int64_t whole, bool human, const char *name) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
-    printf("%20s %7.2f %%  resident set, as the kernel counts it\n",
-           render_bytes(text, ledger->rss_bytes, human), 100.0);
-    for (size_t i = 0; i < ledger->count; i++) {
-        printf("%20s %7.2f %%  %s\n", render_bytes(text, ledger->lines[i].bytes, human),
-               100 * share(ledger->lines[i].bytes, ledger->rss_bytes), ledger->lines[i].name);
+    printf("%14s %6.1f %%  ", render_bytes(text, bytes, human), 100 * share(bytes, whole));
+    wrap_print(name, 25, 25);
+}
+
+/* Prints what the lines before count although it is not resident, together with the residue. The
+ * residue is explained if it is more than a hundredth. */
+static void print_rest(const struct model *model, const struct memory_ledger *ledger,
+                       const struct frag_request *request) {
+    int64_t away = ledger_line(ledger, "not_resident_bytes");
+    int64_t residue = ledger_line(ledger, "residue_bytes");
+    int64_t size = residue < 0 ? -residue : residue;
+    int64_t moved = model->mappings.rss_bytes - ledger->rss_bytes;
+    char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
+    const char *what = away > 0 ? "resident in huge pages, but not in use"
+                                : "of the above not resident (not touched, swapped)";
+    const char *why = request->quick         ? "--quick does not look at it"
+                      : !model->has_mappings ? "outside memctx; smaps could not be read"
+                      : (moved < 0 ? -moved : moved) > size / 2
+                          ? "the resident set changed while it was read"
+                          : "in no line above";
+    char *name;
+    if (size <= ledger->rss_bytes / 100) {
+        name = cli_copy(what);
+    } else if (away == 0) {
+        name = cli_format("the rest: %s", why);
+    } else {
+        render_bytes(first, away, request->human);
+        render_bytes(second, residue, request->human);
+        name = cli_format("%s, %s; the rest, %s: %s", what, first, second, why);
     }
+    print_share(away + residue, ledger->rss_bytes, request->human, name);
+    free(name);
+}
+
+/* Prints the ledger in eight lines, which add up exactly. */
+static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
+                         const struct frag_request *request) {
+    printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
+    print_share(ledger->rss_bytes, ledger->rss_bytes, request->human,
+                "resident set, as the kernel counts it");
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        int64_t sum = 0;
+        for (size_t k = 0; groups[i].keys[k]; k++)
+            sum += ledger_line(ledger, groups[i].keys[k]);
+        print_share(sum, ledger->rss_bytes, request->human, groups[i].name);
+    }
+    print_rest(model, ledger, request);
     putchar('\n');
+}
+
+/* Prints what one context holds: figures, and below them its functions. */
+static void print_holding(const struct model *model, const struct model_context *context,
+                          const struct frag_request *request) {
+    const struct model_totals *self = &context->figures->self;
+    int64_t columns[] = {self->reserved_bytes, self->requested_bytes,
+                         minus(self->reserved_bytes, self->block_bytes),
+                         minus(self->block_bytes, self->requested_bytes)};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        char text[RENDER_NUMBER_BYTES];
+        printf("%14s", render_bytes(text, columns[i], request->human));
+    }
+    printf("  %" PRIu32 "\n    ", context->id);
+    struct who_part part = who_frames(model, (uint32_t)(context - model->contexts), UINT32_MAX);
+    char *path = who_write(model, &part, request->functions);
+    wrap_print(path, 4, 4);
+    free(path);
 }
 
 static void print_context(const struct model *model, const struct model_context *context,
@@ -128,18 +216,17 @@ static void print_context(const struct model *model, const struct model_context 
     free(path);
 }
 
-static void print_text(const struct model *model, const struct view *view,
-                       const struct holders *holders, const struct pinners *pinners,
-                       const struct memory_ledger *ledger, const struct frag_request *request) {
-    print_ledger(model, ledger, request->human);
-    if (request->map)
-        pagemap_print(model, render_wants_color(), MAP_ROWS);
-    pinners_print(pinners, model, holders, request->functions, request->human);
+static void print_table_head(void) {
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5s", bin_names[bin]);
     printf("  context (<=6 to 100: its own pages by percentage of live blocks)\n");
+}
+
+/* Prints the contexts that the view chooses, the largest first. */
+static void print_contexts(const struct model *model, const struct view *view,
+                           const struct frag_request *request) {
     size_t count, printed = 0;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
     for (; printed < count && (request->limit == 0 || printed < (size_t)request->limit);
@@ -148,7 +235,10 @@ static void print_text(const struct model *model, const struct view *view,
         if (view_key(&context->figures->self, view->sort) <
             (request->view.min_bytes >= 0 ? request->view.min_bytes : 1))
             break;
-        print_context(model, context, request);
+        if (request->pages)
+            print_context(model, context, request);
+        else
+            print_holding(model, context, request);
     }
     if (printed < count) {
         int64_t rest = 0;
@@ -159,6 +249,26 @@ static void print_text(const struct model *model, const struct view *view,
                render_bytes(text, rest, request->human), view_sort_word(view->sort));
     }
     free(leaves);
+}
+
+static void print_text(const struct model *model, const struct view *view,
+                       const struct holders *holders, const struct pinners *pinners,
+                       const struct memory_ledger *ledger, const struct frag_request *request) {
+    print_ledger(model, ledger, request);
+    if (request->map)
+        pagemap_print(model, render_wants_color(), MAP_ROWS);
+    if (request->pages) {
+        pinners_print(pinners, model, holders, request->functions, request->human);
+        print_table_head();
+    } else {
+        printf("Who holds what, by %s:\n", view_sort_word(view->sort));
+        printf("%14s%14s%14s%14s  context\n", "held", "requested", "free", "rounding");
+    }
+    print_contexts(model, view, request);
+    if (!request->pages && holders->list) {
+        putchar('\n');
+        pinners_print(pinners, model, holders, request->functions, request->human);
+    }
 }
 
 /* Writes the figures of a context that come from the page records. */
@@ -262,7 +372,7 @@ static bool *find_shown(const struct model *model, const struct frag_request *re
     bool *shown = cli_alloc(model->context_count, sizeof *shown);
     for (size_t i = 0; i < count && i < (size_t)request->limit; i++) {
         uint32_t at = leaves[i];
-        for (int64_t k = 0; k < request->frames && at != WIRE_NONE; k++) {
+        for (int64_t k = 0; (k < request->frames || !request->pages) && at != WIRE_NONE; k++) {
             shown[at] = true;
             at = model->contexts[at].parent;
         }
@@ -303,6 +413,8 @@ int frag_main(int argc, char **argv) {
     pinners_make(&pinners, &model, &holders, ledger.rss_bytes);
     progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (!request.json && !request.no_pager)
+        terminal_page();
     if (request.json)
         print_json(&model, &view, &holders, &pinners, &ledger, &request);
     else

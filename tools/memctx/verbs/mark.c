@@ -1,19 +1,96 @@
 /* SPDX-License-Identifier: MIT */
-/* mark.c - `memctx mark`: remembers how every context stands now, for a later diff. */
+/* mark.c - `memctx mark`: remembers how every context stands now, for a later diff; lists the
+ * marks. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/json.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-static const struct option options_list[] = {CLI_COMMON_OPTIONS};
+enum { OPTION_LIST = 1 };
+
+static const struct option options_list[] = {{"list", no_argument, NULL, OPTION_LIST},
+                                             {"json", no_argument, NULL, READING_JSON},
+                                             CLI_COMMON_OPTIONS};
+
+/* Prints the local time of a mark of a running process. */
+static void print_local(double ago_s) {
+    time_t time_s = time(NULL) - (time_t)ago_s;
+    struct tm local;
+    char text[64];
+    localtime_r(&time_s, &local);
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+    printf("%-20s ", text);
+}
+
+static void print_list(const struct model *model) {
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        double ago_s = model->uptime_s - mark->uptime_s;
+        if (!model->from_snapshot)
+            print_local(ago_s);
+        printf("%10.1f s ago  %s%s", ago_s, mark->name,
+               model_is_kept_mark(mark) ? " (MEMCTX_MARKS)" : "");
+        if (mark->left_out.contexts > 0)
+            printf(", without %" PRIu64 " contexts that held at most %" PRId64 " bytes each",
+                   mark->left_out.contexts, mark->left_out.most_bytes);
+        putchar('\n');
+    }
+    if (model->mark_count == 0)
+        printf("no marks\n");
+}
+
+static void print_list_json(const struct model *model) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-marks/1");
+    json_put_integer(&json, "pid", model->pid);
+    json_put_decimal(&json, "uptime_s", model->uptime_s);
+    json_put_open(&json, "marks", '[');
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "name", mark->name);
+        json_put_decimal(&json, "uptime_s", mark->uptime_s);
+        json_put_boolean(&json, "automatic", model_is_kept_mark(mark));
+        json_put_integer(&json, "left_out_contexts", (int64_t)mark->left_out.contexts);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+static int list(const char *word, bool as_json) {
+    struct target target;
+    struct model model;
+    target_open(&target, word, false);
+    target_load_marks(&target, &model);
+    if (as_json)
+        print_list_json(&model);
+    else
+        print_list(&model);
+    return cli_finish_output(CLI_DONE);
+}
 
 int mark_main(int argc, char **argv) {
     struct wire_mark_request request = {0};
     struct target target;
-    while (cli_next_option(argc, argv, ":hV", options_list) != -1) {
+    bool lists = false, as_json = false;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        lists = lists || option == OPTION_LIST;
+        as_json = as_json || option == READING_JSON;
     }
-    const char *word = reading_target_word(argc, argv, 2);
+    const char *word = reading_target_word(argc, argv, lists ? 1 : 2);
+    if (lists)
+        return list(word, as_json);
+    if (as_json)
+        cli_usage("--json needs --list");
     const char *name = optind + 1 < argc ? argv[optind + 1] : "";
     if (strlen(name) >= sizeof request.name) {
         cli_usage("the name of a mark has at most %zu bytes; got \"%s\"", sizeof request.name - 1,

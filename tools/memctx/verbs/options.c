@@ -66,7 +66,8 @@ static void write_row(struct json_writer *json, const char *name, const char *va
         json_put_null(json, "maximum");
     }
     json_put_open(json, "words", '[');
-    for (int64_t i = 0; entry && entry->words && i <= entry->maximum; i++)
+    for (int64_t i = 0; entry && entry->words && i <= entry->maximum && !settings_syntax(entry);
+         i++)
         json_put_text(json, NULL, entry->words[i]);
     json_put_close(json, ']');
     json_put_boolean(json, "settable", settable);

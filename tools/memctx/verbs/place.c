@@ -97,7 +97,12 @@ static void print_text(const struct target *target, const struct placing *placin
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
     printf("the next chunks of %" PRId64 " context%s go %s\n", note->contexts,
            note->contexts == 1 ? "" : "s", placing->where);
-    if (placing->placement != WIRE_PLACE_DEFAULT) {
+    if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes == WIRE_UNKNOWN) {
+        printf(
+            "the saving cannot be predicted; several threads use these contexts, so how much they\n"
+            "once held is not known. When the live chunks have been freed, see memctx verify %d\n",
+            (int)target->facts.pid);
+    } else if (placing->placement != WIRE_PLACE_DEFAULT) {
         printf("predicted saving: %s of %s, %s. No live chunk is moved, so nothing is\nsaved yet "
                "(0 bytes); when the live chunks have been freed, see memctx verify %d\n",
                render_bytes(predicted, note->predicted_bytes, human),

@@ -2,12 +2,11 @@
 /* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
-#include <unistd.h>
-
+#include "base/terminal.h"
 #include "names/symbols.h"
 
 bool reading_wants_human(void) {
-    return isatty(STDOUT_FILENO);
+    return terminal_is_output();
 }
 
 void reading_take(struct reading_names *names, int option) {

@@ -15,7 +15,14 @@ struct reading_names {
 
 /* The values of common long options. reading_take handles the options of READING_NAME_OPTIONS, and
  * no others. */
-enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_BYTES, READING_JSON };
+enum {
+    READING_NO_SYMBOLS = 1000,
+    READING_DEBUG_DIR,
+    READING_HUMAN,
+    READING_BYTES,
+    READING_JSON,
+    READING_NO_PAGER
+};
 #define READING_NAME_OPTIONS                                                                       \
     {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
         "debug-dir", required_argument, NULL, READING_DEBUG_DIR                                    \
@@ -34,6 +41,12 @@ enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_BYTE
     "  --human            print KiB and MiB (the default on a terminal)\n"                         \
     "  --bytes            print exact numbers of bytes (the default elsewhere)\n"
 bool reading_wants_human(void);
+
+/* Output that is longer than the terminal goes through a pager (base/terminal.h). */
+#define READING_PAGER_OPTION                                                                       \
+    { "no-pager", no_argument, NULL, READING_NO_PAGER }
+#define READING_PAGER_HELP                                                                         \
+    "  --no-pager         do not send long output on a terminal through $PAGER (default less)\n"
 
 void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */

@@ -271,6 +271,7 @@ static void write_findings(struct json_writer *json, struct state *state,
                                    .ledger = &state->ledger,
                                    .samples = samples,
                                    .target = target,
+                                   .now_s = state->model->from_snapshot ? 0 : time(NULL),
                                    .foreign_frees = WIRE_UNKNOWN};
     findings_make(&findings, &input);
     json_put_newline(json);

@@ -19,13 +19,14 @@
 
 #define LIBRARY "libmemctx.so"
 
-enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET, OPTION_RULE };
+enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET, OPTION_RULE, OPTION_MARKS };
 
 static const struct option options_list[] = {{"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"verify", required_argument, NULL, OPTION_VERIFY},
                                              {"no-children", no_argument, NULL, OPTION_NO_CHILDREN},
                                              {"set", required_argument, NULL, OPTION_SET},
                                              {"rule", required_argument, NULL, OPTION_RULE},
+                                             {"marks", required_argument, NULL, OPTION_MARKS},
                                              {"verbose", no_argument, NULL, 'v'},
                                              CLI_COMMON_OPTIONS};
 
@@ -39,6 +40,8 @@ static void set_option(const char *name, const char *value) {
     if (!entry)
         cli_usage("unknown option name \"%s\"; see memctx options", name);
     if (!settings_accepts(entry, value)) {
+        if (settings_syntax(entry))
+            cli_usage("%s takes %s; got \"%s\"", name, settings_syntax(entry), value);
         char lowest[24];
         snprintf(lowest, sizeof lowest, "%s", settings_text(entry, entry->minimum));
         cli_usage("%s takes a value from %s to %s; got \"%s\"; see memctx options", name, lowest,
@@ -136,6 +139,7 @@ int run_main(int argc, char **argv) {
         case OPTION_VERIFY: set_option("verify", optarg); break;
         case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
         case OPTION_SET: set_pair(optarg); break;
+        case OPTION_MARKS: set_option("marks", optarg); break;
         case OPTION_RULE: add_rule_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;

@@ -17,12 +17,17 @@
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
 static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
 static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
+/* The word of the value 0. The list marks an option whose other values are those of memctx/marks.h.
+ */
+static const char *const marks_words[] = {"off"};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_mode_words
 #define WORDS_FOLD_MODE fold_mode_words
 #define WORDS_SIZE NULL
+#define WORDS_MARKS marks_words
 #define IS_SIZE_INT false
+#define IS_SIZE_MARKS false
 #define IS_SIZE_SIZE true
 #define IS_SIZE_CONTROL_MODE false
 #define IS_SIZE_FOLD_MODE false
@@ -79,11 +84,17 @@ bool settings_accepts(const struct settings_entry *entry, const char *text) {
     int64_t value;
     if (entry->size)
         return accepts_size(entry, text);
+    if (entry->words == marks_words)
+        return memctx_marks_parse(text) >= 0;
     for (int64_t i = entry->minimum; entry->words && i <= entry->maximum; i++)
         if (strcmp(entry->words[i], text) == 0)
             return true;
     return !entry->words && cli_is_number(text, &value) && value >= entry->minimum &&
            value <= entry->maximum;
+}
+
+const char *settings_syntax(const struct settings_entry *entry) {
+    return entry->words == marks_words ? MEMCTX_MARKS_SYNTAX : NULL;
 }
 
 const char *settings_text(const struct settings_entry *entry, int64_t value) {

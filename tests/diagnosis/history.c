@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `uneven`
+ * grows evenly and once by much more, `cache` fills and then replaces what it has. Each says "look"
+ * after 2 s, and goes on until it is told to end. Amounts follow the clock, not the number of
+ * turns.
+ */
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RECORD_BYTES 500
+#define RECORDS_A_SECOND 8000 /* 3.8 MiB/s */
+#define LEAK_FROM_S 0.7
+#define LOOK_AT_S 2.0
+#define JUMP_RECORDS 16000
+#define SLOTS 20000
+
+static void **kept, *slots[SLOTS];
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+__attribute__((noinline)) static void record_keep(size_t bytes) {
+    void **record = malloc(bytes);
+    memset(record, 1, bytes);
+    *record = kept;
+    kept = record;
+}
+
+__attribute__((noinline)) static void slot_fill(void) {
+    size_t slot = (size_t)rand() % SLOTS;
+    free(slots[slot]);
+    slots[slot] = malloc(RECORD_BYTES);
+    memset(slots[slot], 1, RECORD_BYTES);
+}
+
+__attribute__((noinline)) static void request_work(void) {
+    void *parts[64];
+    for (size_t i = 0; i < 64; i++)
+        parts[i] = malloc(100 + 50 * i);
+    for (size_t i = 0; i < 64; i++)
+        free(parts[i]);
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    double start = now_s();
+    size_t made = 0;
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    bool said = false;
+    for (double t = 0; poll(&input, 1, 5) == 0; t = now_s() - start) {
+        request_work();
+        if (strcmp(what, "late") == 0)
+            for (; t > LEAK_FROM_S && (double)made < (t - LEAK_FROM_S) * RECORDS_A_SECOND; made++)
+                record_keep(RECORD_BYTES);
+        if (strcmp(what, "uneven") == 0) {
+            /* One call, so that it is one call path. */
+            for (; (double)made < t * RECORDS_A_SECOND / 4 + (t > 1.4 ? JUMP_RECORDS : 0); made++)
+                record_keep(RECORD_BYTES);
+        }
+        if (strcmp(what, "cache") == 0)
+            for (; (double)made < t * 60000; made++)
+                slot_fill();
+        if (t > LOOK_AT_S && !said)
+            said = write(1, "look\n", 5) == 5;
+    }
+    return 0;
+}

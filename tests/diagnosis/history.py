@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""What doctor tells from the marks that a process keeps by itself (MEMCTX_MARKS)."""
+import json
+import os
+import re
+import resource
+import time
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test
+from planted import ALARMING, command, doctor, names
+from text import labelled, told, verdict
+
+MARKS = "100ms,32"
+PYTHON = """
+import collections, select, sys, time
+kept = collections.deque(maxlen=int(sys.argv[1]) or None)
+start, made, said = time.monotonic(), 0, False
+while not select.select([0], [], [], 0.005)[0]:
+    now = time.monotonic() - start
+    while made < now * 2000:
+        kept.append(bytearray(2000))
+        made += 1
+    if now > 1.5 and not said:
+        said = print("look", flush=True) is None
+"""
+
+
+def history(directory, case, **extra):
+    program = harness.build_program("tests/diagnosis/history.c")
+    return Target([program, case], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager", **extra)
+
+
+def python(directory, most):
+    return Target(["/usr/bin/python3", "-c", PYTHON, str(most)], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager")
+
+
+def growth_of(target):
+    """The findings about growth when the program says so."""
+    check_equal(target.hear(60), "look", "what the program says")
+    return [finding for finding in doctor(target)["findings"] if finding["id"] == "growth"]
+
+
+def leave_room(target, bytes_left):
+    """Lets the process's address space grow by so much, and no more."""
+    size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
+    resource.prlimit(target.pid, resource.RLIMIT_AS, (size + bytes_left, resource.RLIM_INFINITY))
+
+
+@test
+def history_late_leak():
+    """The first look tells the rate, the moment at which the leak began, and when memory is used up."""
+    with runtime_dir() as directory, history(directory, "late") as target:
+        begun = time.time()
+        check_equal(target.hear(60), "look", "what the program says")
+        in_zone = {zone: run_cli("doctor", target.pid, env=dict(target.cli_env, TZ=zone)).stdout for zone in ("UTC0", "XYZ-5:30")}
+        leave_room(target, 64 << 20)
+        first = doctor(target)["findings"][0]
+        text = told(target)
+    check_equal(first["id"], "growth", "the first finding")
+    check(names(first, "record_keep"), f"path: {first['path'][:4]}")
+    rate, planted_rate = first["growth"]["bytes_per_s"], 8000 * 500
+    check(abs(rate - planted_rate) < planted_rate / 5, f"{rate} bytes/s instead of {planted_rate}")
+    check(first["growth"]["began"] and 0.5 <= first["growth"]["since_uptime_s"] <= 1.1, f"since when: {first['growth']}")
+    out = first["out"]
+    check_equal(out["limit"], "RLIMIT_AS", "the limit")
+    check(abs(out["left_bytes"] - (64 << 20)) < 1 << 20, f"what is left: {out}")
+    check(abs(out["seconds"] - out["left_bytes"] / rate) < 0.1, f"when it is used up: {out}")
+    check(re.search(r"\+3\.\d MiB/s since \d\d:\d\d:\d\d, and it stays \(record_keep, history.c:\d+\)", verdict(text)), text)
+    check(re.search(r"^\d\d:\d\d:\d\d, or up to 0\.\d s later: \+3\.\d MiB/s", labelled(text, 1, "since")), text)
+    check(re.search(r"^\d\d:\d\d:\d\d, in 1\d\.\d s, if this goes on: 6\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
+    check("too few to find leaks" not in text, text)
+    for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # the time is the user's
+        since = re.search(r"since (\d\d):(\d\d):(\d\d)", verdict(in_zone[zone]))
+        check(since, in_zone[zone])
+        told_s = int(since[1]) * 3600 + int(since[2]) * 60 + int(since[3])
+        late = (told_s - (begun + 0.7 + offset)) % 86400
+        check(late < 2 or late > 86400 - 2, f"{zone}: {since[0]}, {late} s late")
+
+
+@test
+def history_python():
+    """A list that grows without end is a leak; one of a fixed length is none."""
+    with runtime_dir() as directory, python(directory, 0) as target, python(directory, 500) as healthy:
+        growth = growth_of(target)
+        alarms = [finding for finding in growth_of(healthy) if finding["severity"] in ALARMING]
+    check(not alarms, f"{alarms}")
+    check(growth and growth[0]["severity"] in ALARMING, f"found: {growth}")
+    rate, planted_rate = growth[0]["growth"]["bytes_per_s"], 2000 * 2000
+    check(abs(rate - planted_rate) < planted_rate / 4, f"{rate} bytes/s instead of {planted_rate}")
+    check(growth[0]["out"]["seconds"] is None, f"the machine's memory is far away: {growth[0]['out']}")
+
+
+@test
+def history_healthy():
+    with runtime_dir() as directory, history(directory, "cache") as cache, history(directory, "work") as work:
+        for case, target in (("cache", cache), ("work", work)):
+            growth = growth_of(target)
+            alarms = [finding for finding in growth if finding["severity"] in ALARMING or finding["out"]]
+            check(not alarms, f"{case}: {alarms}")
+
+
+@test
+def history_uneven_growth():
+    """Growth that is no straight line is told, but neither a rate nor a time."""
+    with runtime_dir() as directory, history(directory, "uneven") as target:
+        growth = growth_of(target)
+        text = told(target)
+    check(growth and names(growth[0], "record_keep"), f"found: {growth}")
+    check(not growth[0]["growth"] and not growth[0]["out"], f"made up: {growth[0]['growth']} {growth[0]['out']}")
+    check(not labelled(text, 1, "out") and re.search("^at least", labelled(text, 1, "since")), text)
+
+
+def marks_of(target):
+    return json.loads(run_cli("mark", "--list", "--json", target.pid, env=target.cli_env).stdout)["marks"]
+
+
+def set_marks(target, value, status=0):
+    done = run_cli("set", target.pid, f"marks={value}", env=target.cli_env)
+    check_equal(done.returncode, status, f"marks={value}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+@test
+def history_marks_are_the_newest():
+    """As many as were asked for, the newest, beside the user's; `off` drops them; a forked child has none."""
+    with runtime_dir() as directory:
+        program = ("import os, sys, time\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+                   "parent = os.getpid()\nchild = os.fork()\nif child:\n    print(child, flush=True)\n    sys.stdin.readline()\n"
+                   "while not child and os.getppid() == parent:\n    bytearray(3000000)\n    time.sleep(0.01)\n")
+        with Target(["/usr/bin/python3", "-c", program], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "what the program says")
+            target.wait_socket()
+            check_equal(marks_of(target), [], "marks by default")
+            check_equal(run_cli("mark", target.pid, "auto-2", env=target.cli_env).returncode, 0, "a mark of the user's")
+            check("marks is now 100ms,3" in set_marks(target, "100ms,3"), "the answer")
+            seen = [marks_of(target)]
+            while int(seen[-1][-1]["name"].split("-")[1]) < 6:  # the test's time is bounded
+                time.sleep(0.03)
+                seen.append(marks_of(target))
+            check_equal(max(len(marks) for marks in seen), 4, "most marks, with the user's")
+            set_marks(target, "1h,3")  # no further ones come; what there is stays
+            listed = marks_of(target)
+            last = int(listed[-1]["name"].split("-")[1])
+            check_equal([mark["name"] for mark in listed[1:]], [f"auto-{number}" for number in range(last - 2, last + 1)], "the newest")
+            check_equal((listed[0]["name"], last >= 6), ("auto-2", True), "the user's, which is older")
+            steps = [b["uptime_s"] - a["uptime_s"] for a, b in zip(listed[1:], listed[2:])]
+            check(all(0.09 < step < 2 for step in steps), f"their intervals: {steps}")
+            taken = run_cli("mark", target.pid, listed[-1]["name"], env=target.cli_env)
+            check(taken.returncode == 1 and "MEMCTX_MARKS" in taken.stderr, taken.stderr)
+            check("off, TIME or TIME,COUNT" in set_marks(target, "10x,3", 1), "what is refused")
+            dump = run_cli("dump", target.pid, env=target.cli_env).stdout
+            check('mark "auto-2" at ' in dump or '4 marks from "auto-2"' in dump, dump[:500])
+            target.say("")
+            child = int(target.hear())
+            target.wait_socket(child)
+            done = json.loads(run_cli("mark", "--list", "--json", child, env=target.cli_env).stdout)
+            check_equal(done["marks"], [], "marks of the child")
+            os.kill(child, 9)
+            set_marks(target, "off")
+            harness.wait_until(lambda: len(marks_of(target)) == 1, "the end of the marks")
+            check_equal(marks_of(target)[0]["name"], "auto-2", "the user's mark stays")
+
+
+@test
+def history_marks_stay_small():
+    """Many contexts: the marks take no more than their share, leave out the small contexts, and leave room for others."""
+    def tables():
+        lines = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout.splitlines()
+        return {line.split()[0]: int(line.split()[1]) for line in lines if len(line.split()) > 1 and line.split()[1].isdigit()}
+    program = harness.build_program("tests/control/many_contexts.c")
+    with runtime_dir() as directory, Target([program, "4000"], directory, MEMCTX_CONTROL="eager", MEMCTX_FOLD="off") as target:
+        check(target.hear().startswith("ready"), "what the program says")
+        before = tables()
+        set_marks(target, "100ms,32")
+        harness.wait_until(lambda: len(marks_of(target)) >= 4, "four marks", timeout_s=20, step_s=0.1)
+        listed, after = marks_of(target), tables()
+        rise, share = after["tables_bytes"] - before["tables_bytes"], after["tables_limit_bytes"] // 16
+        check(0 < rise <= share + 8192, f"the tables grew by {rise} bytes; the share is {share}")
+        check(all(mark["left_out_contexts"] > 0 for mark in listed), f"left out: {listed}")
+        check_equal(run_cli("mark", target.pid, "mine", env=target.cli_env).returncode, 0, "a mark of the user's")
+        set_marks(target, "off")
+        harness.wait_until(lambda: len(marks_of(target)) == 1, "the end of the marks")
+        return f"{rise >> 10} KiB"
+
+
+@test
+def history_bad_settings():
+    """The library warns and keeps no marks; the command refuses."""
+    with runtime_dir() as directory:
+        with Target(["/usr/bin/python3", "-c", "print('ready', flush=True); input()"], directory, MEMCTX_MARKS="10m,99",
+                    MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "what the program says")
+            target.wait_socket()
+            options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
+            check_equal(options["marks"]["value"], "off", "the value")
+            _, errors = target.finish()
+            check("MEMCTX_MARKS=10m,99 is not understood; it takes off, TIME or TIME,COUNT" in errors, errors)
+    for value in ("", "10m,", "10m,0", "10m,33", "99ms,3", "31d,3", "10 m", "1.5h,3", "10m,3x", "99999999999999999999d", "on"):
+        done = run_cli("run", "--marks", value, "--", "true")
+        check_equal(done.returncode, 2, f"--marks {value!r}: {done.stderr}")
+    for value, told_as in (("600s,5", "10m,5"), ("1h", "1h,24"), ("100ms,1", "100ms,1"), ("30d,32", "30d,32"), ("90", "90s,24"), ("off", "off")):
+        with runtime_dir() as directory, Target(["/bin/cat"], directory, MEMCTX_MARKS=value, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
+            check_equal(options["marks"]["value"], told_as, f"MEMCTX_MARKS={value}")

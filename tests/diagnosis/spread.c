@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * spread.c - growth that is spread over 300 call paths, of which each makes few chunks: `leak`
+ * keeps what handlers_run makes; `main` keeps it, too, and main calls the handlers itself;
+ * `replaced` has paths that hold more and less in turns; `full` stops after the second round. Each
+ * says "look" four times.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HANDLERS 300
+#define EACH 3 /* chunks of each call path in a round */
+#define BYTES 1500
+
+static char *kept[HANDLERS * EACH * 4];
+static size_t count;
+
+/* Each handler has a return address of its own in the functions that it is called through. */
+#define HANDLER(number)                                                                            \
+    __attribute__((noinline)) static void *handler_##number(void) {                                \
+        char *chunk = malloc(BYTES + number % 7);                                                  \
+        memset(chunk, number % 100, BYTES);                                                        \
+        return chunk;                                                                              \
+    }
+#define TEN(what, tens)                                                                            \
+    what(tens##0) what(tens##1) what(tens##2) what(tens##3) what(tens##4) what(tens##5)            \
+        what(tens##6) what(tens##7) what(tens##8) what(tens##9)
+#define HUNDRED(what, hundred)                                                                     \
+    TEN(what, hundred##0)                                                                          \
+    TEN(what, hundred##1)                                                                          \
+    TEN(what, hundred##2)                                                                          \
+    TEN(what, hundred##3)                                                                          \
+    TEN(what, hundred##4)                                                                          \
+    TEN(what, hundred##5)                                                                          \
+    TEN(what, hundred##6) TEN(what, hundred##7) TEN(what, hundred##8) TEN(what, hundred##9)
+#define NAME(number) handler_##number,
+HUNDRED(HANDLER, 1)
+HUNDRED(HANDLER, 2)
+HUNDRED(HANDLER, 3)
+static void *(*const handlers[])(void) = {HUNDRED(NAME, 1) HUNDRED(NAME, 2) HUNDRED(NAME, 3)};
+
+__attribute__((noinline)) static void handlers_run(void) {
+    for (int i = 0; i < HANDLERS; i++)
+        for (int k = 0; k < EACH; k++)
+            kept[count++] = handlers[i]();
+    __asm__ volatile("");
+}
+
+/* Half of the paths hold three times as many chunks as the others, in turns. */
+__attribute__((noinline)) static void handlers_swap(int round) {
+    while (count > 0)
+        free(kept[--count]);
+    for (int i = 0; i < HANDLERS; i++)
+        for (int k = 0; k < (i % 2 == round % 2 ? 3 : 1) * EACH; k++)
+            kept[count++] = handlers[i]();
+    __asm__ volatile("");
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    for (int round = 0; round < 4; round++) {
+        if (strcmp(what, "main") == 0) {
+            for (int i = 0; i < HANDLERS; i++)
+                for (int k = 0; k < EACH; k++)
+                    kept[count++] = handlers[i]();
+        } else if (strcmp(what, "replaced") == 0) {
+            handlers_swap(round);
+        } else if (strcmp(what, "full") != 0 || round <= 1) {
+            handlers_run();
+        }
+        puts("look");
+        fflush(stdout);
+        getchar();
+    }
+    return 0;
+}

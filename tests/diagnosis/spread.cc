@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+/*
+ * spread.cc - growth that is spread over 200 call paths of templates: `leak` keeps the records of
+ * all kinds, `bounded` keeps at most 400 records and frees the oldest. Says "look" four times.
+ */
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace {
+
+constexpr std::size_t KINDS = 200, EACH = 4;
+
+struct record {
+    std::unique_ptr<char[]> bytes;
+};
+
+template <std::size_t KIND> __attribute__((noinline)) record record_parse() {
+    record made{std::unique_ptr<char[]>(new char[2000 + KIND])};
+    std::memset(made.bytes.get(), int(KIND % 100), 2000);
+    return made;
+}
+
+template <std::size_t... KIND>
+__attribute__((noinline)) void import_all(std::deque<record> &store, std::index_sequence<KIND...>) {
+    for (std::size_t i = 0; i < EACH; i++)
+        (store.push_back(record_parse<KIND>()), ...);
+    __asm__ volatile("");
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    const bool bounded = argc > 1 && std::string(argv[1]) == "bounded";
+    std::deque<record> store;
+    for (int round = 0; round < 4; round++) {
+        import_all(store, std::make_index_sequence<KINDS>());
+        while (bounded && store.size() > 400)
+            store.pop_front();
+        std::puts("look");
+        std::fflush(stdout);
+        std::getchar();
+    }
+    return 0;
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""Growth that is spread over many call paths, each of which is too small to be told alone."""
+import re
+
+import harness
+from harness import Target, check, check_equal, runtime_dir, test, test_named
+from planted import ALARMING, found_at, names
+from text import labelled, told
+
+
+def spread(directory, language, case):
+    program = harness.build_program(f"tests/diagnosis/spread.{language}", f"spread-{language}")
+    return Target([program, case], directory, MEMCTX_CONTROL="eager")
+
+
+def leaks(language, case, function, paths, planted_bytes):
+    def run():
+        with runtime_dir() as directory, spread(directory, language, case) as target:
+            found = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+            text = told(target)
+        check_equal(len(found), 1, f"findings about growth: {[finding['function'] for finding in found]}")
+        first = found[0]
+        check(first["severity"] in ALARMING, f"only told: {first['evidence']}")
+        check(first["function"].startswith(function + ", "), f"the cause is {first['function']}")
+        check(names(first, function.split("<")[0]), f"path: {first['path']}")
+        check(abs(first["contexts"] - paths) <= paths / 7, f"{first['contexts']} call paths instead of {paths}")
+        check(abs(first["bytes"] - planted_bytes) <= planted_bytes / 20, f"{first['bytes']} bytes instead of {planted_bytes}")
+        check(f"each of the {first['contexts']} call paths alone grew by fewer than 16 chunks" in first["evidence"], first["evidence"])
+        check(labelled(text, 1, "who").startswith(f"{function} (spread.{language}:"), text)
+        check(re.search(rf"in {first['contexts']} call paths:", labelled(text, 1, "who")), text)
+        check_equal(first["action"], f"memctx diff {target.pid} look-1 --limit 100", "what to do next")
+        return first["evidence"]
+    test_named(f"spread-{language}-{case}")(run)
+
+
+leaks("c", "leak", "handlers_run", 300, 300 * 3 * 3 * 1503)
+leaks("c", "main", "main", 300, 300 * 3 * 3 * 1503)
+leaks("cc", "leak", "import_all<...>", 200, 200 * 4 * 3 * 2100)
+
+
+@test
+def spread_healthy():
+    """Paths that replace what other paths made, and what stops to grow."""
+    for language, case in (("c", "replaced"), ("c", "full"), ("cc", "bounded")):
+        with runtime_dir() as directory, spread(directory, language, case) as target:
+            growth = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+            check(not growth, f"{language} {case}: {growth}")

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* forecast.c - tells rates, local times, and when memory will be used up. */
+#include "diagnosis/forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SEEN_TIMES 50       /* the future is told for so many times the time that was seen */
+#define SECONDS_UNTIL 600.0 /* times within this are told with seconds */
+#define WEEKDAY_UNTIL (6 * 86400.0)
+
+/* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00", "2026-03-01
+ * 14:00". The caller frees it. */
+static char *write_time(time_t now, double distance_s) {
+    time_t time = now + (time_t)distance_s;
+    double far = distance_s < 0 ? -distance_s : distance_s;
+    struct tm today, then;
+    char text[64];
+    localtime_r(&now, &today);
+    localtime_r(&time, &then);
+    bool same_day = today.tm_year == then.tm_year && today.tm_yday == then.tm_yday;
+    const char *format = far < SECONDS_UNTIL   ? "%H:%M:%S"
+                         : same_day            ? "%H:%M"
+                         : far < WEEKDAY_UNTIL ? "%A %H:%M"
+                                               : "%Y-%m-%d %H:%M";
+    strftime(text, sizeof text, format, &then);
+    return cli_copy(text);
+}
+
+/* Returns the moment of an uptime in words. The caller frees it. */
+static char *write_moment(const struct look *look, double uptime_s) {
+    double ago_s = look->model->uptime_s - uptime_s;
+    if (look->input->now_s)
+        return write_time((time_t)look->input->now_s, -ago_s);
+    char *time = look_time(ago_s), *text = cli_format("%s before the snapshot", time);
+    free(time);
+    return text;
+}
+
+static char *write_rate(double bytes_per_s, double seen_s) {
+    double unit_s = seen_s < 30 ? 1 : seen_s < 1800 ? 60 : 3600;
+    const char *unit = seen_s < 30 ? "s" : seen_s < 1800 ? "min" : "h";
+    double bytes = bytes_per_s * unit_s;
+    return cli_format("+%s/%s", look_bytes(bytes < 9e18 ? (int64_t)bytes : INT64_MAX), unit);
+}
+
+void forecast_tell_rate(const struct look *look, struct finding *finding,
+                        const struct forecast *forecast) {
+    double seen_s = look->model->uptime_s - forecast->since_s;
+    char *since = write_moment(look, forecast->since_s);
+    char *rate = write_rate(forecast->bytes_per_s, seen_s), *step = look_time(forecast->step_s);
+    finding->rate = (struct finding_rate){.bytes_per_s = forecast->bytes_per_s,
+                                          .since_uptime_s = forecast->since_s,
+                                          .began = forecast->began};
+    free(finding->verdict);
+    free(finding->since);
+    finding->verdict =
+        cli_format("%s since %s%s, and it stays", rate, since, forecast->began ? "" : " at least");
+    finding->since =
+        forecast->began
+            ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)
+            : cli_format("%s at least, the first look: %s from then on, steadily", since, rate);
+    free(since);
+    free(rate);
+    free(step);
+}
+
+void forecast_tell_end(const struct look *look, struct finding *finding,
+                       const struct forecast *forecast, double all_per_s) {
+    const struct limit *limit = look->input->limit;
+    if (!limit || !limit->name || !look->input->now_s || all_per_s <= 0)
+        return;
+    double seen_s = look->model->uptime_s - forecast->since_s;
+    double left_s = (double)limit->left_bytes / all_per_s;
+    char *room = cli_format("%s are left of %s (%s)", look_bytes(limit->left_bytes),
+                            look_bytes(limit->bytes), limit->name);
+    if (left_s <= SEEN_TIMES * seen_s) {
+        char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
+        finding->out = cli_format("%s, in %s, if this goes on: %s", when, time, room);
+        finding->out_s = left_s;
+        free(when);
+        free(time);
+    } else {
+        char *time = look_time(SEEN_TIMES * seen_s);
+        finding->out = cli_format("not within %s, if this goes on: %s", time, room);
+        free(time);
+    }
+    free(room);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * forecast.h - tells growth along a straight line: its rate, since when, and when memory is used
+ * up.
+ *
+ * A time is told only where the figures give it. Times are the user's local time; those of a
+ * snapshot, which has no date, are told as distances. The clock of marks stands still while the
+ * machine sleeps, so after that the times are too late.
+ */
+#ifndef MEMCTX_FORECAST_H
+#define MEMCTX_FORECAST_H
+
+#include "diagnosis/look.h"
+
+/* A straight rise over several looks. */
+struct forecast {
+    double bytes_per_s;
+    double since_s; /* uptime at which it began, or, if not `began`, of the first look */
+    double step_s;  /* time between that look and the next one */
+    bool began;     /* there is an earlier look, before the rise */
+};
+
+/* Fills in the finding's verdict, since, and rate. */
+void forecast_tell_rate(const struct look *look, struct finding *finding,
+                        const struct forecast *forecast);
+/* Fills in when memory is used up if all straight growth goes on, which is `all_per_s` together.
+ * The future is told for at most fifty times the time that was seen. */
+void forecast_tell_end(const struct look *look, struct finding *finding,
+                       const struct forecast *forecast, double all_per_s);
+
+#endif

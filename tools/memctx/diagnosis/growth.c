@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* growth.c - makes series of figures, and judges whether they grew. */
+#include "diagnosis/growth.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DAY_S 86400.0
+#define OWN_ALLOCS 0.9 /* from this share on, a path's allocations are the program's whole load */
+#define KEPT_MOST 0.5  /* from this share on, a path keeps most of what it allocates */
+#define TIMES_MIN 4    /* time alone is the measure for more samples than this */
+
+/* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
+ * the number of the figures of the first of these contexts. */
+static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
+    struct sample_row *rows = cli_alloc(look->model->figures_count + 1, sizeof *rows);
+    for (size_t i = 0; i < look->model->figures_count; i++) {
+        struct sample_row *sum = &rows[look->paths.same[i]];
+        sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
+        sum->live_chunks = model_tame(sum->live_chunks + sample->rows[i].live_chunks);
+        sum->allocs = model_tame(sum->allocs + sample->rows[i].allocs);
+    }
+    return rows;
+}
+
+static void take_bytes(struct series *series, size_t number) {
+    for (size_t i = 0; i < series->samples->count; i++)
+        series->values[i] = series->rows[i][number].requested_bytes;
+}
+
+/* Takes the bytes of a path at the few samples only. */
+static void take_few(struct series *series, size_t number) {
+    for (size_t i = 0; i < series->few_count; i++)
+        series->values[i] = series->rows[series->few[i]][number].requested_bytes;
+}
+
+void series_make(struct series *series, const struct look *look) {
+    const struct samples *samples = look->input->samples;
+    size_t count = samples->count, paths = look->model->figures_count;
+    *series = (struct series){.samples = samples,
+                              .sum = paths,
+                              .rows = cli_alloc(count, sizeof(struct sample_row *)),
+                              .seconds = cli_alloc(count, sizeof *series->seconds),
+                              .allocs = cli_alloc(count, sizeof *series->allocs),
+                              .x = cli_alloc(count, sizeof *series->x),
+                              .values = cli_alloc(count, sizeof(int64_t)),
+                              .falling = cli_alloc(paths, sizeof *series->falling),
+                              .shrinking = cli_alloc(count, sizeof(struct sample_row))};
+    for (size_t i = 0; i < count; i++) {
+        series->rows[i] = sum_alike(look, &samples->samples[i]);
+        series->seconds[i] = samples->samples[i].uptime_s;
+        for (size_t k = 0; k < paths; k++)
+            series->allocs[i] += (double)series->rows[i][k].allocs;
+    }
+    series->few_count = trend_few(series->seconds, count, series->few);
+    for (size_t k = 0; k < paths; k++) {
+        take_few(series, k);
+        if (!trend_falls(series->values, series->few_count))
+            continue;
+        series->falling[series->falling_count++] = k;
+        for (size_t i = 0; i < count; i++) {
+            struct sample_row *sum = &series->shrinking[i];
+            const struct sample_row *row = &series->rows[i][k];
+            sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
+            sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
+        }
+    }
+}
+
+void series_free(struct series *series) {
+    for (size_t i = 0; i < series->samples->count; i++)
+        free(series->rows[i]);
+    free(series->rows);
+    free(series->seconds);
+    free(series->allocs);
+    free(series->x);
+    free(series->values);
+    free(series->falling);
+    free(series->shrinking);
+}
+
+void series_add(struct series *series, size_t number) {
+    for (size_t i = 0; i < series->samples->count; i++) {
+        struct sample_row *sum = &series->rows[i][series->sum];
+        const struct sample_row *row = &series->rows[i][number];
+        sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
+        sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
+        sum->allocs = model_tame(sum->allocs + row->allocs);
+    }
+}
+
+/* Returns a figure of each sample at the few samples. The caller frees the list. */
+static double *few_of(const struct series *series, const double *figures) {
+    double *few = cli_alloc(series->few_count, sizeof *few);
+    for (size_t i = 0; i < series->few_count; i++)
+        few[i] = figures[series->few[i]];
+    return few;
+}
+
+/* As is_slowing. `seconds` and `allocs`, of the process, are those of the few samples, as are the
+ * path's bytes in series->values. */
+static bool few_slow(struct series *series, size_t number, const double *seconds,
+                     const double *allocs) {
+    size_t count = series->few_count, last = series->few[count - 1];
+    for (size_t i = 0; i < count; i++)
+        series->x[i] = (double)series->rows[series->few[i]][number].allocs;
+    double own = series->x[count - 1] - series->x[0];
+    double all = allocs[count - 1] - allocs[0];
+    double kept =
+        (double)(series->rows[last][number].live_chunks - series->rows[0][number].live_chunks);
+    if (trend_slows(series->x, series->values, count))
+        return true;
+    if (kept < KEPT_MOST * own)
+        return false;
+    if (own >= OWN_ALLOCS * all)
+        return count > TIMES_MIN && trend_slows(seconds, series->values, count);
+    return trend_slows(allocs, series->values, count) &&
+           trend_is_slower(seconds, series->values, count);
+}
+
+/* True if the path grows ever more slowly. The measure is the
+ * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
+ * the program, unless nearly all of these are the path's own; else time. A leak that does not
+ * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
+ */
+static bool is_slowing(struct series *series, size_t number) {
+    double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
+    take_few(series, number);
+    bool slowing = few_slow(series, number, seconds, allocs);
+    free(seconds);
+    free(allocs);
+    return slowing;
+}
+
+/* Finds the straight line along which series->values grow. It must explain half of the growth. */
+static struct trend_line explaining_line(const struct series *series, int64_t bytes) {
+    size_t count = series->samples->count;
+    struct trend_line line = trend_line(series->seconds, series->values, count);
+    line.steady = line.steady && series->values[count - 1] - series->values[line.from] >= bytes / 2;
+    return line;
+}
+
+struct growth growth_of(struct series *series, size_t number) {
+    take_bytes(series, number);
+    struct trend trend = trend_of(series->values, series->samples->count);
+    if (trend.kind == TREND_NONE ||
+        (trend.kind == TREND_DIPS &&
+         trend_stopped(series->seconds, series->values, series->samples->count)))
+        return (struct growth){0};
+    const struct sample_row *from = &series->rows[trend.from][number];
+    const struct sample_row *to = &series->rows[trend.to][number];
+    struct growth growth = {.kind = trend.kind,
+                            .bytes = to->requested_bytes - from->requested_bytes,
+                            .chunks = to->live_chunks - from->live_chunks,
+                            .allocs = larger(0, to->allocs - from->allocs),
+                            .seconds = series->seconds[trend.to] - series->seconds[trend.from],
+                            .slowing = is_slowing(series, number)};
+    if (number == series->sum) {
+        take_bytes(series, number);
+        growth.line = explaining_line(series, growth.bytes);
+    }
+    growth.a_day = growth.seconds > 0 ? (double)growth.bytes / growth.seconds * DAY_S : 0;
+    return growth;
+}
+
+/* Finds the straight line along which the suspect grows. */
+static struct trend_line line_of_suspect(const struct look *look, struct series *series,
+                                         const struct growth *growths,
+                                         const struct blame_suspect *suspect) {
+    size_t count = series->samples->count;
+    int64_t bytes = 0;
+    memset(series->values, 0, count * sizeof *series->values);
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        bytes = model_tame(bytes + growths[number].bytes);
+        for (size_t i = 0; i < count; i++)
+            series->values[i] =
+                model_tame(series->values[i] + series->rows[i][number].requested_bytes);
+    }
+    return explaining_line(series, bytes);
+}
+
+struct growth growth_of_suspect(const struct look *look, struct series *series,
+                                const struct growth *growths, const struct blame_suspect *suspect) {
+    struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
+    for (size_t k = 0; k < suspect->count; k++) {
+        const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
+        sum.kind = part->kind > sum.kind ? part->kind : sum.kind;
+        sum.bytes = model_tame(sum.bytes + part->bytes);
+        sum.chunks = model_tame(sum.chunks + part->chunks);
+        sum.allocs = model_tame(sum.allocs + part->allocs);
+        sum.a_day += part->a_day;
+        sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
+        sum.slowing = sum.slowing && part->slowing;
+    }
+    return sum;
+}
