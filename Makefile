@@ -152,10 +152,10 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o watch.o): lib_flags += -Itools/memctx
-$(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-frame-pointer
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o watch.o): private lib_flags += -Itools/memctx
+$(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: private lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
-$(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
+$(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
 
 # What is made a part of the command as it is.
 $(out)/cli/tools/memctx/verbs/report.o: $(wildcard tools/memctx/formats/page/*)

@@ -158,9 +158,9 @@ int top_main(int argc, char **argv) {
     struct top_request request = parse(argc, argv);
     struct herd herd = {0};
     request.frame.of = request.frames;
+    find_targets(&herd, &request, argv + optind);
     if (request.frames == 0)
         screen_check();
-    find_targets(&herd, &request, argv + optind);
     bool single = !herd.all && herd.count == 1;
     if (request.frames > 0)
         return single ? print_process(herd.watches[0], &request) : print_herd(&herd, &request);
