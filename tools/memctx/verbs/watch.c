@@ -176,7 +176,7 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
     process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
-    if (!limits_find(&mounts, process->facts.pid, &found))
+    if (!limits_find_smallest(&mounts, process->facts.pid, &found))
         return; /* the last limit stays */
     bool changed = !process->has_limit || found.bytes != process->limit.bytes;
     process->limit = found;
