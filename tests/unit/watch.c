@@ -324,7 +324,7 @@ static void make_tree(void) {
 
 static int64_t find(void) {
     limits_read_mounts(&mounts, root);
-    return limits_find(&mounts, 7, &found) ? found.bytes : -1;
+    return limits_find_smallest(&mounts, 7, &found) ? found.bytes : -1;
 }
 
 #define V2_MOUNT "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
@@ -337,7 +337,7 @@ Test(limits, machine_without_cgroups, .init = make_tree) {
 
 Test(limits, nothing_can_be_read, .init = make_tree) {
     limits_read_mounts(&mounts, "/tmp/memctx-no-such-root");
-    cr_assert_not(limits_find(&mounts, 7, &found));
+    cr_assert_not(limits_find_smallest(&mounts, 7, &found));
 }
 
 Test(limits, version_2_smallest_of_the_way_up, .init = make_tree) {
@@ -418,6 +418,72 @@ Test(limits, damaged_files_are_left_out, .init = make_tree) {
     put("/sys/fs/cgroup/a/memory.high", "-5\n");
     put("/proc/7/limits", "Max data size\n");
     cr_assert_eq(find(), 8 * MI);
+}
+
+/* Returns what is left of the limit that leaves least; -1: no limit is known. */
+static int64_t find_left(void) {
+    limits_read_mounts(&mounts, root);
+    return limits_find_tightest(&mounts, 7, &found) ? found.left_bytes : -1;
+}
+
+Test(limits, left_on_the_machine, .init = make_tree) {
+    cr_assert_eq(find_left(), -1); /* MemAvailable is not there */
+    put("/proc/meminfo", "MemTotal:        8192 kB\nMemFree: 1 kB\nMemAvailable:    4096 kB\n");
+    cr_assert_eq(find_left(), 4 * MI);
+    cr_assert_eq(found.bytes, 8 * MI);
+    cr_assert_str_eq(found.from, "the machine's memory");
+}
+
+Test(limits, left_in_cgroups_of_version_2, .init = make_tree) {
+    put("/proc/self/mountinfo", V2_MOUNT);
+    put("/proc/7/cgroup", "0::/pods/pod1\n");
+    put("/sys/fs/cgroup/pods/pod1/memory.max", "3000000\n");
+    put("/sys/fs/cgroup/pods/pod1/memory.high", "1000\n"); /* slows down only */
+    cr_assert_eq(find_left(), -1);                         /* its use is not known */
+    put("/sys/fs/cgroup/pods/pod1/memory.current", "1000000\n");
+    cr_assert_eq(find_left(), 2000000);
+    cr_assert_eq(found.bytes, 3000000);
+    cr_assert_str_eq(found.from, "memory.max of cgroup /pods/pod1");
+    put("/sys/fs/cgroup/pods/pod1/memory.stat",
+        "anon 5\nactive_file 70\ninactive_file 600000\ninactive_file_more 9\n");
+    cr_assert_eq(find_left(), 2600000);
+    put("/sys/fs/cgroup/pods/memory.max", "9000000\n"); /* larger, but shared */
+    put("/sys/fs/cgroup/pods/memory.current", "8000000\n");
+    cr_assert_eq(find_left(), 1000000);
+    cr_assert_str_eq(found.from, "memory.max of cgroup /pods");
+    put("/sys/fs/cgroup/pods/memory.current", "9500000\n");
+    cr_assert_eq(find_left(), 0);
+    cr_assert_eq(find(), 1000);
+    cr_assert_eq(found.left_bytes, LIMITS_UNKNOWN);
+}
+
+Test(limits, left_in_a_cgroup_of_version_1, .init = make_tree) {
+    put("/proc/self/mountinfo", V2_MOUNT V1_MOUNT);
+    put("/proc/7/cgroup", "4:memory:/docker/abc\n0::/unified\n");
+    put("/cg/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/cg/memory/docker/abc/memory.usage_in_bytes", "400\n");
+    cr_assert_eq(find_left(), -1);
+    put("/cg/memory/docker/memory.limit_in_bytes", "7000000\n");
+    put("/cg/memory/docker/memory.usage_in_bytes", "5000000\n");
+    put("/cg/memory/docker/memory.stat", "inactive_file 50\ntotal_inactive_file 1000\n");
+    cr_assert_eq(find_left(), 2001000);
+    cr_assert_str_eq(found.from, "memory.limit_in_bytes of cgroup /docker");
+}
+
+Test(limits, left_of_resource_limits, .init = make_tree) {
+    put("/proc/7/limits",
+        "Max data size             3000000              unlimited            bytes\n"
+        "Max address space         2000000              unlimited            bytes\n");
+    cr_assert_eq(find_left(), -1);
+    put("/proc/7/status", "Name:\tx\nVmSize:\t    1000 kB\nVmData:\t    2000 kB\n");
+    cr_assert_eq(find_left(), 3000000 - 2000 * 1024);
+    cr_assert_eq(found.bytes, 3000000);
+    cr_assert_str_eq(found.from, "RLIMIT_DATA");
+    put("/proc/7/limits",
+        "Max data size             unlimited            unlimited            bytes\n"
+        "Max address space         2000000              unlimited            bytes\n");
+    cr_assert_eq(find_left(), 2000000 - 1000 * 1024);
+    cr_assert_str_eq(found.from, "RLIMIT_AS");
 }
 
 Test(limits, pressure_of_the_nearest_cgroup, .init = make_tree) {

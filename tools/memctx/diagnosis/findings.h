@@ -12,7 +12,7 @@
 #include "model/memory.h"
 #include "model/samples.h"
 #include "model/who.h"
-#include "target/memory_left.h"
+#include "target/limits.h"
 
 enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITIES };
 #define SEVERITY_WORDS "info, warning, critical"
@@ -69,11 +69,11 @@ struct findings_input {
     const struct model *model; /* with thread views, residency and pinned bytes, if available */
     const struct memory_ledger *ledger;
     const struct samples *samples;
-    const char *target;        /* the user's word for the target, for the command in `action` */
-    bool exact_bytes;          /* texts tell 1572864 bytes instead of 1.5 MiB */
-    int64_t now_s;             /* the time of the model, in s since 1970; 0: not known */
-    const struct limit *limit; /* the tightest limit of the process's memory; NULL: not known */
-    int64_t foreign_frees;     /* frees that the library ignored; WIRE_UNKNOWN: not asked */
+    const char *target; /* the user's word for the target, for the command in `action` */
+    bool exact_bytes;   /* texts tell 1572864 bytes instead of 1.5 MiB */
+    int64_t now_s;      /* the time of the model, in s since 1970; 0: not known */
+    const struct limits_found *limit; /* the limit that leaves least; NULL: not known */
+    int64_t foreign_frees;            /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 
 /* Returns the part of the call path that the finding is about: what its paths share. */

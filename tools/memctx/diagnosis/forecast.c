@@ -68,13 +68,13 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
 
 void forecast_tell_end(const struct look *look, struct finding *finding,
                        const struct forecast *forecast, double all_per_s) {
-    const struct limit *limit = look->input->limit;
-    if (!limit || !limit->name || !look->input->now_s || all_per_s <= 0)
+    const struct limits_found *limit = look->input->limit;
+    if (!limit || !look->input->now_s || all_per_s <= 0)
         return;
     double seen_s = look->model->uptime_s - forecast->since_s;
     double left_s = (double)limit->left_bytes / all_per_s;
     char *room = cli_format("%s are left of %s (%s)", look_bytes(limit->left_bytes),
-                            look_bytes(limit->bytes), limit->name);
+                            look_bytes(limit->bytes), limit->from);
     if (left_s <= SEEN_TIMES * seen_s) {
         char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
         finding->out = cli_format("%s, in %s, if this goes on: %s", when, time, room);

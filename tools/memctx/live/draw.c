@@ -6,6 +6,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/clock.h"
 #include "live/frame.h"
 #include "live/ui.h"
 #include "model/frames.h"
@@ -144,7 +145,7 @@ static void draw_head(const struct ui *ui) {
         used += (size_t)snprintf(more, sizeof more, "  PAUSED");
     if (ui->options.difference)
         used += (size_t)snprintf(more + used, sizeof more - used, "  DIFFERENCES to %.0f s ago",
-                                 watch_clock_s() - watch->rates.base_s);
+                                 clock_now_s() - watch->rates.base_s);
     if (ui->has_regex)
         snprintf(more + used, sizeof more - used, "  /%s", ui->search);
     snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,

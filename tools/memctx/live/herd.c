@@ -3,8 +3,8 @@
 #include "live/herd.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "base/clock.h"
 
 struct watch *herd_add(struct herd *herd, const struct process_facts *facts) {
     if (herd->count == herd->capacity) {
@@ -26,10 +26,8 @@ static bool visit_process(pid_t pid, void *argument) {
     for (size_t i = 0; i < herd->count; i++)
         if (herd->watches[i]->facts.pid == pid && herd->watches[i]->state != WATCH_ENDED)
             return true;
-    if (pid == getpid() || !process_read_facts(pid, &facts) || strchr("ZX", facts.state) ||
-        (geteuid() != 0 && facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
-        return true;
-    herd_add(herd, &facts);
+    if (process_read_askable(pid, &facts))
+        herd_add(herd, &facts);
     return true;
 }
 
@@ -64,7 +62,7 @@ static void look_at_one(struct watch *watch, double now) {
 }
 
 void herd_look(struct herd *herd) {
-    double now = watch_clock_s();
+    double now = clock_now_s();
     if (herd->all && (herd->scan_s <= 0 || now - herd->scan_s >= HERD_SCAN_S)) {
         herd->scan_s = now;
         forget_ended(herd);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "live/ui.h"
 
 #define KEY_ESCAPE 27
@@ -157,7 +158,7 @@ void ui_enter(struct ui *ui, struct watch *watch) {
     forget_lines(ui);
     ui->watch = watch;
     ui->paused = false;
-    ui->next_s = watch_clock_s();
+    ui->next_s = clock_now_s();
 }
 
 static bool change_process(struct ui *ui, int key) {
@@ -205,7 +206,7 @@ static void other_key(struct ui *ui, int key) {
     case 'p':
     case ' ':
         ui->paused = !ui->paused;
-        ui->next_s = watch_clock_s();
+        ui->next_s = clock_now_s();
         break;
     case 'v':
     case '\t': ui->options.tree = !ui->options.tree; break;

@@ -19,6 +19,7 @@
 #include <term.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "live/ui.h"
 
 static struct {
@@ -221,7 +222,7 @@ void ui_ask_threads(struct ui *ui) {
     threads->before_count = threads->id == ui->selected_id ? threads->count : 0;
     threads->before_s = threads->read_s;
     threads->id = ui->selected_id;
-    threads->read_s = watch_clock_s();
+    threads->read_s = clock_now_s();
     threads->list = NULL;
     threads->count = 0;
     size_t asked = threads->leaves < UI_LEAVES ? threads->leaves : UI_LEAVES;
@@ -259,7 +260,7 @@ void ui_look(struct ui *ui) {
 
 /* Waits for a key, a signal or the time of the next look. Returns false if the terminal is gone. */
 static bool wait_for_key(const struct ui *ui) {
-    double left = ui->next_s - watch_clock_s();
+    double left = ui->next_s - clock_now_s();
     /* A signal that comes just before poll is seen after a second. */
     int wait_ms = ui->paused || left > 1 ? 1000 : left > 0 ? (int)(left * 1000) + 1 : 0;
     struct pollfd entry = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -271,12 +272,12 @@ static void run(struct ui *ui) {
     while (!ui->quit && !ended_by) {
         if (must_stop)
             stop();
-        double now = watch_clock_s();
+        double now = clock_now_s();
         if (!ui->paused && now >= ui->next_s) {
             ui_look(ui);
             ui->next_s += ui->interval_s;
-            if (ui->next_s <= watch_clock_s()) /* the look took long, or the command was stopped */
-                ui->next_s = watch_clock_s() + ui->interval_s;
+            if (ui->next_s <= clock_now_s()) /* the look took long, or the command was stopped */
+                ui->next_s = clock_now_s() + ui->interval_s;
         }
         ui_draw(ui);
         if (!wait_for_key(ui))
@@ -300,7 +301,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
     } else {
         herd_look(herd);
     }
-    ui.next_s = watch_clock_s() + ui.interval_s;
+    ui.next_s = clock_now_s() + ui.interval_s;
     open_screen(&ui);
     ui_make_rows(&ui);
     run(&ui);

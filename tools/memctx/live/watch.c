@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "live/ending.h"
 #include "model/tails.h"
 #include "names/symbols.h"
@@ -17,19 +17,13 @@
 #define DUE_SHARE_CONTEXTS 33
 #define DUE_SHARE_NAMELESS 10
 
-double watch_clock_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static bool is_due(struct watch_due *due, int share) {
-    due->begun_s = watch_clock_s();
+    due->begun_s = clock_now_s();
     return due->begun_s >= due->ended_s + share * due->took_s;
 }
 
 static void was_done(struct watch_due *due) {
-    due->ended_s = watch_clock_s();
+    due->ended_s = clock_now_s();
     due->took_s = due->ended_s - due->begun_s;
 }
 
@@ -100,7 +94,7 @@ static bool ask_pieces(struct watch *watch, struct loader *loader,
 static void set_totals(struct watch *watch, const struct wire_dump *head,
                        const struct wire_survey *survey) {
     struct watch_totals *totals = &watch->totals, before = *totals;
-    double now = watch_clock_s(), seconds = now - before.read_s;
+    double now = clock_now_s(), seconds = now - before.read_s;
     bool first = watch->history.count == 0;
     totals->live_bytes = survey ? survey->requested_bytes : head->requested_bytes;
     totals->live_chunks = survey ? survey->live_chunks : head->live_chunks;
@@ -144,7 +138,7 @@ static void free_model(struct model *model) {
  * are read once more at once, and no rates are computed between these two readings. */
 static void take_new(struct watch *watch, size_t from) {
     struct model *model = &watch->model;
-    double now = watch_clock_s();
+    double now = clock_now_s();
     bool first = watch->rates.look == 0;
     rates_reserve(&watch->rates, model->context_count);
     for (size_t i = from; i < model->context_count && !first; i++) {
@@ -240,7 +234,7 @@ static bool reload(struct watch *watch) {
     if (good) {
         take_new(watch, 0);
         keep_names(&watch->model, &old);
-        double now = watch_clock_s();
+        double now = clock_now_s();
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
             uint32_t was = model_find_context(&old, watch->model.contexts[i].id);
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
@@ -329,7 +323,7 @@ static bool ask_figures(struct watch *watch) {
     loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
     do {
         uint64_t before = request.from;
-        watch->piece_s = watch_clock_s();
+        watch->piece_s = clock_now_s();
         good = ask_piece(watch, loader, &request);
         if (request.from <= before)
             request.from = 0;
@@ -364,7 +358,7 @@ static bool ask_pages(struct watch *watch) {
         /* The live bytes were read before the pages, so there may be more of them. */
         rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }
-    watch->waste_s = watch_clock_s();
+    watch->waste_s = clock_now_s();
     return true;
 }
 
@@ -468,7 +462,7 @@ static bool look(struct watch *watch) {
         was_done(&watch->pages_due);
     }
     if (!watch->behind && !watch->stale)
-        rates_end(&watch->rates, watch_clock_s());
+        rates_end(&watch->rates, clock_now_s());
     if (!good || !ask_head(watch, WIRE_DUMP_END, &head))
         return false;
     if (!watch->no_names && watch->loaded)
@@ -545,7 +539,7 @@ bool watch_look_at_totals(struct watch *watch) {
 }
 
 void watch_mark(struct watch *watch) {
-    rates_mark(&watch->rates, watch_clock_s());
+    rates_mark(&watch->rates, clock_now_s());
     watch->base = watch->totals;
 }
 

@@ -69,9 +69,6 @@ struct watch {
     struct watch_due contexts_due, pages_due, names_due, reload_due;
 };
 
-/* Seconds of a clock that does not go back. */
-double watch_clock_s(void);
-
 /* Begins to watch a process. It is asked at the first look. */
 void watch_begin(struct watch *watch, const struct process_facts *facts);
 /* Takes the connection of a caller who has one. */

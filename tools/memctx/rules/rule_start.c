@@ -18,11 +18,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <memctx/wire.h>
 
+#include "base/clock.h"
 #include "rules/rule_code.h"
 #include "target/program.h"
 
@@ -58,20 +58,14 @@ static _Noreturn void trace_loader(const char *program, int fd) {
     _exit(127);
 }
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Reads until the end, or until LIST_MS have passed. */
 static char *read_all(int fd, pid_t child) {
     char *text = cli_alloc(LIST_MAX_BYTES, 1);
-    int64_t end_ms = now_ms() + LIST_MS;
+    int64_t end_ms = clock_now_ms() + LIST_MS;
     size_t used = 0;
     for (;;) {
         struct pollfd entry = {.fd = fd, .events = POLLIN};
-        int64_t left_ms = end_ms - now_ms();
+        int64_t left_ms = end_ms - clock_now_ms();
         int ready = left_ms > 0 ? poll(&entry, 1, (int)left_ms) : 0;
         ssize_t got = ready > 0 ? read(fd, text + used, LIST_MAX_BYTES - 1 - used) : -1;
         if (ready < 0 && errno == EINTR)

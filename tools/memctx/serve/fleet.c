@@ -3,7 +3,6 @@
 #include "serve/fleet.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,13 +37,8 @@ static bool is_wanted(struct fleet *fleet, const struct process_facts *facts) {
     const struct fleet_wanted *wanted = &fleet->wanted;
     if (wanted->all)
         return geteuid() == 0 || facts->uid == geteuid();
-    if (wanted->glob) {
-        char *program = process_program(facts);
-        bool match = fnmatch(wanted->glob, facts->name, 0) == 0 ||
-                     (program && fnmatch(wanted->glob, program, 0) == 0);
-        free(program);
-        return match;
-    }
+    if (wanted->glob)
+        return process_matches(facts, wanted->glob);
     for (size_t i = 0; i < wanted->word_count; i++)
         if (is_word(fleet, i, facts))
             return true;
@@ -85,8 +79,6 @@ static void add_process(struct fleet *fleet, const struct process_facts *facts) 
     struct fleet_process *process = cli_alloc(1, sizeof *process);
     *process = (struct fleet_process){.facts = *facts, .found = true, .fd = -1};
     process->program = process_program(facts);
-    if (!process->program)
-        process->program = cli_copy(facts->name);
     choose_number(fleet, process);
     fleet->processes[fleet->count++] = process;
 }

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "model/folding.h"
 #include "model/shorten.h"
 #include "model/who.h"
@@ -278,17 +278,11 @@ void namer_stop(struct namer *namer) {
     namer->fd = -1;
 }
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void namer_take(struct namer *namer, int wait_ms) {
-    int64_t deadline = now_ms() + wait_ms;
+    int64_t deadline = clock_now_ms() + wait_ms;
     while (namer->child > 0) {
         char buffer[4096];
-        int64_t left = deadline - now_ms();
+        int64_t left = deadline - clock_now_ms();
         struct pollfd entry = {.fd = namer->fd, .events = POLLIN};
         int ready = poll(&entry, 1, left > 0 ? (int)left : 0);
         if (ready == 0 || (ready < 0 && errno != EINTR))

@@ -6,19 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/job.h"
 
 #define DOCTOR_MS 10000 /* for one process */
 #define ALL_MS 25000    /* for all of them */
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Writes the first paragraph of a text. */
 static void put_html(FILE *file, const char *text) {
@@ -52,14 +46,14 @@ static void put_verdict(FILE *file, const struct fleet_process *process, int64_t
     char pid[16];
     snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
     const char *words[] = {"doctor", pid, NULL};
-    if (now_ms() >= deadline_ms || !job_start(&job, "doctor", words, deadline_ms)) {
+    if (clock_now_ms() >= deadline_ms || !job_start(&job, "doctor", words, deadline_ms)) {
         fputs("not asked", file);
         return;
     }
     while (!job.done) {
         struct pollfd entries[JOB_FDS];
         poll(entries, job_poll(&job, entries), 100);
-        job_run(&job, now_ms());
+        job_run(&job, clock_now_ms());
     }
     if (job.late)
         fputs("doctor was not done in time", file);
@@ -80,7 +74,7 @@ static void put_link(FILE *file, const struct fleet_process *process, const char
 void page_write(int fd, const void *argument) {
     const struct fleet *fleet = argument;
     FILE *file = fdopen(fd, "w");
-    int64_t end_ms = now_ms() + ALL_MS;
+    int64_t end_ms = clock_now_ms() + ALL_MS;
     if (!file)
         return;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -92,7 +86,7 @@ void page_write(int fd, const void *argument) {
           file);
     for (size_t i = 0; i < fleet->count; i++) {
         const struct fleet_process *process = fleet->processes[i];
-        int64_t limit_ms = now_ms() + DOCTOR_MS;
+        int64_t limit_ms = clock_now_ms() + DOCTOR_MS;
         fputs("<tr><td>", file);
         put_html(file, process->program);
         fprintf(file, "</td><td>%u</td><td>", process->number);

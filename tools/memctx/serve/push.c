@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/job.h"
 #include "serve/post.h"
 
@@ -30,12 +31,6 @@ static volatile sig_atomic_t ended;
 static void note_end(int signal) {
     (void)signal;
     ended = 1;
-}
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Tells a failure, unless it is the one that was told last. */
@@ -94,14 +89,14 @@ static void push_profile(struct push *push, const struct fleet_process *process)
     snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
     snprintf(samples, sizeof samples, "%lld", (long long)push->options->limit_samples);
     const char *words[] = {"export", "--pprof", "-", "--limit-samples", samples, pid, NULL};
-    if (!job_start(&job, "profile", words, now_ms() + PROFILE_MS)) {
+    if (!job_start(&job, "profile", words, clock_now_ms() + PROFILE_MS)) {
         tell_failure(push, process->program, strerror(errno));
         return;
     }
     while (!job.done && !ended) {
         struct pollfd entries[JOB_FDS];
         poll(entries, job_poll(&job, entries), 200);
-        job_run(&job, now_ms());
+        job_run(&job, clock_now_ms());
     }
     if (job.done && job.status == CLI_DONE) {
         char *url = profile_url(push, process);
@@ -131,9 +126,9 @@ static char *group_url(const struct push *push) {
 
 static void push_metrics(struct push *push) {
     struct pollfd entries[FLEET_MAX];
-    int64_t began_ms = now_ms();
+    int64_t began_ms = clock_now_ms();
     fleet_ask(&push->fleet, began_ms);
-    while (!ended && fleet_waits(&push->fleet, began_ms) && now_ms() - began_ms < SCRAPE_MS) {
+    while (!ended && fleet_waits(&push->fleet, began_ms) && clock_now_ms() - began_ms < SCRAPE_MS) {
         size_t count = fleet_poll(&push->fleet, entries);
         if (poll(entries, count, 200) > 0)
             fleet_read(&push->fleet, entries, count);
@@ -171,8 +166,8 @@ static void run_round(struct push *push) {
 }
 
 static void pause_ms(int64_t ms) {
-    for (int64_t end_ms = now_ms() + ms; !ended && now_ms() < end_ms;) {
-        int64_t left = end_ms - now_ms();
+    for (int64_t end_ms = clock_now_ms() + ms; !ended && clock_now_ms() < end_ms;) {
+        int64_t left = end_ms - clock_now_ms();
         poll(NULL, 0, left > 1000 ? 1000 : left > 0 ? (int)left : 0);
     }
 }
@@ -206,12 +201,12 @@ int push_run(const struct push_options *options) {
         cli_die_failure(&failure);
     catch_signals();
     while (!ended) {
-        int64_t began_ms = now_ms();
+        int64_t began_ms = clock_now_ms();
         run_round(&push);
         if (options->once || all_ended(&push))
             break;
         doublings = push.failed == 0 ? 0 : doublings < PAUSE_DOUBLINGS ? doublings + 1 : doublings;
-        pause_ms((options->every_s * 1000 << doublings) - (now_ms() - began_ms));
+        pause_ms((options->every_s * 1000 << doublings) - (clock_now_ms() - began_ms));
     }
     size_t sent = push.sent, failed = push.failed;
     if (options->format == PUSH_PUSHGATEWAY && !options->once)

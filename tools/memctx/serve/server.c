@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/job.h"
 #include "serve/page.h"
 #include "serve/request.h"
@@ -62,12 +62,6 @@ struct server {
     bool started; /* messages of the HTTP library are told only until then */
     int signals;
 };
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* --- answers --------------------------------------------------------------------------------- */
 
@@ -140,7 +134,7 @@ static void resume_request(struct server *server, struct waiting *request, struc
     *at = request->next;
     request->suspended = false;
     request->connection->waits = false;
-    request->connection->since_ms = now_ms();
+    request->connection->since_ms = clock_now_ms();
     request->answer = answer;
     answer->users++;
     mhd.resume_connection(request->http);
@@ -162,7 +156,7 @@ static struct waiting *find_waiting(const struct server *server, const struct jo
 static enum MHD_Result begin_scrape(struct server *server, struct waiting *request) {
     if (!server->scrapes) {
         server->scrapes = true;
-        server->scrape_ms = now_ms();
+        server->scrape_ms = clock_now_ms();
         fleet_refresh(&server->fleet);
         fleet_ask(&server->fleet, server->scrape_ms);
     }
@@ -172,7 +166,7 @@ static enum MHD_Result begin_scrape(struct server *server, struct waiting *reque
 /* Ends the scrape if all processes have answered, or the time is over. */
 static void run_scrape(struct server *server) {
     if (!server->scrapes || (fleet_waits(&server->fleet, server->scrape_ms) &&
-                             now_ms() - server->scrape_ms < SCRAPE_MS))
+                             clock_now_ms() - server->scrape_ms < SCRAPE_MS))
         return;
     server->scrapes = false;
     for (int format = 0; format < EXPOSITION_FORMATS; format++) {
@@ -199,7 +193,7 @@ static bool start_job(struct server *server, struct job *job, const char *key,
                       const struct request_query *query) {
     if (query->kind == REQUEST_PAGE) {
         fleet_refresh(&server->fleet);
-        return job_start_call(job, key, page_write, &server->fleet, now_ms() + PAGE_MS);
+        return job_start_call(job, key, page_write, &server->fleet, clock_now_ms() + PAGE_MS);
     }
     char pid[16], seconds[16], samples[16];
     const char *words[10];
@@ -225,7 +219,7 @@ static bool start_job(struct server *server, struct job *job, const char *key,
     }
     words[count++] = pid;
     words[count] = NULL;
-    return job_start(job, key, words, now_ms() + JOB_MS + 1000 * (int64_t)query->seconds);
+    return job_start(job, key, words, clock_now_ms() + JOB_MS + 1000 * (int64_t)query->seconds);
 }
 
 static enum MHD_Result begin_job(struct server *server, struct waiting *request) {
@@ -275,7 +269,7 @@ static void run_jobs(struct server *server) {
     for (size_t i = 0; i < JOBS_MAX; i++) {
         struct job *job = &server->jobs[i];
         struct waiting *request = job->key ? find_waiting(server, job, -1) : NULL;
-        job_run(job, now_ms());
+        job_run(job, clock_now_ms());
         if (request && job->done) {
             struct answer *answer = answer_of_job(job, request->query.kind);
             for (; request; request = find_waiting(server, job, -1))
@@ -332,7 +326,7 @@ static void end_request(void *closure, struct MHD_Connection *http, void **state
     (void)code;
     if (request) {
         drop_answer(request);
-        request->connection->since_ms = now_ms();
+        request->connection->since_ms = clock_now_ms();
         free(request);
     }
     *state = NULL;
@@ -345,7 +339,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
         struct connection *connection = cli_alloc(1, sizeof *connection);
         connection->fd =
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        connection->since_ms = now_ms();
+        connection->since_ms = clock_now_ms();
         connection->next = server->connections;
         server->connections = *context = connection;
         return;
@@ -363,7 +357,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
 /* Ends connections whose clients send or read too slowly. */
 static void end_slow(const struct server *server) {
     for (const struct connection *at = server->connections; at; at = at->next)
-        if (!at->waits && now_ms() - at->since_ms > TRANSFER_MS)
+        if (!at->waits && clock_now_ms() - at->since_ms > TRANSFER_MS)
             shutdown(at->fd, SHUT_RDWR);
 }
 
@@ -385,7 +379,7 @@ static int timeout_ms(const struct server *server) {
     if (server->again || (server->scrapes && !fleet_waits(&server->fleet, server->scrape_ms)))
         return 0;
     if (server->scrapes) {
-        int64_t left = SCRAPE_MS - (now_ms() - server->scrape_ms);
+        int64_t left = SCRAPE_MS - (clock_now_ms() - server->scrape_ms);
         most = left < 0 ? 0 : left < most ? (int)left + 1 : most;
     }
     if (mhd.get_timeout(server->daemon, &wanted) == MHD_YES && wanted < (unsigned)most)

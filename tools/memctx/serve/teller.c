@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "model/memory.h"
 #include "serve/exposition.h"
 #include "serve/namer.h"
@@ -40,12 +40,6 @@ struct scrape {
     int64_t paged_bytes;              /* in pages and large chunks */
     char *self, *rules;               /* answers to WIRE_SELF and WIRE_RULES */
 };
-
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
@@ -304,7 +298,7 @@ static void tell_contexts(FILE *file, const struct scrape *scrape) {
 /* Writes all of a scrape. Waits a moment for names, so that even the first scrape has them. */
 static void tell(struct teller *teller, FILE *file) {
     struct scrape scrape;
-    double began_s = now_s();
+    double began_s = clock_now_s();
     if (!ask_twice(teller, &scrape)) {
         fprintf(file, "!%s", teller->failure.text);
         return;
@@ -312,7 +306,7 @@ static void tell(struct teller *teller, FILE *file) {
     namer_take(&teller->namer, NAMES_WAIT_MS);
     for (size_t i = 0; i < scrape.survey.path_count; i++)
         namer_find(&teller->namer, scrape.paths[i].hash, &scrape.labels[i]);
-    exposition_put_seconds(file, FAMILY_SCRAPE_SECONDS, now_s() - began_s);
+    exposition_put_seconds(file, FAMILY_SCRAPE_SECONDS, clock_now_s() - began_s);
     tell_totals(file, &scrape);
     tell_contexts(file, &scrape);
     rule_lines_tell(file, scrape.rules);

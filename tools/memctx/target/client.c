@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define HELLO_DEADLINE_MS 5000 /* for the hello: all connections may be in use */
 #define WAIT_MS 5000           /* for a free connection, over all attempts */
 #define WAIT_STEP_MS 50
@@ -21,12 +23,6 @@
 #define ANSWER_DEADLINE_MS 60000 /* for an answer's first byte: marks of large heaps take long */
 #define PAUSE_DEADLINE_MS 5000   /* the longest pause between two bytes */
 #define HURRY_DEADLINE_MS 1500   /* instead of these three for a client in a hurry */
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* --- where sockets are ------------------------------------------------------------------- */
 
@@ -126,10 +122,10 @@ static int connect_in(int directory, const char *name, int patience_ms) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    int64_t deadline = now_ms() + patience_ms;
+    int64_t deadline = clock_now_ms() + patience_ms;
     while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         /* EAGAIN: the server's queue is full for the moment. */
-        if ((errno != EAGAIN && errno != EINTR) || now_ms() > deadline) {
+        if ((errno != EAGAIN && errno != EINTR) || clock_now_ms() > deadline) {
             int error = errno;
             close(fd);
             return -error;
@@ -157,7 +153,7 @@ enum io_result { IO_DONE, IO_CLOSED, IO_LATE, IO_FAILED };
 /* Waits until the descriptor is ready or the deadline is over. */
 static enum io_result wait_ready(int fd, short events, int64_t deadline) {
     for (;;) {
-        int64_t left = deadline - now_ms();
+        int64_t left = deadline - clock_now_ms();
         struct pollfd entry = {.fd = fd, .events = events};
         int ready = left <= 0 ? 0 : poll(&entry, 1, (int)left);
         if (ready > 0)
@@ -174,7 +170,8 @@ static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t f
     int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
     size_t used = 0;
     while (used < bytes) {
-        enum io_result ready = wait_ready(fd, POLLIN, now_ms() + (used == 0 ? first_ms : pause_ms));
+        enum io_result ready =
+            wait_ready(fd, POLLIN, clock_now_ms() + (used == 0 ? first_ms : pause_ms));
         if (ready != IO_DONE)
             return ready;
         ssize_t got = recv(fd, buffer + used, bytes - used, 0);
@@ -190,7 +187,7 @@ static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t f
 static enum io_result write_exactly(int fd, const char *bytes, size_t length) {
     size_t used = 0;
     while (used < length) {
-        enum io_result ready = wait_ready(fd, POLLOUT, now_ms() + PAUSE_DEADLINE_MS);
+        enum io_result ready = wait_ready(fd, POLLOUT, clock_now_ms() + PAUSE_DEADLINE_MS);
         if (ready != IO_DONE)
             return ready;
         ssize_t put = send(fd, bytes + used, length - used, MSG_NOSIGNAL);
@@ -315,12 +312,12 @@ static bool still_runs(const struct client *client) {
 
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure) {
-    int64_t deadline = now_ms() + WAIT_MS;
+    int64_t deadline = clock_now_ms() + WAIT_MS;
     bool closed = false;
     while (!ask(client, type, body, length, answer, failure, &closed)) {
         struct client again;
         struct cli_failure why;
-        if (!closed || client->hurry || now_ms() > deadline || !still_runs(client))
+        if (!closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
@@ -401,7 +398,7 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
 static enum io_result wait_hello(struct client *client, struct wire_frame *frame) {
     int64_t patience =
         client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS;
-    if (!client->hurry && wait_ready(client->fd, POLLIN, now_ms() + TELL_MS) == IO_LATE) {
+    if (!client->hurry && wait_ready(client->fd, POLLIN, clock_now_ms() + TELL_MS) == IO_LATE) {
         tell_wait(client);
         patience -= TELL_MS;
     }
@@ -513,7 +510,7 @@ static bool connect_once(struct client *client, const struct process_facts *fact
 
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure) {
-    int64_t deadline = now_ms() + WAIT_MS;
+    int64_t deadline = clock_now_ms() + WAIT_MS;
     bool closed;
     *client = (struct client){.fd = -1,
                               .facts = facts,
@@ -521,7 +518,7 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
                               .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
     snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);
     while (!connect_once(client, facts, hurry, failure, &closed)) {
-        if (!closed || hurry || now_ms() > deadline || !still_runs(client))
+        if (!closed || hurry || clock_now_ms() > deadline || !still_runs(client))
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);

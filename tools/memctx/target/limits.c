@@ -173,65 +173,168 @@ static bool group_up(struct group *group) {
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-static void take(struct limits_found *found, int64_t bytes, const char *name, const char *of) {
-    if (bytes < 0 || bytes >= found->bytes)
-        return;
+/* The best limit so far of a search. `tightest`: the best limit is the one that leaves least, else
+ * the smallest one. Only that search reads what is in use, which takes more files. */
+struct search {
+    const struct limits_mounts *mounts;
+    pid_t pid;
+    bool tightest;
+    struct limits_found *found;
+};
+
+/* The files of a control group. */
+struct group_files {
+    const char *limit, *usage;
+    const char *cache; /* in memory.stat: file contents that nobody used lately */
+};
+
+/* Returns true for a limit that is better than the best one so far, and writes its figures. Of two
+ * that are as good the first one stays. */
+static bool take(const struct search *search, int64_t bytes, int64_t left_bytes) {
+    struct limits_found *found = search->found;
+    left_bytes = left_bytes > 0 ? left_bytes : 0;
+    if (bytes < 0 || (search->tightest ? left_bytes >= found->left_bytes : bytes >= found->bytes))
+        return false;
     found->bytes = bytes;
-    snprintf(found->from, sizeof found->from, "%s of %.250s", name, of);
+    found->left_bytes = left_bytes;
+    return true;
 }
 
-static void take_file(struct limits_found *found, const struct group *group, const char *name) {
+/* Reads a file that is a number. Returns false if it cannot be read or is no number ("max"). */
+static bool read_number(const struct group *group, const char *name, int64_t *value) {
     char path[PATH_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", group->folder, name);
-    if (!read_text(path, text, sizeof text) || text[0] < '0' || text[0] > '9') /* "max" */
-        return;
-    int64_t bytes = strtoll(text, NULL, 10);
-    if (bytes < V1_UNLIMITED)
-        take(found, bytes, name, group->path);
+    if (!read_text(path, text, sizeof text) || text[0] < '0' || text[0] > '9')
+        return false;
+    *value = strtoll(text, NULL, 10);
+    return true;
 }
 
-static bool visit_limit(char *line, void *argument) {
+struct figure {
+    const char *name; /* such as "VmSize", without the colon */
+    int64_t value;
+    bool known;
+};
+
+static bool visit_figure(char *line, void *argument) {
+    struct figure *figure = argument;
+    size_t length = strlen(figure->name);
+    if (strncmp(line, figure->name, length) != 0 || (line[length] != ' ' && line[length] != ':'))
+        return true;
+    char *end;
+    const char *number = line + length + 1;
+    figure->value = strtoll(number, &end, 10);
+    figure->known = end != number;
+    return false;
+}
+
+/* Reads "NAME VALUE" or "NAME: VALUE" from a file with one such line for each figure. */
+static bool read_figure(const char *path, const char *name, int64_t *value) {
+    struct figure figure = {.name = name};
+    each_line(path, visit_figure, &figure);
+    if (figure.known)
+        *value = figure.value;
+    return figure.known;
+}
+
+static void take_group(const struct search *search, const struct group *group,
+                       const struct group_files *files) {
+    int64_t bytes, usage = 0, cache = 0;
+    if (!read_number(group, files->limit, &bytes) || bytes >= V1_UNLIMITED)
+        return;
+    if (search->tightest) {
+        if (!read_number(group, files->usage, &usage))
+            return;
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s/memory.stat", group->folder);
+        /* The kernel gives these file contents back before memory is short. */
+        read_figure(path, files->cache, &cache);
+    }
+    if (take(search, bytes, bytes - usage + cache))
+        snprintf(search->found->from, sizeof search->found->from, "%s of %s%.250s", files->limit,
+                 search->tightest ? "cgroup " : "", group->path);
+}
+
+/* Looks at a group and at all groups above it. memory.high slows a process down and does not stop
+ * its growth, so it is no limit to what is left. */
+static void take_groups(const struct search *search) {
+    static const struct group_files max = {"memory.max", "memory.current", "inactive_file"},
+                                    high = {"memory.high", "memory.current", "inactive_file"},
+                                    v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                          "total_inactive_file"};
+    struct groups groups;
+    find_groups(&groups, search->mounts, search->pid);
+    if (groups.v2.path[0] != '\0')
+        do {
+            take_group(search, &groups.v2, &max);
+            if (!search->tightest)
+                take_group(search, &groups.v2, &high);
+        } while (group_up(&groups.v2));
+    if (groups.v1.path[0] != '\0')
+        do
+            take_group(search, &groups.v1, &v1);
+        while (group_up(&groups.v1));
+}
+
+static bool visit_resource(char *line, void *argument) {
     static const struct {
-        const char *line, *name;
-    } known[] = {{"Max address space", "RLIMIT_AS"}, {"Max data size", "RLIMIT_DATA"}};
+        const char *line, *name, *used;
+    } known[] = {{"Max address space", "RLIMIT_AS", "VmSize"},
+                 {"Max data size", "RLIMIT_DATA", "VmData"}};
+    const struct search *search = argument;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         size_t length = strlen(known[i].line);
         if (strncmp(line, known[i].line, length) != 0)
             continue;
         const char *value = line + length + strspn(line + length, " ");
-        if (value[0] >= '0' && value[0] <= '9')
-            take(argument, strtoll(value, NULL, 10), known[i].name, "the process");
+        if (value[0] < '0' || value[0] > '9') /* "unlimited" */
+            continue;
+        char path[PATH_MAX];
+        int64_t bytes = strtoll(value, NULL, 10), used_kib = 0;
+        snprintf(path, sizeof path, "%s/proc/%d/status", search->mounts->root, (int)search->pid);
+        if (search->tightest && !read_figure(path, known[i].used, &used_kib))
+            continue;
+        if (take(search, bytes, bytes - used_kib * 1024))
+            snprintf(search->found->from, sizeof search->found->from, "%s%s", known[i].name,
+                     search->tightest ? "" : " of the process");
     }
     return true;
 }
 
-static bool visit_memory(char *line, void *argument) {
-    long long kib;
-    if (sscanf(line, "MemTotal: %lld kB", &kib) != 1)
-        return true;
-    take(argument, kib * 1024, "MemTotal", "the machine");
-    return false;
+static void take_machine(const struct search *search) {
+    char path[PATH_MAX];
+    int64_t all_kib, left_kib = 0;
+    snprintf(path, sizeof path, "%s/proc/meminfo", search->mounts->root);
+    if (!read_figure(path, "MemTotal", &all_kib) ||
+        (search->tightest && !read_figure(path, "MemAvailable", &left_kib)))
+        return;
+    if (take(search, all_kib * 1024, left_kib * 1024))
+        snprintf(search->found->from, sizeof search->found->from, "%s",
+                 search->tightest ? "the machine's memory" : "MemTotal of the machine");
 }
 
-bool limits_find(const struct limits_mounts *mounts, pid_t pid, struct limits_found *found) {
-    struct groups groups;
+static bool find(const struct limits_mounts *mounts, pid_t pid, bool tightest,
+                 struct limits_found *found) {
+    struct search search = {mounts, pid, tightest, found};
     char path[PATH_MAX];
-    *found = (struct limits_found){.bytes = NO_LIMIT};
-    find_groups(&groups, mounts, pid);
-    if (groups.v2.path[0] != '\0')
-        do {
-            take_file(found, &groups.v2, "memory.max");
-            take_file(found, &groups.v2, "memory.high");
-        } while (group_up(&groups.v2));
-    if (groups.v1.path[0] != '\0')
-        do
-            take_file(found, &groups.v1, "memory.limit_in_bytes");
-        while (group_up(&groups.v1));
+    *found = (struct limits_found){.bytes = NO_LIMIT, .left_bytes = NO_LIMIT};
+    take_groups(&search);
     snprintf(path, sizeof path, "%s/proc/%d/limits", mounts->root, (int)pid);
-    each_line(path, visit_limit, found);
-    snprintf(path, sizeof path, "%s/proc/meminfo", mounts->root);
-    each_line(path, visit_memory, found);
+    each_line(path, visit_resource, &search);
+    take_machine(&search);
     return found->bytes < NO_LIMIT;
+}
+
+bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
+                          struct limits_found *found) {
+    bool known = find(mounts, pid, false, found);
+    found->left_bytes = LIMITS_UNKNOWN;
+    return known;
+}
+
+bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
+                          struct limits_found *found) {
+    return find(mounts, pid, true, found);
 }
 
 /* --- pressure -------------------------------------------------------------------------------- */

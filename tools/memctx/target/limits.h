@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limits.h - how much memory a process may take, and how long tasks wait for memory.
+ * limits.h - how much memory a process may take and may still get, and how long tasks wait for
+ * memory.
  *
  * Reads cgroups of version 1 and 2, resource limits, and pressure stall information. `root` stands
  * before every path: "" for this machine, a made-up tree in the tests. What cannot be read is left
@@ -23,17 +24,29 @@ struct limits_mounts {
     } v2, v1;
 };
 
+#define LIMITS_UNKNOWN (-1)
+
 struct limits_found {
-    int64_t bytes;
-    char from[320]; /* "memory.max of /a/b", for messages */
+    int64_t bytes;      /* the limit */
+    int64_t left_bytes; /* at least 0, or LIMITS_UNKNOWN */
+    char from[320];     /* "memory.max of /a/b", for messages */
 };
 
 /* Reads the mounts that this process sees. `root` must stay valid. */
 void limits_read_mounts(struct limits_mounts *mounts, const char *root);
 /* Finds the smallest limit: memory.max and memory.high (version 2) and memory.limit_in_bytes
  * (version 1) of the process's cgroup and of all above it, RLIMIT_AS, RLIMIT_DATA, and the memory
- * of the machine. Returns false if not even that can be read. */
-bool limits_find(const struct limits_mounts *mounts, pid_t pid, struct limits_found *found);
+ * of the machine. Does not look at what is left. Returns false if not even the machine's memory can
+ * be read. */
+bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
+                          struct limits_found *found);
+/* Finds the limit that leaves least at this moment, of the same limits without memory.high. What a
+ * limit counts differs: a cgroup counts all its processes, RLIMIT_AS counts address space. File
+ * contents that nobody used lately count as left in a cgroup, swap does not. A limit is left out if
+ * its use cannot be read. Its text is "memory.max of cgroup /a/b". Returns false if no limit is
+ * known. */
+bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
+                          struct limits_found *found);
 /* Finds the file of the process's memory pressure: that of its cgroup, or of the nearest cgroup
  * above it that has one, else that of the machine. Returns false if there is none. */
 bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -124,6 +125,11 @@ enum process_library process_find_library(pid_t pid) {
     return found ? PROCESS_WITH : refused ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
 }
 
+bool process_read_askable(pid_t pid, struct process_facts *facts) {
+    return pid != getpid() && process_read_facts(pid, facts) && !strchr("ZX", facts->state) &&
+           (geteuid() == 0 || facts->uid == geteuid()) && process_find_library(pid) == PROCESS_WITH;
+}
+
 const char *process_find_variable(pid_t pid, const char *name) {
     static char text[256 * 1024];
     ssize_t length = read_proc(pid, "environ", text, sizeof text);
@@ -167,6 +173,13 @@ char *process_program(const struct process_facts *facts) {
     bool script = known > 0 && strncmp(second, facts->name, known) == 0 &&
                   strncmp(first, facts->name, known) != 0;
     return cli_clean(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
+}
+
+bool process_matches(const struct process_facts *facts, const char *glob) {
+    char *program = process_program(facts);
+    bool matches = fnmatch(glob, program, 0) == 0 || fnmatch(glob, facts->name, 0) == 0;
+    free(program);
+    return matches;
 }
 
 bool process_has_name(const struct process_facts *facts, const char *word) {

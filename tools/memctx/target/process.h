@@ -33,6 +33,9 @@ enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE };
 bool process_read_facts(pid_t pid, struct process_facts *facts);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(pid_t pid);
+/* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs
+ * to this user (root: to anyone) and is not this process. Returns false for any other process. */
+bool process_read_askable(pid_t pid, struct process_facts *facts);
 /* Returns the value that an environment variable had when the program started; NULL: not set, or
  * not readable. Programs may overwrite it. The text stays valid until the next call. */
 const char *process_find_variable(pid_t pid, const char *name);
@@ -44,6 +47,9 @@ char *process_program(const struct process_facts *facts);
 /* Returns true if `word` is the process's name in the kernel, or the file name of its program or of
  * its first argument. */
 bool process_has_name(const struct process_facts *facts, const char *word);
+/* Returns true if the shell pattern matches the name of the program (process_program) or the
+ * process's name in the kernel. */
+bool process_matches(const struct process_facts *facts, const char *glob);
 /* Writes why a process that has the library has no socket, as far as that can be found out. */
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes);
 /* Calls `visit` for every process, until it returns false. */

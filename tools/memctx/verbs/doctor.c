@@ -173,7 +173,7 @@ static void write_rate(struct json_writer *json, const struct findings_input *in
             json_put_decimal(json, "seconds", finding->out_s);
         else
             json_put_null(json, "seconds");
-        json_put_text(json, "limit", input->limit->name);
+        json_put_text(json, "limit", input->limit->from);
         json_put_integer(json, "limit_bytes", input->limit->bytes);
         json_put_integer(json, "left_bytes", input->limit->left_bytes);
         json_put_close(json, '}');
@@ -242,7 +242,8 @@ int doctor_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
-    struct limit limit;
+    struct limits_mounts mounts;
+    struct limits_found limit;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
@@ -257,8 +258,9 @@ int doctor_main(int argc, char **argv) {
     if (!target.is_snapshot) {
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
         input.foreign_frees = self_figure(&target, "foreign_frees");
-        limit = limits_tightest(target.facts.pid);
-        input.limit = &limit;
+        limits_read_mounts(&mounts, "");
+        if (limits_find_tightest(&mounts, target.facts.pid, &limit))
+            input.limit = &limit;
     }
     if (request.watch_s > 0)
         looks = watch(&target, request.watch_s);

@@ -60,8 +60,7 @@ static bool visit_process(pid_t pid, void *argument) {
     struct row row = {.totals = {.requested_bytes = WIRE_UNKNOWN,
                                  .contexts = WIRE_UNKNOWN,
                                  .own_bytes = WIRE_UNKNOWN}};
-    if (pid == getpid() || !process_read_facts(pid, &row.facts) || row.facts.state == 'Z' ||
-        (geteuid() != 0 && row.facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
+    if (!process_read_askable(pid, &row.facts))
         return true;
     row.totals.uptime_s = row.facts.age_s;
     ask_process(&row);

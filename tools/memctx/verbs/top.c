@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "live/frame.h"
 #include "live/screen.h"
 #include "target/target.h"
@@ -97,7 +98,7 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
 /* Sleeps until the next frame is due. If that was before now, because the reader of the output was
  * slow, the frame comes a whole interval from now. */
 static void sleep_until_next(double *next_s, double interval_s) {
-    double now = watch_clock_s();
+    double now = clock_now_s();
     *next_s = *next_s + interval_s > now ? *next_s + interval_s : now + interval_s;
     double left = *next_s - now;
     struct timespec rest = {.tv_sec = (time_t)left,
@@ -113,15 +114,15 @@ static void give_up(const struct watch *watch, double *silent_s) {
     if (watch->state == WATCH_RUNS)
         *silent_s = 0;
     else if (*silent_s <= 0)
-        *silent_s = watch_clock_s();
-    else if (watch_clock_s() - *silent_s > PATIENCE_S)
+        *silent_s = clock_now_s();
+    else if (clock_now_s() - *silent_s > PATIENCE_S)
         cli_die(CLI_REFUSED, "%s", watch->how);
 }
 
 /* Prints frames of one process. Rates need two looks, so the first one prints nothing. */
 static int print_process(struct watch *watch, struct top_request *request) {
     struct rows rows = {0};
-    double next_s = watch_clock_s(), silent_s = 0;
+    double next_s = clock_now_s(), silent_s = 0;
     bool first = true;
     while (request->frame.number < request->frames) {
         bool good = watch_look(watch);
@@ -141,7 +142,7 @@ static int print_process(struct watch *watch, struct top_request *request) {
 }
 
 static int print_herd(struct herd *herd, struct top_request *request) {
-    double next_s = watch_clock_s();
+    double next_s = clock_now_s();
     herd_look(herd);
     while (request->frame.number < request->frames) {
         sleep_until_next(&next_s, request->frame.interval_s);

@@ -7,7 +7,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "formats/render.h"
 #include "target/target.h"
 #include "target/totals.h"
@@ -176,7 +176,7 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
     process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
-    if (!limits_find(&mounts, process->facts.pid, &found))
+    if (!limits_find_smallest(&mounts, process->facts.pid, &found))
         return; /* the last limit stays */
     bool changed = !process->has_limit || found.bytes != process->limit.bytes;
     process->limit = found;
@@ -217,7 +217,7 @@ static void add_process(const struct process_facts *facts) {
     process->next = processes;
     processes = process;
     process_count++;
-    read_limit(process, watch_now_ms(), false);
+    read_limit(process, clock_now_ms(), false);
     open_triggers(process);
     struct watch_line line = WATCH_LINE("found", process);
     line.rss_bytes = facts->rss_bytes;
@@ -280,16 +280,8 @@ static struct seen last_look(pid_t pid) {
 }
 
 static bool is_wanted(pid_t pid, struct process_facts *facts) {
-    if (!process_read_facts(pid, facts) || facts->state == 'Z' ||
-        (geteuid() != 0 && facts->uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
-        return false;
-    if (!settings.match)
-        return true;
-    char *program = process_program(facts);
-    bool matches =
-        fnmatch(settings.match, program, 0) == 0 || fnmatch(settings.match, facts->name, 0) == 0;
-    free(program);
-    return matches;
+    return process_read_askable(pid, facts) &&
+           (!settings.match || process_matches(facts, settings.match));
 }
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -350,7 +342,7 @@ static void tell_silence(struct watched *process, const char *reason, bool stopp
 static bool ask_totals(struct watched *process, struct totals *totals) {
     struct client client;
     struct cli_failure failure;
-    int64_t now_ms = watch_now_ms();
+    int64_t now_ms = clock_now_ms();
     if (now_ms < process->ask_due_ms)
         return false;
     char state = process->facts.state;
@@ -369,7 +361,7 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
     }
     if (!good) {
         tell_silence(process, failure.text, false);
-        process->ask_due_ms = watch_now_ms() + process->ask_pause_ms;
+        process->ask_due_ms = clock_now_ms() + process->ask_pause_ms;
         return false;
     }
     if (process->silent)
@@ -457,7 +449,7 @@ static void evaluate(struct watched *process, struct condition_reading *reading,
 }
 
 static void tell_end(struct watched *process) {
-    struct condition_reading reading = {.now_ms = watch_now_ms(),
+    struct condition_reading reading = {.now_ms = clock_now_ms(),
                                         .rss_bytes = CONDITION_UNKNOWN,
                                         .inuse_bytes = CONDITION_UNKNOWN,
                                         .waste_bytes = CONDITION_UNKNOWN,
@@ -522,7 +514,7 @@ static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) 
     static struct pollfd *list;
     static size_t capacity;
     size_t count = 0;
-    int64_t left = until_ms - watch_now_ms(), action = watch_act_left_ms();
+    int64_t left = until_ms - clock_now_ms(), action = watch_act_left_ms();
     put_poll(&list, &count, &capacity, watch_act_fd(), POLLIN);
     put_poll(&list, &count, &capacity, ended_fd, POLLIN);
     size_t first_trigger = count;
@@ -544,7 +536,7 @@ static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) 
                     close(process->triggers[i]);
                     process->triggers[i] = -1;
                 } else {
-                    look_at(process, watch_now_ms(), &list[k]);
+                    look_at(process, clock_now_ms(), &list[k]);
                 }
             }
         }
@@ -556,9 +548,9 @@ static bool is_done(void) {
 }
 
 static void run_loop(int ended_fd, const sigset_t *waiting) {
-    int64_t due_ms = watch_now_ms();
+    int64_t due_ms = clock_now_ms();
     while (!is_done()) {
-        int64_t now_ms = watch_now_ms();
+        int64_t now_ms = clock_now_ms();
         struct pollfd ended = {.fd = ended_fd, .events = POLLIN};
         bool over = ended_fd >= 0 && poll(&ended, 1, 0) > 0;
         if (now_ms >= due_ms || over) {
@@ -567,7 +559,7 @@ static void run_loop(int ended_fd, const sigset_t *waiting) {
             for (struct watched *process = processes; process && end_signal == 0;
                  process = process->next)
                 look_at(process, now_ms, NULL);
-            due_ms = max_ms(due_ms + settings.every_ms, watch_now_ms());
+            due_ms = max_ms(due_ms + settings.every_ms, clock_now_ms());
             ended_fd = over ? -1 : ended_fd;
         }
         watch_act_step();

@@ -104,7 +104,6 @@ char *watch_show_value(char *text, const struct condition *condition, int64_t va
 
 /* --- watch_act.c ----------------------------------------------------------------------------- */
 
-int64_t watch_now_ms(void); /* of a clock that never goes back */
 void watch_act_begin(const struct watch_settings *settings);
 /* Puts an event behind those that wait. One action runs at a time. */
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,

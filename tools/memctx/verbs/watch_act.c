@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
 
@@ -40,12 +41,6 @@ static struct {
     char message[MESSAGE_BYTES];
     size_t message_length;
 } run = {.file = -1, .messages = -1};
-
-int64_t watch_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void watch_act_begin(const struct watch_settings *given) {
     settings = given;
@@ -273,7 +268,7 @@ static void fail_action(struct watch_event *event, const struct watch_action *ac
                         int64_t status, const char *reason) {
     struct watch_line line = line_of(event, "failed");
     line.status = status;
-    line.took_ms = watch_now_ms() - run.began_ms;
+    line.took_ms = clock_now_ms() - run.began_ms;
     failures++;
     condition_action_failed(&event->process->states[event->condition]);
     watch_log(&line, "%s for %s failed; %s", action->text, condition_text(event), reason);
@@ -308,7 +303,7 @@ static const char *last_message(void) {
 }
 
 static void begin_run(void) {
-    run.began_ms = watch_now_ms();
+    run.began_ms = clock_now_ms();
     run.late = false;
     run.message_length = 0;
     run.message[0] = '\0';
@@ -390,7 +385,7 @@ static void tell_done(struct watch_event *event, const struct watch_action *acti
     static const char *const names[] = {"snapshot", "doctor", "exec"};
     struct watch_line line = line_of(event, names[action->kind]);
     char inuse[RENDER_NUMBER_BYTES];
-    line.took_ms = watch_now_ms() - run.began_ms;
+    line.took_ms = clock_now_ms() - run.began_ms;
     line.status = 0;
     if (action->kind == WATCH_EXEC) {
         watch_log(&line, "%s for %s is done, %lld ms", action->text, condition_text(event),
@@ -513,17 +508,17 @@ int watch_act_fd(void) {
 }
 
 int64_t watch_act_left_ms(void) {
-    int64_t left = run.began_ms + settings->timeout_ms - watch_now_ms();
+    int64_t left = run.began_ms + settings->timeout_ms - clock_now_ms();
     return run.pid == 0 ? -1 : left > 0 ? left : 0;
 }
 
 void watch_act_cancel(void) {
     int status;
     if (run.pid > 0) {
-        int64_t until_ms = watch_now_ms() + END_MS;
+        int64_t until_ms = clock_now_ms() + END_MS;
         kill(-run.pid, SIGTERM);
         while (waitpid(run.pid, &status, WNOHANG) == 0) {
-            if (watch_now_ms() > until_ms)
+            if (clock_now_ms() > until_ms)
                 kill(-run.pid, SIGKILL);
             nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         }
