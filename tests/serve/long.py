@@ -12,7 +12,7 @@ import urllib.request
 
 import harness
 from harness import Skip, check, check_equal, test
-from pushes import sink
+from pushes import ended, running, sink
 from serving import Server, served
 
 
@@ -61,12 +61,21 @@ def query(port, expression):
 
 @test
 def push_tells_a_failure_once_and_ends_with_its_pids():
-    with served() as target, sink(status=503, text=b"full") as (url, got):
-        with subprocess.Popen([harness.CLI, "push", str(target.pid), "--to", url, "--every", "5"], env=target.cli_env,
-                              stderr=subprocess.PIPE, text=True) as process:
-            began = time.monotonic()
+    """After the end of the process four tries, or five seconds after a signal."""
+    with served() as target, sink((503, b"full", {})) as (url, got):
+        with running(target, target.pid, "--pyroscope", url, "--every", "5s") as process:
             harness.wait_until(lambda: len(got) == 2, "a second request", 30)
-            check(9 < time.monotonic() - began < 14, f"the pause was {time.monotonic() - began:.1f} s")
             target.kill()
-            check_equal(process.wait(timeout=60), 0, "end after the end of the process")
-            check_equal(process.stderr.read().count("status 503: full"), 1, "messages")
+            out, errors = process.communicate(timeout=60)
+            check_equal(process.returncode, 0, "end after the end of the process")
+            check(errors.count("status 503: full; trying again") == 1 and errors.count("not sent; ") == 1, errors)
+            check(out.startswith("sent 0, retried "), out)
+
+
+@test
+def push_ends_five_seconds_after_a_signal():
+    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--pyroscope", url) as process:
+        harness.wait_until(lambda: got, "the request")
+        began = time.monotonic()
+        check_equal(ended(process)[0], 0, "end")
+        check(4.9 < time.monotonic() - began < 7, f"it took {time.monotonic() - began:.1f} s")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """memctx push: what servers get, servers that refuse or do not answer, the end."""
+import base64
 import contextlib
+import gzip
 import http.server
-import os
+import json
 import re
 import shutil
 import socket
@@ -23,17 +25,24 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @contextlib.contextmanager
-def sink(status=200, text=b"", slow_s=0):
-    """A server that keeps all requests: (method, path, headers, body). `slow_s`: it answers that late."""
+def sink(*answers, slow_s=0):
+    """A server that keeps all requests: (method, path, headers, body, time). It gives `answers` one after
+    another, and the last one for ever: (status, text, headers). `slow_s`: it answers that late."""
+    answers = list(answers) or [(200, b"", {})]
     got = []
     stop = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def answer(self):
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            got.append((self.command, self.path, self.headers, body))
+            got.append((self.command, self.path, self.headers, body, time.monotonic()))
             stop.wait(slow_s)
+            status, text, headers = answers.pop(0) if len(answers) > 1 else answers[0]
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             with contextlib.suppress(OSError):
@@ -44,8 +53,12 @@ def sink(status=200, text=b"", slow_s=0):
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}", got
@@ -57,6 +70,18 @@ def sink(status=200, text=b"", slow_s=0):
 
 def push(target, *words, timeout_s=60):
     return run_cli("push", *words, env=target.cli_env, timeout_s=timeout_s)
+
+
+def running(target, *words):
+    return subprocess.Popen([harness.CLI, "push", *map(str, words)], env=target.cli_env, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def ended(process, timeout_s=10):
+    """(exit code, stdout, stderr) after SIGTERM."""
+    process.terminate()
+    out, errors = process.communicate(timeout=timeout_s)
+    return process.returncode, out, errors
 
 
 def free_port():
@@ -72,32 +97,59 @@ def pyroscope_gets_profiles():
             token.write(TOKEN + "\n")
             token.flush()
             before = int(time.time())
-            done = push(first, first.pid, second.pid, "--once", "--to", url + "/some/path//", "--token-file", token.name)
-            check_equal((done.returncode, done.stdout, done.stderr), (0, "sent 2, failed 0\n", ""), "push")
+            done = push(first, first.pid, second.pid, "--once", "--pyroscope", url + "/some/path//", "--label", "zone=a/b c", "--token-file", token.name)
+            check_equal((done.returncode, done.stdout, done.stderr), (0, "sent 2, retried 0, dropped 0, failed 0\n", ""), "push")
         check_equal(len(got), 2, "requests")
         names = []
-        for method, path, headers, body in got:
+        for method, path, headers, body, _ in got:
             parts = urllib.parse.urlsplit(path)
             query = dict(urllib.parse.parse_qsl(parts.query, strict_parsing=True))
             check_equal((method, parts.path, query["format"]), ("POST", "/some/path/ingest", "pprof"), "request")
             check_equal(headers["Authorization"], "Bearer " + TOKEN, "token")
             check(before - 61 <= int(query["from"]) <= int(query["until"]) - 60 <= time.time(), f"times {query}")
             names.append(query["name"])
+            check_equal(headers["Content-Type"], "application/octet-stream", "type")
             profile = valid(body)
             check_equal(of(profile, "inuse_space", "keep_rows"), 100000, "bytes of keep_rows")
         host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())
-        check_equal(sorted(names), sorted([f"served{{process=1,host={host}}}", f"odd_name__{{process=1,host={host}}}"]),
+        check_equal(sorted(names), sorted([f"served{{process=1,host={host},zone=a/b c}}",
+                                            f"odd_name__{{process=1,host={host},zone=a/b c}}"]),
                     "names")
 
 
 @test
-def a_profile_has_so_many_samples():
+def parca_gets_profiles():
     with served() as target, sink() as (url, got):
-        done = push(target, target.pid, "--once", "--to", url, "--limit-samples", 2)
-        check_equal(done.returncode, 0, done.stderr)
-        profile = valid(got[0][3])
-        check(len(profile["sample"]) <= 2, f"{len(profile['sample'])} samples")
-        check_equal(pprof_file.sums(profile)["inuse_space"], target.dump()["totals"]["requested_bytes"], "bytes")
+        done = push(target, "served", "--once", "--parca", url + "/under", "--label", "job=night", "--label",
+                    'text="a,}\\ \u00e9', "--limit-samples", 2, "--json")
+        check_equal((done.returncode, done.stderr), (0, ""), "push")
+        (method, path, headers, body, _), = got
+        check_equal((method, path, headers["Content-Type"]), ("POST", "/under/api/profiles/writeraw", "application/json"),
+                    "request")
+        check_equal(int(headers["Content-Length"]), len(body), "length")
+        request = json.loads(body)
+        check_equal(list(request), ["series"], "keys")
+        series, = request["series"]
+        sample, = series["samples"]
+        check_equal((list(series), list(series["labels"]), list(sample)), (["labels", "samples"], ["labels"], ["rawProfile"]),
+                    "keys")
+        check_equal(series["labels"]["labels"],
+                    [{"name": name, "value": value} for name, value in (
+                        ("__name__", "memory"), ("program", "served"), ("process", "1"), ("host", socket.gethostname()),
+                        ("job", "night"), ("text", '"a,}\\ \u00e9'))], "labels")
+        raw = base64.b64decode(sample["rawProfile"], validate=True)
+        check_equal(base64.b64encode(raw).decode(), sample["rawProfile"], "base64")
+        profile, totals = valid(raw), target.dump()["totals"]
+        check(1 <= len(profile["sample"]) <= 2, f"{len(profile['sample'])} samples")
+        check_equal(pprof_file.sums(profile)["inuse_space"], totals["requested_bytes"], "bytes")
+        check_equal(pprof_file.sums(profile)["inuse_objects"], totals["live_chunks"], "chunks")
+        # The command takes the length of the profile from there.
+        check_equal(int.from_bytes(raw[-4:], "little"), len(gzip.decompress(raw)), "end of the gzip file")
+        sent, end = map(json.loads, done.stdout.splitlines())
+        check_equal([sent[key] for key in ("schema", "event", "program", "process", "status", "bytes", "wait_ms", "text")],
+                    ["memctx-push/1", "sent", "served", 1, 200, len(body), None, None], "event")
+        check_equal([end[key] for key in ("schema", "event", "sent", "retried", "dropped", "failed")],
+                    ["memctx-push/1", "end", 1, 0, 0, 0], "last event")
 
 
 @test
@@ -117,16 +169,15 @@ def a_pushgateway_gets_metrics():
                                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as gateway:
         try:
             wait_until(metrics, "the Pushgateway")
-            with subprocess.Popen([harness.CLI, "push", str(target.pid), "--as", "pushgateway", "--to", url],
-                                  env=target.cli_env, stderr=subprocess.PIPE, text=True) as process:
+            with running(target, target.pid, "--pushgateway", url, "--label", "dir=a/b") as process:
                 found = wait_until(lambda: re.search(r'memctx_context_requested_bytes\{.*context="cache".*\} (\S+)',
                                                      metrics() or ""), "the metrics")
                 check_equal(float(found[1]), 70000, "bytes of cache")
-                process.terminate()
-                check_equal((process.wait(timeout=20), process.stderr.read()), (0, ""), "end")
+                check('dir="a/b"' in metrics(), "the label")
+                check_equal(ended(process), (0, "sent 2, retried 0, dropped 0, failed 0\n", ""), "end")
             check("memctx_" not in metrics(), "the metrics are still there")
-            done = push(target, target.pid, "--as", "pushgateway", "--to", url, "--once")
-            check_equal((done.returncode, done.stdout), (0, "sent 1, failed 0\n"), f"push --once ({done.stderr})")
+            done = push(target, target.pid, "--pushgateway", url, "--once")
+            check_equal((done.returncode, done.stdout), (0, "sent 1, retried 0, dropped 0, failed 0\n"), f"push --once ({done.stderr})")
             check("memctx_up" in metrics(), "nothing was left by --once")
         finally:
             gateway.kill()
@@ -135,41 +186,126 @@ def a_pushgateway_gets_metrics():
 @test
 def metrics_are_those_of_serve():
     with served() as target, sink() as (url, got):
-        check_equal(push(target, target.pid, "--as", "pushgateway", "--to", url, "--once").returncode, 0, "push")
-        method, path, headers, body = got[0]
-        check_equal((method, path), ("PUT", f"/metrics/job/memctx/instance/{urllib.parse.quote(socket.gethostname(), safe='')}"),
-                    "request")
+        done = push(target, target.pid, "--pushgateway", url, "--once", "--label", "a=x y?", "--label", "b=..")
+        check_equal(done.returncode, 0, done.stderr)
+        (method, path, headers, body, _), = got
+        host = urllib.parse.quote(socket.gethostname(), safe="")
+        check_equal((method, path), ("PUT", f"/metrics/job/memctx/instance/{host}/a/x%20y%3F/b@base64/Li4"), "request")
         check_equal(headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8", "type")
         metrics = Metrics(body.decode())
         check_equal(metrics.one("memctx_requested_bytes"), target.dump()["totals"]["requested_bytes"], "bytes")
 
 
 @test
-def servers_that_refuse_or_are_not_there():
+def a_try_that_fails_is_repeated():
+    """500, then 429 with Retry-After, then 200: the same bytes each time."""
+    with served() as target, sink((500, b"no \033[31mroom\nsecond line", {}), (429, b"", {"Retry-After": "1"}),
+                                  (200, b"", {})) as (url, got):
+        done = push(target, target.pid, "--once", "--pyroscope", url, "--json")
+        check_equal(done.returncode, 0, done.stderr)
+        check_equal(done.stderr, "memctx: served: the server refused it with status 500: no ?[31mroom; trying again\n",
+                    "messages")
+        check_equal(len(got), 3, "requests")
+        check(got[0][:2] == got[1][:2] == got[2][:2] and got[0][3] == got[1][3] == got[2][3], "the requests differ")
+        first, second = got[1][4] - got[0][4], got[2][4] - got[1][4]
+        check(0.24 <= first < 1 and 0.99 <= second < 2, f"pauses of {first:.2f} and {second:.2f} s")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        check_equal([(one["event"], one.get("status")) for one in events],
+                    [("retry", 500), ("retry", 429), ("sent", 200), ("end", None)], "events")
+        check_equal((events[1]["wait_ms"], events[3]["sent"], events[3]["retried"]), (1000, 1, 2), "figures")
+
+
+@test
+def what_is_refused_is_not_repeated():
     with served() as target:
-        with sink(status=500, text=b"no \033[31mroom\nsecond line") as (url, _):
-            done = push(target, target.pid, "--once", "--to", url)
-            check_equal((done.returncode, done.stdout), (1, "sent 0, failed 1\n"), "push")
-            check("the server refused it with status 500: no ?[31mroom\n" in done.stderr, repr(done.stderr))
-        with sink(status=302) as (url, _):
-            check("status 302" in push(target, target.pid, "--once", "--to", url).stderr, "a redirection was followed")
-        done = push(target, target.pid, "--once", "--to", f"http://127.0.0.1:{free_port()}")
-        check(done.returncode == 1 and "nothing was sent" in done.stderr, f"{done.returncode} {done.stderr}")
-        for words, message in ((["--once"], "needs --to URL"), (["--to", "ftp://x"], "begins with http://"), (["--to", "http://"], "begins"),
-                               (["--to", "http://x/?y"], "without a query"), (["--to", "http://x", "--as", "otlp"], "pyroscope or pushgateway"),
-                               (["--to", "http://x", "--every", "1"], "--every takes a number"), (["--to", "http://x", "--all"], "either")):
+        with sink((401, b"who?", {})) as (url, got):
+            with running(target, target.pid, "--pyroscope", url, "--every", "100ms") as process:
+                wait_until(lambda: len(got) == 3, "three profiles")
+                code, out, errors = ended(process)
+            check_equal((code, errors), (0, "memctx: served: the server refused it with status 401: who?\n"), "end")
+            counts = re.fullmatch(r"sent 0, retried 0, dropped 0, failed (\d+)\n", out)
+            check(counts and int(counts[1]) == len(got), f"{len(got)} requests: {out}")
+        with sink((302, b"", {"Location": "/elsewhere"})) as (url, got):
+            done = push(target, target.pid, "--once", "--parca", url)
+            check_equal((done.returncode, done.stdout, len(got)), (1, "sent 0, retried 0, dropped 0, failed 1\n", 1),
+                        "a redirection")
+            check("status 302" in done.stderr, done.stderr)
+
+
+@test
+def nobody_listens_and_the_oldest_are_dropped():
+    port = free_port()
+    with served() as target, running(target, target.pid, "--pyroscope", f"http://127.0.0.1:{port}", "--every", "100ms",
+                                     "--json") as process:
+        dropped = 0
+        while dropped < 3:
+            event = json.loads(process.stdout.readline())
+            dropped += event["event"] == "dropped"
+        code, out, errors = ended(process)
+        end = json.loads(out.splitlines()[-1])
+        check_equal((code, end["sent"], end["failed"]), (0, 0, 8), "what waited at the end")
+        check(3 <= end["dropped"] < 20, f"{end}")
+        lines = errors.splitlines()
+        check_equal(len(lines), 3, f"messages {lines}")
+        check("trying again" in lines[0] and "oldest" in lines[1] and "8 requests not sent" in lines[2], f"{lines}")
+
+
+@test
+def what_waits_is_sent_at_the_end():
+    """503 with a long pause; then a signal, and the server takes everything."""
+    answers = [(503, b"", {"Retry-After": "600"}), (200, b"", {})]
+    with served() as target, sink(*answers) as (url, got):
+        with running(target, target.pid, "--pyroscope", url, "--every", "100ms", "--json") as process:
+            check_equal(json.loads(process.stdout.readline())["wait_ms"], 600000, "pause")
+            time.sleep(0.4)
+            check_equal(len(got), 1, "requests during the pause")
+            code, out, errors = ended(process)
+            end = json.loads(out.splitlines()[-1])
+            check_equal((code, end["retried"], end["dropped"], end["failed"]), (0, 1, 0, 0), "end")
+            check(end["sent"] >= 2 and end["sent"] + 1 == len(got), f"{end}, {len(got)} requests")
+            check_equal(errors.count("\n"), 1, "messages")
+
+
+@test
+def words_that_are_refused():
+    where = ["--pyroscope", "http://x"]
+    with served() as target:
+        for words, message in (
+                (["--once"], "needs the server"), (["--parca", "ftp://x"], "--parca takes a URL that begins with http://"),
+                (["--pyroscope", "http://"], "begins"), (["--pushgateway", "http://x/?y"], "without a query"),
+                (["--parca", "http://x:y"], "the URL http://x:y cannot be used"), ([*where, "--parca", "http://x"], "takes one of"),
+                ([*where, "--every", "1ms"], "from 100ms to 24h"), ([*where, "--every", "x"], "from 100ms to 24h"),
+                ([*where, "--all"], "either"), ([*where, "--to", "x"], "--to"), ([*where, "--label", "a"], "takes NAME=VALUE"),
+                ([*where, "--label", "1a=b"], "does not begin with a digit"), ([*where, "--label", "a-b=c"], "letters, digits"),
+                ([*where, "--label", "__name__=x"], "belong to the server"), ([*where, "--label", "program=x"], "another name"),
+                ([*where, "--label", "a=b", "--label", "a=c"], "given before"), ([*where, "--label", "a="], "at least one"),
+                ([*where, "--label", "a=b,c=d"], "no value with"), ([*where, "--label", "a=\n"], "control characters"),
+                ([*where, "--label", "a=" + 2049 * "x"], "at most 2048"),
+                ([*where, *(word for i in range(17) for word in ("--label", f"a{i}=x"))], "at most 16"),
+                (["--pushgateway", "http://x", "--label", "job=x"], "another name")):
             done = push(target, target.pid, *words)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
-        check_equal(push(target, 999999999, "--to", "http://x").returncode, 3, "no such process")
+        check_equal(push(target, 999999999, *where).returncode, 3, "no such process")
+
+
+@test
+def a_closed_output_ends_it():
+    with served() as target, sink() as (url, got):
+        with running(target, target.pid, "--pyroscope", url, "--json", "--every", "100ms") as process:
+            process.stdout.close()
+            check_equal(process.wait(timeout=10), 1, "exit code")
+            check("memctx: " in process.stderr.read(), "no message")
 
 
 @test
 def a_server_that_does_not_answer_holds_no_end_up():
-    with served() as target, sink(slow_s=60) as (url, got):
-        with subprocess.Popen([harness.CLI, "push", str(target.pid), "--to", url], env=target.cli_env,
-                              stderr=subprocess.PIPE, text=True) as process:
-            wait_until(lambda: got, "the request")
-            began = time.monotonic()
-            process.terminate()
-            check_equal((process.wait(timeout=20), process.stderr.read()), (0, ""), "end")
-            check(time.monotonic() - began < 3, "it waited for the server")
+    """Five seconds after the signal, or with the second signal."""
+    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--parca", url) as process:
+        wait_until(lambda: got, "the request")
+        process.terminate()
+        time.sleep(0.3)
+        check(process.poll() is None, "it did not wait for the answer")
+        began = time.monotonic()
+        check_equal(ended(process), (0, "sent 0, retried 0, dropped 0, failed 1\n",
+                                     "memctx: 1 request not sent; the server did not answer in time\n"), "end")
+        check(time.monotonic() - began < 2, "it waited for the server")

@@ -47,7 +47,7 @@ _memctx() {
         export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key" ;;
-        push) options="--to --as --all --match --every --once --token-file --limit-samples" ;;
+        push) options="--pyroscope --parca --pushgateway --all --match --label --every --once --token-file --limit-samples --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -90,8 +90,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --to) return ;;
-        --as) words="pyroscope pushgateway" ;;
+        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

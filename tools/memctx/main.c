@@ -242,23 +242,38 @@ static const struct cli_verb verbs[] = {
      "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push", "TARGET... | --all | --match GLOB --to URL [OPTIONS]",
+    {"push",
+     "TARGET... | --all | --match GLOB  --pyroscope URL | --parca URL | --pushgateway URL "
+     "[OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
-     "reach. What could not be sent is not kept; after failures the pauses become up to eight\n"
-     "times as long, and a failure is told once. Ends when all pids have ended, or with SIGINT,\n"
-     "SIGTERM or SIGHUP.\n\n"
-     "  --to URL           the server: http://HOST[:PORT][/PATH] or https://\n"
-     "  --as FORMAT        pyroscope: profiles of live memory, to URL/ingest (the default).\n"
-     "                     pushgateway: the metrics of memctx serve, to Prometheus' Pushgateway;\n"
-     "                     they are removed from there at the end, but not after --once\n"
+     "reach. URL is http://HOST[:PORT][/PATH] or https://.\n\n"
+     "If the server does not answer, or answers with 429 or 5xx, the command tries again after a\n"
+     "pause of half a second to a minute, or after the Retry-After that the server asks for. "
+     "Eight\n"
+     "profiles a process wait in memory; then the oldest is dropped. A profile that is refused "
+     "with\n"
+     "another status is not sent again. Messages are printed once.\n\n"
+     "  --pyroscope URL    profiles of live memory, to URL/ingest\n"
+     "  --parca URL        profiles of live memory, to URL/api/profiles/writeraw\n"
+     "  --pushgateway URL  the metrics of memctx serve, to Prometheus' Pushgateway; they are "
+     "removed\n"
+     "                     from there at the end, but not after --once\n"
      "  --all              send processes of this user (root: of all users)\n"
      "  --match GLOB       send the processes whose program's name matches\n"
-     "  --every SECONDS    5 to 86400 (default 60)\n"
-     "  --once             send once. Exit status 1: something could not be sent\n"
+     "  --label NAME=VALUE add a label; up to 16 times\n"
+     "  --every TIME       such as 60s or 5m, from 100ms to 24h (default 60s)\n"
+     "  --once             send once; four tries. Exit status 1: something could not be sent\n"
      "  --token-file FILE  send the first line as \"Authorization: Bearer TOKEN\"\n"
-     "  --limit-samples N  the most samples of a profile (default 10000)\n" COMMON_HELP,
+     "  --limit-samples N  the most samples of a profile (default 16000); smaller ones are "
+     "summed.\n"
+     "                     A profile above 4 MiB gets fewer\n"
+     "  --json             print each event as an object of schema memctx-push/1, on one "
+     "line\n" COMMON_HELP
+     "\nEnds when all pids have ended, or with SIGINT, SIGTERM or SIGHUP: then what waits is sent\n"
+     "within 5 seconds, and a line tells what was sent, sent again, dropped, and failed. A second\n"
+     "signal ends the command at once.",
      push_main},
     {"mark", "TARGET [NAME] | --list TARGET", "remember the counters of every context",
      LIVE_TARGET_HELP

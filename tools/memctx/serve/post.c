@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* post.c - one HTTP request to another server. */
+/* post.c - HTTP requests to another server, one after the other. */
 #include "serve/post.h"
 
 #define CURL_DISABLE_TYPECHECK
@@ -10,6 +10,7 @@
 
 #define CONNECT_S 5L
 #define ALL_S 30L
+#define ENTRIES_MAX 256
 #define ANSWER_MAX 200 /* bytes of the server's text that a message has */
 
 #undef curl_easy_setopt
@@ -19,10 +20,19 @@
     X(global_init)                                                                                 \
     X(easy_init)                                                                                   \
     X(easy_setopt)                                                                                 \
-    X(easy_perform)                                                                                \
     X(easy_getinfo)                                                                                \
     X(easy_strerror)                                                                               \
     X(easy_cleanup)                                                                                \
+    X(multi_init)                                                                                  \
+    X(multi_add_handle)                                                                            \
+    X(multi_remove_handle)                                                                         \
+    X(multi_perform)                                                                               \
+    X(multi_poll)                                                                                  \
+    X(multi_info_read)                                                                             \
+    X(url)                                                                                         \
+    X(url_set)                                                                                     \
+    X(url_strerror)                                                                                \
+    X(url_cleanup)                                                                                 \
     X(slist_append)                                                                                \
     X(slist_free_all)
 
@@ -31,6 +41,15 @@ static struct {
     FUNCTIONS(X)
 #undef X
 } curl;
+
+/* The request that is under way. */
+static struct {
+    CURLM *multi; /* keeps the connection to the server between requests */
+    CURL *easy;   /* NULL: no request is under way */
+    struct curl_slist *headers;
+    char text[ANSWER_MAX + 1]; /* the beginning of the server's answer */
+    size_t length;
+} now;
 
 /* A pointer to a function has the size of one to data, which ISO C does not promise. */
 static bool find(void *library, const char *name, void *function) {
@@ -47,7 +66,10 @@ bool post_load(struct cli_failure *failure) {
 #define X(name) good = good && find(library, "curl_" #name, &curl.name);
     FUNCTIONS(X)
 #undef X
-    return (good && curl.global_init(CURL_GLOBAL_ALL) == CURLE_OK) ||
+    good = good && curl.global_init(CURL_GLOBAL_ALL) == CURLE_OK;
+    if (good)
+        now.multi = curl.multi_init();
+    return now.multi ||
            cli_fail(failure, CLI_REFUSED,
                     "push needs libcurl, which cannot be loaded; install Debian's package "
                     "libcurl3-gnutls or libcurl4");
@@ -65,28 +87,20 @@ char *post_escape(const char *text) {
     return escaped;
 }
 
-/* The beginning of the server's answer. */
-struct reply {
-    char text[ANSWER_MAX + 1];
-    size_t length;
-};
-
-static size_t keep_reply(const char *bytes, size_t size, size_t count, void *closure) {
-    struct reply *reply = closure;
-    size_t length = size * count, room = ANSWER_MAX - reply->length;
-    size_t kept = length < room ? length : room;
-    memcpy(reply->text + reply->length, bytes, kept);
-    reply->length += kept;
-    return length;
+const char *post_find_mistake(const char *url) {
+    CURLU *parts = curl.url();
+    CURLUcode code = parts ? curl.url_set(parts, CURLUPART_URL, url, 0) : CURLUE_OUT_OF_MEMORY;
+    curl.url_cleanup(parts);
+    return code == CURLUE_OK ? NULL : curl.url_strerror(code);
 }
 
-static int check_end(void *closure, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
-    const struct post *post = closure;
-    (void)a;
-    (void)b;
-    (void)c;
-    (void)d;
-    return *post->ended != 0;
+static size_t keep_answer(const char *bytes, size_t size, size_t count, void *closure) {
+    size_t length = size * count, room = ANSWER_MAX - now.length;
+    size_t kept = length < room ? length : room;
+    (void)closure;
+    memcpy(now.text + now.length, bytes, kept);
+    now.length += kept;
+    return length;
 }
 
 static struct curl_slist *make_headers(const struct post *post) {
@@ -102,38 +116,88 @@ static struct curl_slist *make_headers(const struct post *post) {
     return headers;
 }
 
-bool post_send(const struct post *post, struct cli_failure *failure) {
-    struct reply reply = {.length = 0};
-    long status = 0;
+bool post_begin(const struct post *post) {
     CURL *easy = curl.easy_init();
     if (!easy)
-        return cli_fail(failure, CLI_REFUSED, "out of memory");
-    struct curl_slist *headers = make_headers(post);
+        return false;
+    memset(now.text, 0, sizeof now.text);
+    now.length = 0;
+    now.easy = easy;
+    now.headers = make_headers(post);
     curl.easy_setopt(easy, CURLOPT_URL, post->url);
     curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl.easy_setopt(easy, CURLOPT_CUSTOMREQUEST, post->method);
     curl.easy_setopt(easy, CURLOPT_POSTFIELDS, post->length > 0 ? post->body : "");
     curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)post->length);
-    curl.easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    curl.easy_setopt(easy, CURLOPT_HTTPHEADER, now.headers);
     curl.easy_setopt(easy, CURLOPT_USERAGENT, "memctx/" CLI_VERSION);
     curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
     curl.easy_setopt(easy, CURLOPT_TIMEOUT, ALL_S);
     curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep_reply);
-    curl.easy_setopt(easy, CURLOPT_WRITEDATA, &reply);
-    curl.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-    curl.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, check_end);
-    curl.easy_setopt(easy, CURLOPT_XFERINFODATA, post);
-    CURLcode code = curl.easy_perform(easy);
-    curl.easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    curl.slist_free_all(headers);
-    curl.easy_cleanup(easy);
-    reply.text[strcspn(reply.text, "\r\n")] = '\0';
-    if (code != CURLE_OK)
-        return cli_fail(failure, CLI_REFUSED, "nothing was sent; %s", curl.easy_strerror(code));
-    if (status < 200 || status > 299) {
-        return cli_fail(failure, CLI_REFUSED, "the server refused it with status %ld%s%s", status,
-                        reply.text[0] != '\0' ? ": " : "", reply.text);
+    curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep_answer);
+    if (curl.multi_add_handle(now.multi, easy) == CURLM_OK)
+        return true;
+    post_abandon();
+    return false;
+}
+
+void post_abandon(void) {
+    if (!now.easy)
+        return;
+    curl.multi_remove_handle(now.multi, now.easy);
+    curl.easy_cleanup(now.easy);
+    curl.slist_free_all(now.headers);
+    now.easy = NULL;
+    now.headers = NULL;
+}
+
+void post_wait(struct pollfd *entries, size_t count, int timeout_ms) {
+    struct curl_waitfd extra[ENTRIES_MAX];
+    int running;
+    if (now.easy)
+        curl.multi_perform(now.multi, &running);
+    if (now.easy && running == 0)
+        timeout_ms = 0; /* it has ended: there is nothing to wait for */
+    count = count < ENTRIES_MAX ? count : ENTRIES_MAX;
+    for (size_t i = 0; i < count; i++)
+        extra[i] = (struct curl_waitfd){.fd = entries[i].fd, .events = CURL_WAIT_POLLIN};
+    curl.multi_poll(now.multi, extra, (unsigned)count, timeout_ms, NULL);
+    poll(entries, count, 0); /* multi_poll does not tell of a descriptor whose other end closed */
+}
+
+static void judge(struct post_result *result, CURLcode code) {
+    curl_off_t wait_s = 0;
+    curl.easy_getinfo(now.easy, CURLINFO_RESPONSE_CODE, &result->status);
+    curl.easy_getinfo(now.easy, CURLINFO_RETRY_AFTER, &wait_s);
+    now.text[strcspn(now.text, "\r\n")] = '\0';
+    if (code != CURLE_OK) {
+        result->status = 0;
+        result->outcome = POST_AGAIN;
+        snprintf(result->text, sizeof result->text, "the server did not take it; %s",
+                 curl.easy_strerror(code));
+        return;
     }
-    return true;
+    if (result->status >= 200 && result->status <= 299)
+        return;
+    bool again = result->status == 429 || result->status >= 500;
+    result->outcome = again ? POST_AGAIN : POST_REFUSED;
+    result->wait_ms = wait_s > 0 && wait_s < INT32_MAX ? wait_s * 1000 : 0;
+    snprintf(result->text, sizeof result->text, "the server refused it with status %ld%s%s",
+             result->status, now.text[0] != '\0' ? ": " : "", now.text);
+}
+
+bool post_end(struct post_result *result) {
+    int left, running;
+    if (!now.easy)
+        return false;
+    curl.multi_perform(now.multi, &running);
+    for (CURLMsg *message; (message = curl.multi_info_read(now.multi, &left));) {
+        if (message->msg != CURLMSG_DONE || message->easy_handle != now.easy)
+            continue;
+        *result = (struct post_result){.outcome = POST_SENT};
+        judge(result, message->data.result);
+        post_abandon();
+        return true;
+    }
+    return false;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* push.c - the rounds of `memctx push`. */
+/* push.c - the rounds of `memctx push`: makes profiles or metrics, and gives them to the outbox. */
 #include "serve/push.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,165 +12,125 @@
 
 #include "base/clock.h"
 #include "serve/job.h"
+#include "serve/outbox.h"
 #include "serve/post.h"
 
-#define SCRAPE_MS 2000    /* a process that takes longer is told as down */
-#define PROFILE_MS 60000  /* the most for making a profile */
-#define PAUSE_DOUBLINGS 3 /* of the pause, after failures */
+#define SCRAPE_MS 2000                /* a process that takes longer is told as down */
+#define PROFILE_MS 60000              /* the most for making a profile */
+#define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit */
+#define PROFILES_MOST 8               /* of a process that wait for the server */
+#define END_MS 5000                   /* for what waits, after a signal */
+#define WAIT_MOST_MS 60000
+
+/* What a round does at present. */
+enum round { ROUND_NONE, ROUND_PROFILES, ROUND_METRICS };
 
 struct push {
     const struct push_options *options;
     struct fleet fleet;
-    char host[256];
-    char told[1024];     /* the last failure that was told; "": none since the last success */
-    size_t sent, failed; /* in this round */
+    struct outbox outbox;
+    enum round round;
+    int64_t next_ms; /* when the next round begins */
+    size_t at;       /* the process of which a profile is made */
+    struct job job;
+    int64_t samples; /* the most of this profile */
+    int64_t asked_ms;
+    bool ending;        /* no further round begins */
+    bool has_group;     /* the Pushgateway has metrics of this host */
+    int64_t give_up_ms; /* 0: never */
 };
 
-static volatile sig_atomic_t ended;
+static volatile sig_atomic_t signals;
+static int wake_fds[2]; /* a signal makes the first one readable, so that none is missed */
+static pid_t own_pid;
 
-static void note_end(int signal) {
+static void note_signal(int signal) {
+    int error = errno;
     (void)signal;
-    ended = 1;
-}
-
-/* Tells a failure, unless it is the one that was told last. */
-static void tell_failure(struct push *push, const char *what, const char *text) {
-    push->failed++;
-    if (ended || strcmp(push->told, text) == 0)
+    if (getpid() != own_pid) /* a child: its descriptor of this number is another one */
         return;
-    snprintf(push->told, sizeof push->told, "%s", text);
-    cli_warn("%s: %s", what, text);
+    signals++;
+    if (write(wake_fds[1], "", 1) < 0) {
+        /* The pipe is full: it is readable. */
+    }
+    errno = error;
 }
 
-static void send_body(struct push *push, const char *what, const char *method, const char *url,
-                      const char *type, const void *body, size_t length) {
-    struct cli_failure failure;
-    struct post post = {.method = method,
-                        .url = url,
-                        .type = type,
-                        .token = push->options->token,
-                        .body = body,
-                        .length = length,
-                        .ended = &ended};
-    if (post_send(&post, &failure))
-        push->sent++;
-    else
-        tell_failure(push, what, failure.text);
-}
+/* --- profiles -------------------------------------------------------------------------------- */
 
-/* --- profiles, for Pyroscope ----------------------------------------------------------------- */
-
-/* Replaces what the name of an application or the value of a label may not have. */
-static char *plain_name(const char *text) {
-    char *name = cli_copy(text);
-    for (char *at = name; *at != '\0'; at++)
-        if (!isalnum((unsigned char)*at) && !strchr(".-_", *at))
-            *at = '_';
-    return name;
-}
-
-static char *profile_url(const struct push *push, const struct fleet_process *process) {
-    char *program = plain_name(process->program), *host = plain_name(push->host);
-    char *name = cli_format("%s{process=%u,host=%s}", program, process->number, host);
-    char *escaped = post_escape(name);
-    long long now = (long long)time(NULL);
-    char *url = cli_format("%s/ingest?name=%s&from=%lld&until=%lld&format=pprof&spyName=memctx",
-                           push->options->url, escaped, now - push->options->every_s, now);
-    free(program);
-    free(host);
-    free(name);
-    free(escaped);
-    return url;
-}
-
-static void push_profile(struct push *push, const struct fleet_process *process) {
-    struct job job = {0};
+/* Starts to make the profile of the process `at`. Ends the round after the last one. */
+static void start_profile(struct push *push) {
     char pid[16], samples[24];
-    snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
-    snprintf(samples, sizeof samples, "%lld", (long long)push->options->limit_samples);
-    const char *words[] = {"export", "--pprof", "-", "--limit-samples", samples, pid, NULL};
-    if (!job_start(&job, "profile", words, clock_now_ms() + PROFILE_MS)) {
-        tell_failure(push, process->program, strerror(errno));
+    for (; push->at < push->fleet.count; push->at++) {
+        const struct fleet_process *process = push->fleet.processes[push->at];
+        snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
+        snprintf(samples, sizeof samples, "%lld", (long long)push->samples);
+        const char *words[] = {"export", "--pprof", "-", "--limit-samples", samples, pid, NULL};
+        if (job_start(&push->job, "profile", words, clock_now_ms() + PROFILE_MS))
+            return;
+        outbox_fail(&push->outbox, (struct outbox_source){process->program, process->number},
+                    strerror(errno));
+    }
+    push->round = ROUND_NONE;
+}
+
+/* Returns the length of what a gzip file has: its last four bytes tell it. */
+static size_t plain_length(const struct job_output *out) {
+    const unsigned char *end = (const unsigned char *)out->bytes + out->length;
+    return out->length < 4
+               ? 0
+               : end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 | (size_t)end[-1] << 24;
+}
+
+static const char *find_failure(struct job *job) {
+    char *why = job->error.length > 0 ? job->error.bytes : NULL;
+    if (job->late)
+        return "the profile took too long";
+    if (!why)
+        return "the profile could not be made";
+    why[strcspn(why, "\n")] = '\0';
+    return why + (strncmp(why, "memctx: ", 8) == 0 ? 8 : 0);
+}
+
+static void finish_profile(struct push *push) {
+    const struct push_options *options = push->options;
+    const struct fleet_process *process = push->fleet.processes[push->at];
+    struct outbox_source source = {process->program, process->number};
+    struct job *job = &push->job;
+    if (job->status != CLI_DONE)
+        outbox_fail(&push->outbox, source, find_failure(job));
+    else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
+        push->samples /= 2; /* once more: the smaller samples are summed, so that no byte is lost */
+        job_free(job);
+        start_profile(push);
         return;
+    } else {
+        outbox_add(&push->outbox, source,
+                   engine_send_profile(&options->server, process->program, process->number,
+                                       job->out.bytes, job->out.length, (int64_t)time(NULL),
+                                       options->every_ms / 1000));
+        job->out.bytes = NULL;
     }
-    while (!job.done && !ended) {
-        struct pollfd entries[JOB_FDS];
-        poll(entries, job_poll(&job, entries), 200);
-        job_run(&job, clock_now_ms());
-    }
-    if (job.done && job.status == CLI_DONE) {
-        char *url = profile_url(push, process);
-        send_body(push, process->program, "POST", url, "application/octet-stream", job.out.bytes,
-                  job.out.length);
-        free(url);
-    } else if (job.done) {
-        char *why = job.error.length > 0 ? job.error.bytes : NULL;
-        if (why)
-            why[strcspn(why, "\n")] = '\0';
-        tell_failure(push, process->program,
-                     job.late ? "the profile took too long"
-                     : why    ? why + (strncmp(why, "memctx: ", 8) == 0 ? 8 : 0)
-                              : "the profile could not be made");
-    }
-    job_free(&job);
+    job_free(job);
+    push->samples = options->limit_samples;
+    push->at++;
+    start_profile(push);
 }
 
-/* --- metrics, for a Pushgateway -------------------------------------------------------------- */
+/* --- metrics --------------------------------------------------------------------------------- */
 
-static char *group_url(const struct push *push) {
-    char *host = post_escape(push->host);
-    char *url = cli_format("%s/metrics/job/memctx/instance/%s", push->options->url, host);
-    free(host);
-    return url;
-}
-
-static void push_metrics(struct push *push) {
-    struct pollfd entries[FLEET_MAX];
-    int64_t began_ms = clock_now_ms();
-    fleet_ask(&push->fleet, began_ms);
-    while (!ended && fleet_waits(&push->fleet, began_ms) && clock_now_ms() - began_ms < SCRAPE_MS) {
-        size_t count = fleet_poll(&push->fleet, entries);
-        if (poll(entries, count, 200) > 0)
-            fleet_read(&push->fleet, entries, count);
-    }
+static void run_metrics(struct push *push) {
     size_t length;
+    if (fleet_waits(&push->fleet, push->asked_ms) && clock_now_ms() - push->asked_ms < SCRAPE_MS)
+        return;
     char *text = fleet_write(&push->fleet, EXPOSITION_PROMETHEUS, &length);
-    char *url = group_url(push);
-    if (!ended)
-        send_body(push, push->options->url, "PUT", url, exposition_types[EXPOSITION_PROMETHEUS],
-                  text, length);
-    free(url);
-    free(text);
-}
-
-/* A group stays in the Pushgateway for ever, so it is removed at the end. */
-static void remove_metrics(struct push *push) {
-    char *url = group_url(push);
-    ended = 0;
-    send_body(push, push->options->url, "DELETE", url, "text/plain", "", 0);
-    free(url);
+    outbox_add(&push->outbox, (struct outbox_source){NULL, 0},
+               engine_send_metrics(&push->options->server, text, length));
+    push->has_group = true;
+    push->round = ROUND_NONE;
 }
 
 /* --- rounds ---------------------------------------------------------------------------------- */
-
-static void run_round(struct push *push) {
-    push->sent = push->failed = 0;
-    fleet_refresh(&push->fleet);
-    if (push->options->format == PUSH_PUSHGATEWAY)
-        push_metrics(push);
-    else
-        for (size_t i = 0; i < push->fleet.count && !ended; i++)
-            push_profile(push, push->fleet.processes[i]);
-    if (push->failed == 0)
-        push->told[0] = '\0';
-}
-
-static void pause_ms(int64_t ms) {
-    for (int64_t end_ms = clock_now_ms() + ms; !ended && clock_now_ms() < end_ms;) {
-        int64_t left = end_ms - clock_now_ms();
-        poll(NULL, 0, left > 1000 ? 1000 : left > 0 ? (int)left : 0);
-    }
-}
 
 /* Returns true if only pids were named, and all of these processes have ended. */
 static bool all_ended(const struct push *push) {
@@ -182,8 +142,99 @@ static bool all_ended(const struct push *push) {
     return wanted->word_count > 0 && push->fleet.count == 0;
 }
 
+/* No further round begins. What the Pushgateway has would stay there for ever, so it is removed. */
+static void begin_end(struct push *push, enum outbox_haste haste) {
+    if (push->outbox.haste < haste)
+        push->outbox.haste = haste;
+    if (push->ending)
+        return;
+    push->ending = true;
+    if (push->has_group && !push->options->once) {
+        outbox_drop_waiting(&push->outbox);
+        outbox_add(&push->outbox, (struct outbox_source){NULL, 0},
+                   engine_send_metrics(&push->options->server, NULL, 0));
+    }
+}
+
+static void begin_round(struct push *push) {
+    int64_t now = clock_now_ms();
+    push->next_ms = now + push->options->every_ms;
+    fleet_refresh(&push->fleet);
+    if (all_ended(push)) {
+        begin_end(push, OUTBOX_LAST);
+        return;
+    }
+    push->at = 0;
+    push->samples = push->options->limit_samples;
+    push->asked_ms = now;
+    if (push->options->server.engine == ENGINE_PUSHGATEWAY) {
+        push->round = ROUND_METRICS;
+        fleet_ask(&push->fleet, now);
+    } else {
+        push->round = ROUND_PROFILES;
+        start_profile(push);
+    }
+}
+
+static void run_round(struct push *push) {
+    if (push->round == ROUND_NONE && !push->ending && clock_now_ms() >= push->next_ms)
+        begin_round(push);
+    if (push->round == ROUND_METRICS)
+        run_metrics(push);
+    if (push->round == ROUND_PROFILES) {
+        job_run(&push->job, clock_now_ms());
+        if (push->job.done)
+            finish_profile(push);
+    }
+    if (push->round == ROUND_NONE && push->options->once && !push->ending)
+        begin_end(push, OUTBOX_LAST);
+}
+
+/* Ends the round that is under way: after a signal only what waits is sent. */
+static void take_signal(struct push *push) {
+    if (push->give_up_ms > 0)
+        return;
+    push->give_up_ms = clock_now_ms() + END_MS;
+    if (push->round == ROUND_PROFILES)
+        job_free(&push->job);
+    push->round = ROUND_NONE;
+    begin_end(push, OUTBOX_NOW);
+}
+
+/* Waits for the server, processes, children, a signal or the next thing to do. */
+static void wait_for_work(struct push *push) {
+    struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
+    int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;
+    int64_t rest_ms = outbox_rest_ms(&push->outbox, now);
+    size_t count = 0;
+    if (push->round == ROUND_METRICS) {
+        until = push->asked_ms + SCRAPE_MS;
+        count = fleet_poll(&push->fleet, entries);
+    } else if (push->round == ROUND_PROFILES) {
+        until = push->job.deadline_ms + 1;
+        count = job_poll(&push->job, entries);
+    } else if (!push->ending)
+        until = push->next_ms;
+    if (push->give_up_ms > 0 && push->give_up_ms < until)
+        until = push->give_up_ms;
+    if (rest_ms >= 0 && now + rest_ms < until)
+        until = now + rest_ms;
+    size_t asked = count;
+    entries[count++] = (struct pollfd){.fd = wake_fds[0], .events = POLLIN};
+    int64_t left = until - now;
+    post_wait(entries, count, left < 0 ? 0 : left > WAIT_MOST_MS ? WAIT_MOST_MS : (int)left);
+    if (push->round == ROUND_METRICS)
+        fleet_read(&push->fleet, entries, asked);
+    char bytes[16];
+    while (read(wake_fds[0], bytes, sizeof bytes) > 0) {
+    }
+}
+
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = note_end};
+    struct sigaction action = {.sa_handler = note_signal};
+    if (pipe2(wake_fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        cli_die(CLI_REFUSED, "cannot make a pipe; %s", strerror(errno));
+    own_pid = getpid();
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
@@ -192,28 +243,25 @@ static void catch_signals(void) {
 
 int push_run(const struct push_options *options) {
     static struct push push;
-    struct cli_failure failure;
-    unsigned doublings = 0;
     push = (struct push){.options = options, .fleet = {.wanted = options->wanted}};
-    if (gethostname(push.host, sizeof push.host - 1) != 0 || push.host[0] == '\0')
-        snprintf(push.host, sizeof push.host, "localhost");
-    if (!post_load(&failure))
-        cli_die_failure(&failure);
+    push.outbox.token = options->token;
+    push.outbox.json = options->json;
+    push.outbox.room = options->server.engine == ENGINE_PUSHGATEWAY ? 1 : PROFILES_MOST;
     catch_signals();
-    while (!ended) {
-        int64_t began_ms = clock_now_ms();
+    while (signals < 2 && !push.outbox.broken) {
+        if (signals > 0)
+            take_signal(&push);
         run_round(&push);
-        if (options->once || all_ended(&push))
+        outbox_run(&push.outbox, clock_now_ms());
+        if (push.ending && !push.outbox.first)
             break;
-        doublings = push.failed == 0 ? 0 : doublings < PAUSE_DOUBLINGS ? doublings + 1 : doublings;
-        pause_ms((options->every_s * 1000 << doublings) - (clock_now_ms() - began_ms));
+        if (push.give_up_ms > 0 && clock_now_ms() >= push.give_up_ms)
+            break;
+        wait_for_work(&push);
     }
-    size_t sent = push.sent, failed = push.failed;
-    if (options->format == PUSH_PUSHGATEWAY && !options->once)
-        remove_metrics(&push);
+    outbox_give_up(&push.outbox, "the server did not answer in time");
     fleet_end(&push.fleet);
-    if (!options->once)
-        return CLI_DONE;
-    printf("sent %zu, failed %zu\n", sent, failed);
-    return cli_finish_output(failed > 0 ? CLI_REFUSED : CLI_DONE);
+    outbox_tell_end(&push.outbox);
+    fflush(stderr);
+    return cli_finish_output(options->once && push.outbox.failed > 0 ? CLI_REFUSED : CLI_DONE);
 }

@@ -2,90 +2,141 @@
 /* push.c - `memctx push`: sends profiles or metrics of running processes to a server. */
 #include "serve/push.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "diagnosis/conditions.h"
+#include "serve/post.h"
 #include "verbs/serving.h"
 #include "verbs/verbs.h"
 
-#define EVERY_MIN_S 5
-#define EVERY_MAX_S 86400
+#define EVERY_MS_MIN 100
+#define EVERY_MS_MAX 86400000
 
 enum {
     OPTION_ALL = 1,
     OPTION_MATCH,
-    OPTION_TO,
-    OPTION_AS,
+    OPTION_PYROSCOPE,
+    OPTION_PARCA,
+    OPTION_PUSHGATEWAY,
+    OPTION_LABEL,
     OPTION_EVERY,
     OPTION_ONCE,
     OPTION_TOKEN,
-    OPTION_LIMIT_SAMPLES
+    OPTION_LIMIT_SAMPLES,
+    OPTION_JSON
 };
 
 static const struct option options_list[] = {
     {"all", no_argument, NULL, OPTION_ALL},
     {"match", required_argument, NULL, OPTION_MATCH},
-    {"to", required_argument, NULL, OPTION_TO},
-    {"as", required_argument, NULL, OPTION_AS},
+    {"pyroscope", required_argument, NULL, OPTION_PYROSCOPE},
+    {"parca", required_argument, NULL, OPTION_PARCA},
+    {"pushgateway", required_argument, NULL, OPTION_PUSHGATEWAY},
+    {"label", required_argument, NULL, OPTION_LABEL},
     {"every", required_argument, NULL, OPTION_EVERY},
     {"once", no_argument, NULL, OPTION_ONCE},
     {"token-file", required_argument, NULL, OPTION_TOKEN},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
+    {"json", no_argument, NULL, OPTION_JSON},
     CLI_COMMON_OPTIONS};
 
-static enum push_format parse_format(const char *word) {
-    if (strcmp(word, "pyroscope") == 0)
-        return PUSH_PYROSCOPE;
-    if (strcmp(word, "pushgateway") == 0)
-        return PUSH_PUSHGATEWAY;
-    cli_usage("--as takes pyroscope or pushgateway; got \"%s\"", word);
-}
-
-/* Returns the URL without slashes at its end. */
-static char *parse_url(const char *word) {
+/* Sets the server. The URL is kept without slashes at its end. */
+static void set_server(struct engine_server *server, enum engine engine, const char *option,
+                       const char *word) {
     bool plain = strncasecmp(word, "http://", 7) == 0;
+    if (server->engine != ENGINE_NONE)
+        cli_usage("push takes one of --pyroscope, --parca and --pushgateway, and takes it once");
     if ((!plain && strncasecmp(word, "https://", 8) != 0) || word[plain ? 7 : 8] == '\0')
-        cli_usage("--to takes a URL that begins with http:// or https://; got \"%s\"", word);
+        cli_usage("%s takes a URL that begins with http:// or https://; got \"%s\"", option, word);
     if (strpbrk(word, "?# \t\n"))
-        cli_usage("--to takes the URL of a server, without a query; got \"%s\"", word);
+        cli_usage("%s takes the URL of a server, without a query; got \"%s\"", option, word);
     char *url = cli_copy(word);
     for (size_t length = strlen(url); url[length - 1] == '/'; length--)
         url[length - 1] = '\0';
-    return url;
+    server->engine = engine;
+    server->url = url;
+}
+
+static int64_t parse_every(const char *text) {
+    int64_t ms, seconds;
+    if (cli_is_number(text, &seconds) && seconds <= EVERY_MS_MAX / 1000)
+        ms = seconds * 1000;
+    else if (!condition_parse_time(text, &ms))
+        ms = 0;
+    if (ms < EVERY_MS_MIN || ms > EVERY_MS_MAX)
+        cli_usage("--every takes a time from 100ms to 24h, such as 60s or 5m; got \"%s\"", text);
+    return ms;
+}
+
+/* Labels are checked last, since the engine decides what they may be. */
+static void add_labels(struct engine_server *server, char *const *labels, size_t count) {
+    struct cli_failure failure;
+    for (size_t i = 0; i < count; i++)
+        if (!engine_add_label(server, labels[i], &failure))
+            cli_usage("%s", failure.text);
+}
+
+static void check(const struct push_options *options) {
+    const struct fleet_wanted *wanted = &options->wanted;
+    if (wanted->all + (wanted->glob != NULL) + (wanted->word_count > 0) != 1)
+        cli_usage("push needs either TARGETs, or --all, or --match GLOB");
+    if (options->server.engine == ENGINE_NONE)
+        cli_usage("push needs the server: --pyroscope URL, --parca URL or --pushgateway URL");
+}
+
+static void take_option(struct push_options *options, int option) {
+    struct engine_server *server = &options->server;
+    switch (option) {
+    case OPTION_ALL: options->wanted.all = true; break;
+    case OPTION_MATCH: options->wanted.glob = optarg; break;
+    case OPTION_PYROSCOPE: set_server(server, ENGINE_PYROSCOPE, "--pyroscope", optarg); break;
+    case OPTION_PARCA: set_server(server, ENGINE_PARCA, "--parca", optarg); break;
+    case OPTION_PUSHGATEWAY: set_server(server, ENGINE_PUSHGATEWAY, "--pushgateway", optarg); break;
+    case OPTION_EVERY: options->every_ms = parse_every(optarg); break;
+    case OPTION_ONCE: options->once = true; break;
+    case OPTION_JSON: options->json = true; break;
+    default:
+        options->limit_samples = cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
+        break;
+    }
 }
 
 static struct push_options parse(int argc, char **argv) {
-    struct push_options options = {.every_s = 60, .limit_samples = 10000};
+    struct push_options options = {.every_ms = 60000, .limit_samples = 16000};
+    char **labels = cli_alloc((size_t)argc, sizeof *labels);
+    size_t label_count = 0;
     const char *token = NULL;
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case OPTION_ALL: options.wanted.all = true; break;
-        case OPTION_MATCH: options.wanted.glob = optarg; break;
-        case OPTION_TO: options.url = parse_url(optarg); break;
-        case OPTION_AS: options.format = parse_format(optarg); break;
-        case OPTION_EVERY:
-            options.every_s = cli_parse_number("--every", optarg, EVERY_MIN_S, EVERY_MAX_S);
-            break;
-        case OPTION_ONCE: options.once = true; break;
-        case OPTION_TOKEN: token = optarg; break;
-        default:
-            options.limit_samples = cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
-            break;
-        }
-    }
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        if (option == OPTION_TOKEN)
+            token = optarg;
+        else if (option == OPTION_LABEL)
+            labels[label_count++] = optarg;
+        else
+            take_option(&options, option);
     options.wanted.words = (const char *const *)argv + optind;
     options.wanted.word_count = (size_t)(argc - optind);
-    if (options.wanted.all + (options.wanted.glob != NULL) + (argc > optind) != 1)
-        cli_usage("push needs either TARGETs, or --all, or --match GLOB");
-    if (!options.url)
-        cli_usage("push needs --to URL, the server that gets the profiles or metrics");
+    check(&options);
+    add_labels(&options.server, labels, label_count);
+    free(labels);
     options.token = token ? serving_read_token(token) : NULL;
     return options;
 }
 
 int push_main(int argc, char **argv) {
     struct push_options options = parse(argc, argv);
+    struct engine_server *server = &options.server;
+    struct cli_failure failure;
+    if (!post_load(&failure))
+        cli_die_failure(&failure);
+    const char *mistake = post_find_mistake(server->url);
+    if (mistake)
+        cli_usage("the URL %s cannot be used; %s", server->url, mistake);
+    if (gethostname(server->host, sizeof server->host - 1) != 0 || server->host[0] == '\0')
+        snprintf(server->host, sizeof server->host, "localhost");
     serving_check_targets(&options.wanted);
     return push_run(&options);
 }
