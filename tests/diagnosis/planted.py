@@ -70,6 +70,8 @@ def found_at(target, count):
     """What doctor finds at the look of that number, with a mark for each one before. The program still waits there."""
     for number in range(1, count + 1):
         check_equal(target.hear(120), "look", "what the program says")
+        if number == 1:
+            target.wait_socket()  # the first look may come before the control thread is there
         if number < count:
             done = run_cli("mark", target.pid, f"look-{number}", env=target.cli_env)
             check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")
