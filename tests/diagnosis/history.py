@@ -64,11 +64,12 @@ def history_late_leak():
     check(first["growth"]["began"] and 0.5 <= first["growth"]["since_uptime_s"] <= 1.1, f"since when: {first['growth']}")
     out = first["out"]
     check_equal(out["limit"], "RLIMIT_AS", "the limit")
-    check(abs(out["left_bytes"] - (64 << 20)) < 1 << 20, f"what is left: {out}")
+    # The program grows on, by 4 MB a second, until it is looked at.
+    check(48 << 20 < out["left_bytes"] < 65 << 20, f"what is left: {out}")
     check(abs(out["seconds"] - out["left_bytes"] / rate) < 0.1, f"when it is used up: {out}")
     check(re.search(r"\+3\.\d MiB/s since \d\d:\d\d:\d\d, and it stays \(record_keep, history.c:\d+\)", verdict(text)), text)
     check(re.search(r"^\d\d:\d\d:\d\d, or up to 0\.\d s later: \+3\.\d MiB/s", labelled(text, 1, "since")), text)
-    check(re.search(r"^\d\d:\d\d:\d\d, in 1\d\.\d s, if this goes on: [56]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
+    check(re.search(r"^\d\d:\d\d:\d\d, in 1\d\.\d s, if this goes on: [4-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
     check("too few to find leaks" not in text, text)
     for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # the time is the user's
         since = re.search(r"since (\d\d):(\d\d):(\d\d)", verdict(in_zone[zone]))
