@@ -243,7 +243,7 @@ static const struct cli_verb verbs[] = {
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
     {"push",
-     "TARGET... | --all | --match GLOB  --pyroscope URL | --parca URL | --pushgateway URL "
+     "TARGET... | --all | --match GLOB --pyroscope URL | --parca URL | --pushgateway URL "
      "[OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
@@ -262,7 +262,7 @@ static const struct cli_verb verbs[] = {
      "                     from there at the end, but not after --once\n"
      "  --all              send processes of this user (root: of all users)\n"
      "  --match GLOB       send the processes whose program's name matches\n"
-     "  --label NAME=VALUE add a label; up to 16 times\n"
+     "  --label NAME=TEXT  add a label; up to 16 times\n"
      "  --every TIME       such as 60s or 5m, from 100ms to 24h (default 60s)\n"
      "  --once             send once; four tries. Exit status 1: something could not be sent\n"
      "  --token-file FILE  send the first line as \"Authorization: Bearer TOKEN\"\n"
