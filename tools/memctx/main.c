@@ -242,9 +242,7 @@ static const struct cli_verb verbs[] = {
      "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push",
-     "TARGET... | --all | --match GLOB --pyroscope URL | --parca URL | --pushgateway URL "
-     "[OPTIONS]",
+    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
