@@ -180,8 +180,8 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     return LIKELY(child) ? child : make_node(admit, node, i);
 }
 
-/* Returns the node of frame `i` where more outer nodes are left out of its path than of its
- * caller's path: looks up all nodes from the first one that is left, below [truncated]. */
+/* For a path that drops more outer nodes than its caller's path did: looks up every node that is
+ * kept, from the outermost on, below [truncated], and returns that of frame `i`. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
@@ -309,9 +309,9 @@ INLINE void note(const struct admit *admit, struct place at, int i, int before) 
         admit->paths->first_cold = (uint32_t)i;
 }
 
-/* Frame `last` is the last frame of a folded function. The frames of the function that called it
- * directly have nearly the same path, so they get places, too: the next walk may go on from any of
- * them. */
+/* Frame `last` is the last frame of a folded function. The frames directly outside it that
+ * belong to the same function have nearly the same path, so they get places, too: the next walk may
+ * go on from any of them. */
 static void place_direct(const struct admit *admit, int first, int last) {
     struct stack_frame *frames = admit->stack->frames;
     uint32_t number = rule_folded(frames[last].rule);
@@ -577,8 +577,8 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
 
 #define EXTEND_WEIGHTS 4 /* a frame needs so many times the weight that a path needs */
 
-/* The first frame whose path is not in the tree gets a node if very many paths go through it. The
- * tree then tells of the callers of paths that are never admitted. */
+/* The first frame whose path is not in the tree gets a node if waiting paths went through it very
+ * often. The tree then tells of the callers of paths that are never admitted. */
 static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];

@@ -33,7 +33,8 @@ unsigned evict_nodes_above(uint32_t id) {
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
  * not cold. If that is the parent, and the parent is more than NEAR_ROOT nodes from the root, the
  * ancestor is the one at NEAR_ROOT, and the nodes between become TREE_PARTIAL. If the context is a
- * site, the search begins at the parent of its [other callers]. */
+ * site, the search begins at the parent of its [other callers], and ends at least one further out.
+ */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -135,8 +136,8 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
            may_drop(heap, view, probes);
 }
 
-/* The budget does not count the first HEAP_TABLES_BYTES of a heap's tables, so nothing is gained
- * once the heap takes no more. */
+/* Moves the figures of views at rest to the totals, and drops the views, until the heap is down to
+ * the HEAP_TABLES_BYTES that the budget does not count; to drop more would gain nothing. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;

@@ -21,7 +21,8 @@
 #define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
 #define SWEEP_SHARE 50U /* the pause is at least so many times as long as the last sweep */
 #define TOGETHER 8U     /* a subtree with so many contexts gets sites of its own below its parent */
-/* A context that made this part of all allocations, or of their bytes, stays. */
+/* A context stays if one heap made this part of all allocations, or of their bytes, in it, unless
+ * the tables are above their limit. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
@@ -86,7 +87,8 @@ void evict_want(void) {
             store_owner(&state.begun_ns, now);
         return;
     }
-    /* The control thread had as much time for the sweep as lies between two sweeps. */
+    /* A program thread sweeps only if it made the last sweep, too, or if the control thread has let
+     * a whole pause go by since the sweep was wanted. */
     if (now > load_relaxed(&state.next_ns) &&
         (load_relaxed(&state.alone) || now > since + pause_after(now, 0)))
         store_owner(&evict_alone, 1);
@@ -155,7 +157,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context had made that many allocations at the last sweep, so none since. */
+/* True if the context had made that many allocations at the last sweep, so none since, or a
+ * multiple of 65 536. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
@@ -229,8 +232,8 @@ static void forget_seen(void) {
     state.seen_count = 0;
 }
 
-/* True if the context is a site below [other callers] of the process. No node further out has
- * sites, so its figures could not be told by site any more. */
+/* True if the context is a site below [other callers] of the process, the outermost place where
+ * figures are told by site. Evicted from there, they would lose their site. */
 static bool is_site_of_process(uint32_t id) {
     for (unsigned i = 0; i < SITE_FRAMES && id >= TREE_FIXED_COUNT; i++)
         id = tree_node(id)->parent;

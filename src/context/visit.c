@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Evicts views, and gives back caches, in heaps whose owner does not run; see evict.h. */
+/* Evicts views, and gives back caches, in heaps that no thread uses at the moment: of ended
+ * threads, shared, or of threads outside the allocator. See evict.h. */
 #include "context/admit.h"
 #include "context/internal.h"
 #include "context/replay.h"
@@ -83,7 +84,7 @@ void visit_idle(bool now) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state);
         if (!found && (kind == HEAP_TOTALS || kind == HEAP_PARKED)) {
-            find_alive(); /* parking and adopting a heap takes the lock that this thread holds */
+            find_alive(); /* once for all: none is parked or adopted under heap_global.lock */
             found = true;
         }
         if (kind == HEAP_TOTALS) {
@@ -106,8 +107,7 @@ void visit_idle(bool now) {
     }
 }
 
-/* --- visits of sleeping threads ------------------------------------------------------------------
- */
+/* --- visits of threads outside the allocator -------------------------------------------------- */
 
 static bool ways_are_closed(const struct heap *heap) {
     const struct paths *paths = (const struct paths *)heap->paths_room;
@@ -131,7 +131,8 @@ static bool owner_waits(const struct heap *heap) {
            ways_are_closed(heap);
 }
 
-/* A thread that is inside the allocator evicts its views by itself, at its next look-up. */
+/* Gives back the caches of threads that are outside the allocator, and evicts their views if
+ * `views` is true. A thread that is inside evicts its views by itself, at its next look-up. */
 void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);

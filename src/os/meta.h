@@ -3,7 +3,8 @@
  * meta.h - memory for the library's own tables: trees, views, caches, heaps.
  *
  * Threads: any; one lock guards everything. Blocks are zeroed and have sizes that are powers of
- * two. They are cut from mappings of META_CHUNK_BYTES and kept in free lists by size. Larger blocks
+ * two. They are cut from a first chunk in the library's data, then from mappings of
+ * META_CHUNK_BYTES, and kept in free lists by size. Larger blocks
  * have a mapping of their own. meta_alloc returns NULL when the kernel has no more memory. The
  * `metadata` line of a dump counts the memory taken here.
  */

@@ -193,7 +193,7 @@ def watch_runs_commands_one_at_a_time():
 def watch_ends_what_takes_too_long():
     with hold() as live, Watch(live, "--when", "rss>1K", "--timeout", "1s", "--do", "exec:sleep 60 & sleep 60") as watch:
         failed = watch.until("failed")
-        check("--timeout" in failed["text"] and 900 < failed["took_ms"] < 5000, failed)
+        check("--timeout" in failed["text"] and 900 < failed["took_ms"] < 30000, failed)
 
 
 @test

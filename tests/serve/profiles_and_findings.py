@@ -56,7 +56,7 @@ def allocs_are_those_of_the_seconds():
         export.start()
         began = time.monotonic()
         profile = valid(server.get("/debug/pprof/allocs?seconds=1"), but=OF_A_DIFFERENCE)
-        check(1 <= time.monotonic() - began < 8, "it did not take a second")
+        check(1 <= time.monotonic() - began < 30, "it did not take a second")
         load.join()
         export.join()
         check_equal((exports[0].returncode, exports[0].stderr), (0, ""), "export")

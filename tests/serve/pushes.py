@@ -308,4 +308,4 @@ def a_server_that_does_not_answer_holds_no_end_up():
         began = time.monotonic()
         check_equal(ended(process), (0, "sent 0, retried 0, dropped 0, failed 1\n",
                                      "memctx: 1 request not sent; the server did not answer in time\n"), "end")
-        check(time.monotonic() - began < 2, "it waited for the server")
+        check(time.monotonic() - began < 4.5, "it waited for the server")
