@@ -57,9 +57,9 @@ uint32_t tree_nodes(void) {
 }
 
 bool tree_is_gone(uint32_t id) {
-    const struct gone *block = load_acquire(&gone[id / TREE_NODES_PER_BLOCK]);
+    const struct gone *block = load_plain(&gone[id / TREE_NODES_PER_BLOCK]);
     const uint64_t *word = block ? &block->discarded[id % TREE_NODES_PER_BLOCK / 64] : NULL;
-    if (word && load_relaxed(word) >> id % 64 & 1)
+    if (word && load_plain(word) >> id % 64 & 1)
         return true;
     const struct tree_node *node = tree_node(id);
     return !node->address && !node->module;

@@ -262,7 +262,7 @@ _Static_assert(VIEWS_PER_BLOCK / VIEWS_PER_PAGE == 64, "a bit for each OS page o
 /* Returns the index of the next view, for loops over all views. Leaves out OS pages that were given
  * to the kernel, because reading them would map them again. */
 INLINE uint32_t heap_view_after(const struct heap *heap, uint32_t index) {
-    const uint64_t *discarded = load_acquire(&heap->views_discarded);
+    const uint64_t *discarded = load_plain(&heap->views_discarded);
     index++;
     while (UNLIKELY(discarded != NULL) && !(index % VIEWS_PER_PAGE) &&
            index < VIEW_BLOCKS * VIEWS_PER_BLOCK &&
