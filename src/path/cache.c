@@ -6,7 +6,7 @@
 
 #define ASTRAY_FIRST 256      /* paths.astray_max at first */
 #define ASTRAY_LAST (1 << 20) /* paths.astray_max at last */
-#define KEEP_ANYWAY_EVERY 8   /* see cache_keep */
+#define KEEP_ANYWAY_EVERY 32  /* see cache_keep */
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
     return &paths->places[hash >> paths->place_shift];
@@ -375,6 +375,25 @@ static void lay_out(struct trace *trace, const struct stack *stack, const struct
         put = put_check(trace, put, value, word);
 }
 
+/* True if the frame's address is in libc or in the dynamic linker. */
+static bool frame_in_libc(const struct stack_frame *frame) {
+    uint32_t module = rule_module(frame->rule);
+    return module != MODULE_NONE && unwind_rules_module(module)->loader;
+}
+
+/* Returns how many of the outermost checks a trace can leave out. The outermost frames of a thread
+ * are libc's: _start, __libc_start_main and the function that calls main; or clone and
+ * start_thread. They stay where they are as long as the thread lives. So if the return address into
+ * the innermost of them is where a walk found it, the frames further out are the same, too. */
+static unsigned checks_of_start(const struct stack *stack) {
+    const struct stack_frame *frames = stack->frames; /* the outermost first */
+    unsigned last = stack->count > 4 && frame_in_libc(&frames[2]) ? 2 : 1;
+    if (stack->end != STACK_COMPLETE || stack->count < 4 || !frame_in_libc(&frames[1]) ||
+        frame_in_libc(&frames[last + 1]))
+        return 0;
+    return frames[last].checks;
+}
+
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
@@ -391,7 +410,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
          (place->trace && paths->trace_next * 2 > paths->trace_room)) &&
         paths->trace_room < CACHE_TRACES_MAX && table_grow(paths))
         place = place_of(paths, hash);
-    unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
+    unsigned first =
+        stack->count > depth ? stack->frames[stack->count - depth].checks : checks_of_start(stack);
     unsigned checks = leaf->checks - first;
     unsigned count = groups_of(stack, leaf, checks);
     if (!count || count > CACHE_GROUPS_MAX)

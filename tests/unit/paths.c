@@ -144,6 +144,49 @@ Test(paths, depth_may_change_at_any_time) {
     expect_no_mismatch(1000);
 }
 
+/* Four frames, so that a guess by the innermost four return addresses cannot tell who called. */
+static NOINLINE void further_in(int levels) {
+    if (levels == 0)
+        leaf(48);
+    else
+        further_in(levels - 1);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* The first function of a thread calls from two places, and another one from a third: these words
+ * are the outermost ones that a trace compares. */
+static void *calls_from_two_places(void *unused) {
+    for (int i = 0; i < 2000; i++) {
+        if ((size_t)rand() >> 4 & 1) {
+            further_in(4);
+            __asm__ volatile("# one place" ::: "memory");
+        } else {
+            further_in(4);
+            __asm__ volatile("# the other place" ::: "memory");
+        }
+    }
+    return unused;
+}
+static void *calls_from_one_place(void *unused) {
+    for (int i = 0; i < 2000; i++) {
+        further_in(4);
+        __asm__ volatile("# a third place" ::: "memory");
+    }
+    return unused;
+}
+
+Test(paths, the_frames_that_threads_begin_with_are_told_apart) {
+    void *(*const begin[])(void *) = {calls_from_two_places, calls_from_one_place};
+    srand(7);
+    start_oracle();
+    for (size_t i = 0; i < 8; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, begin[i % 2], NULL), 0);
+        pthread_join(thread, NULL);
+    }
+    expect_no_mismatch(10000);
+}
+
 static void on_signal(int number) {
     (void)number;
     plain(3, 64);
