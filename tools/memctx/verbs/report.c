@@ -19,7 +19,7 @@
 #include "model/frames.h"
 #include "pages/holders.h"
 #include "verbs/reading.h"
-#include "verbs/report_parts.h"
+#include "report/report_parts.h"
 #include "verbs/verbs.h"
 
 #define CELLS_MAX 40000    /* cells of the page map: with more pages, several share a cell */
