@@ -158,7 +158,7 @@ $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: private lib_flags += 
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
 
 # What is made a part of the command as it is.
-$(out)/cli/tools/memctx/verbs/report.o: $(wildcard tools/memctx/formats/page/*)
+$(out)/cli/tools/memctx/report/report_html.o: $(wildcard tools/memctx/formats/page/*)
 
 $(library): $(lib_objects) src/api/exports.map
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
