@@ -17,6 +17,8 @@ ASSET(asset_style, "report.css");
 ASSET(asset_trees, "trees.js");
 ASSET(asset_time, "time.js");
 ASSET(asset_program, "report.js");
+ASSET(asset_live_page, "live.html");
+ASSET(asset_live_program, "live.js");
 
 /* Writes JSON into a script element, in which only "</" means anything. JSON has "<" in strings
  * only, so it can be escaped there. */
@@ -43,28 +45,50 @@ static void put_text(FILE *file, const char *text) { /* the text of an HTML elem
     }
 }
 
-/* Writes the page with its marks @TITLE@, @STYLE@, @TREES@, @TIME@, @PROGRAM@ and @DATA@ replaced.
- */
-void report_write_html(FILE *file, const char *title, const char *data, size_t data_length) {
-    const char *text = asset_page;
-    const char *mark;
+/* What stands in the place of a mark. */
+struct filling {
+    const char *mark, *text;
+};
+
+/* Writes the page with each mark, such as @TITLE@, replaced. The data are written as JSON in a
+ * script element. */
+static void write_page(FILE *file, const struct filling *fillings, const char *title,
+                       const char *data, size_t data_length) {
+    const char *text = asset_page, *mark;
     while ((mark = strchr(text, '@'))) {
         fwrite(text, 1, (size_t)(mark - text), file);
-        const char *end = strchr(mark + 1, '@');
-        size_t length = end ? (size_t)(end - mark - 1) : 0;
+        size_t length = strcspn(mark + 1, "@");
         if (strncmp(mark + 1, "TITLE", length) == 0)
             put_text(file, title);
-        else if (strncmp(mark + 1, "STYLE", length) == 0)
-            fputs(asset_style, file);
-        else if (strncmp(mark + 1, "TREES", length) == 0)
-            fputs(asset_trees, file);
-        else if (strncmp(mark + 1, "TIME", length) == 0)
-            fputs(asset_time, file);
-        else if (strncmp(mark + 1, "PROGRAM", length) == 0)
-            fputs(asset_program, file);
         else if (strncmp(mark + 1, "DATA", length) == 0)
             put_escaped(file, data, data_length);
+        for (const struct filling *filling = fillings; filling->mark; filling++)
+            if (strlen(filling->mark) == length && memcmp(filling->mark, mark + 1, length) == 0)
+                fputs(filling->text, file);
         text = mark + length + 2;
     }
     fputs(text, file);
+}
+
+void report_write_html(FILE *file, const char *title, const char *data, size_t data_length) {
+    const struct filling fillings[] = {
+        {"POLICY", "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                   "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"},
+        {"STYLE", asset_style},
+        {"TREES", asset_trees},
+        {"TIME", asset_time},
+        {"PROGRAM", asset_program},
+        {"BEGIN", "makeReport(JSON.parse(document.getElementById(\"data\").textContent));"},
+        {NULL, NULL}};
+    write_page(file, fillings, title, data, data_length);
+}
+
+void report_write_live_html(FILE *file, const char *nonce) {
+    char attribute[64];
+    snprintf(attribute, sizeof attribute, " nonce=\"%s\"", nonce);
+    const struct filling fillings[] = {
+        {"NONCE", attribute},       {"STYLE", asset_style},        {"LIVE", asset_live_page},
+        {"HIDDEN", " hidden"},      {"TREES", asset_trees},        {"TIME", asset_time},
+        {"PROGRAM", asset_program}, {"BEGIN", asset_live_program}, {NULL, NULL}};
+    write_page(file, fillings, "memctx", "", 0);
 }
