@@ -182,55 +182,40 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
-/* Drops moments until all of them fit, and adds their ids to a list. */
-static void thin(struct watching *watching, const struct watched *fresh, struct json_writer *json) {
+/* Drops moments until all of them fit, and tells those who listen which ones went. */
+static void thin(struct watching *watching, struct watched *fresh) {
     for (;;) {
-        struct watched *largest = NULL;
+        struct watched *from = NULL;
         size_t bytes = 0;
         for (size_t i = 0; i < watching->count; i++) {
             struct watched *watched = watching->list[i];
             bytes += watched->moments.bytes;
             if (watched->moments.count > 2 &&
-                (!largest || watched->moments.bytes > largest->moments.bytes))
-                largest = watched;
+                (!from || watched->moments.bytes > from->moments.bytes))
+                from = watched;
         }
-        bool many = fresh->moments.count > MOMENTS_MAX;
-        if (!many && (bytes <= MOMENTS_BYTES || !largest))
+        if (fresh->moments.count > MOMENTS_MAX)
+            from = fresh;
+        else if (bytes <= MOMENTS_BYTES || !from)
             return;
-        struct watched *from = largest;
-        for (size_t i = 0; many && i < watching->count; i++)
-            if (watching->list[i] == fresh)
-                from = watching->list[i];
-        uint64_t id = moments_thin(&from->moments);
-        if (from == fresh)
-            json_put_integer(json, NULL, (int64_t)id);
+        char *data = cli_format("{\"id\":%llu}", (unsigned long long)moments_thin(&from->moments));
+        listeners_tell(&watching->listeners, from, "gone", data);
+        free(data);
     }
 }
 
 static void keep_moment(struct watching *watching, struct watched *watched) {
     struct job *job = &watched->job;
-    char *text = NULL;
-    size_t length;
     if (job->status != CLI_DONE || job->late || job->out.length > MOMENTS_BYTES / 2)
         return; /* the pulse tells if the process does not answer */
     moments_add(&watched->moments, watched->job_wall_ms, job->out.bytes, job->out.length);
     job->out.bytes = NULL;
     const struct moment *moment = moments_find(&watched->moments, 0);
-    FILE *file = open_memstream(&text, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
-    struct json_writer json = {.file = file};
-    json_put_open(&json, NULL, '{');
-    json_put_integer(&json, "id", (int64_t)moment->id);
-    json_put_integer(&json, "ms", moment->ms);
-    json_put_integer(&json, "bytes", (int64_t)moment->length);
-    json_put_open(&json, "removed", '[');
-    thin(watching, watched, &json);
-    json_put_close(&json, ']');
-    json_put_close(&json, '}');
-    fclose(file);
-    listeners_tell(&watching->listeners, watched, "moment", text);
-    free(text);
+    char *data = cli_format("{\"id\":%llu,\"ms\":%lld,\"bytes\":%zu}",
+                            (unsigned long long)moment->id, (long long)moment->ms, moment->length);
+    listeners_tell(&watching->listeners, watched, "moment", data);
+    free(data);
+    thin(watching, watched);
 }
 
 static void run_moment(struct watching *watching, struct watched *watched) {

@@ -283,13 +283,17 @@
     draw();
   };
   const takeMoment = (moment) => {
-    const gone = new Set(moment.removed || []), old = momentOf(before), was = momentOf(shown), at = momentOf(cursor);
-    moments = moments.filter((one) => !gone.has(one.id) && one.id !== moment.id);
+    moments = moments.filter((one) => one.id !== moment.id);
     moments.push(moment);
-    // What was chosen and is not kept any more is replaced by the moment next to it.
-    if (before && !momentOf(before)) before = nearest(old.ms).id;
-    if (shown && !momentOf(shown)) shown = nearest(was.ms).id;
-    if (cursor && !momentOf(cursor)) cursor = nearest(at.ms).id;
+    change();
+  };
+  // Where a moment was chosen and is not kept any more, the one next to it is.
+  const takeGone = ({id}) => {
+    const gone = moments.find((one) => one.id === id);
+    if (!gone) return;
+    moments = moments.filter((one) => one !== gone);
+    const next = nearest(gone.ms)?.id || 0;
+    [shown, before, cursor] = [shown, before, cursor].map((chosen) => chosen === id ? next : chosen);
     change();
   };
   const takeEnd = ({how}) => {
@@ -302,6 +306,7 @@
     const data = JSON.parse(lines.find((line) => line.startsWith("data: "))?.slice(6) || "{}");
     if (event === "figures") takeFigures(data);
     else if (event === "moment") takeMoment(data);
+    else if (event === "gone") takeGone(data);
     else if (event === "silent") tell(`no answer: ${data.how}`, "bad");
     else if (event === "ended") takeEnd(data);
   };
