@@ -9,11 +9,10 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "live/rows.h"
 #include "live/watch.h"
-#include "model/frames.h"
 
 #define LOOK_SHARE 10  /* a pause is so many times as long as the look before it */
-#define NAME_FRAMES 3  /* functions of a path */
 #define NAME_BYTES 400 /* a path is cut behind */
 
 int64_t pulse_wall_ms(void) {
@@ -51,7 +50,8 @@ static void write_top(struct json_writer *json, const char *key, const struct wa
     size_t count = find_top(watch, column, top, most);
     json_put_open(json, key, '[');
     for (size_t i = 0; i < count; i++) {
-        char *name = frames_write_path(&watch->model, top[i], NAME_FRAMES);
+        const struct rows_line line = {.context = top[i], .frames = 1, .kind = ROWS_CONTEXT};
+        char *name = rows_name(&watch->model, &line, false);
         if (strlen(name) > NAME_BYTES)
             name[NAME_BYTES] = '\0';
         json_put_open(json, NULL, '[');
