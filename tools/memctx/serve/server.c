@@ -376,8 +376,9 @@ static void end_request(void *closure, struct MHD_Connection *http, void **state
     struct server *server = closure;
     struct waiting *request = *state;
     struct watched *watched = request ? request->query.watched : NULL;
-    if (listeners_forget(&server->watching.listeners, http,
-                         code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED))
+    bool listened = listeners_forget(&server->watching.listeners, http,
+                                     code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED);
+    if (listened && watched)
         watched->wanted_ms = clock_now_ms();
     if (request) {
         drop_answer(request);
