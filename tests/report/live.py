@@ -6,12 +6,17 @@ import signal
 import tempfile
 
 import harness
-from browser import has_ink, playwright, until
+from browser import has_ink, playwright
 from harness import Target, build_program, check, check_equal, runtime_dir, test
 from serving import Server
 
 TOKEN = "0123456789abcdef-0123456789abcdef"
 EVERY = ("--every", "100ms")
+
+
+def until(page, expression):
+    """Waits long: each moment is a child process, and a loaded machine takes its time."""
+    harness.wait_until(lambda: page.evaluate(expression), expression, 60, 0.05)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ def history(server, pid, **headers):
 
 
 def first_moment(server, pid):
-    wait_until(lambda: history(server, pid)["moments"], "the first moment")
+    wait_until(lambda: history(server, pid)["moments"], "the first moment", 60)
 
 
 @test
