@@ -73,7 +73,8 @@ cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Parts of the command that need neither a target nor a terminal.
 unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,model.c model_store.c tails.c) \
-    $(addprefix tools/memctx/base/,cli.c progress.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c
+    $(addprefix tools/memctx/base/,cli.c progress.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
+    tools/memctx/serve/moments.c
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
 # Criterion crashes under ThreadSanitizer before it runs a test; see tests/unit/plain.
@@ -152,13 +153,13 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o watch.o): private lib_flags += -Itools/memctx
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o moments.o watch.o): private lib_flags += -Itools/memctx
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: private lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
 
 # What is made a part of the command as it is.
-$(out)/cli/tools/memctx/verbs/report.o: $(wildcard tools/memctx/formats/page/*)
+$(out)/cli/tools/memctx/report/report_html.o: $(wildcard tools/memctx/formats/page/*)
 
 $(library): $(lib_objects) src/api/exports.map
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@

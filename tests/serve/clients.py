@@ -136,6 +136,8 @@ def tls_with_a_certificate():
             context = ssl.create_default_context(cafile=certificate)
             with urllib.request.urlopen(server.address + "metrics", context=context, timeout=20) as answer:
                 check(b'memctx_up{program="served"' in answer.read(), "no metrics")
+            with urllib.request.urlopen(f"{server.address}p/{target.pid}/events", context=context, timeout=20) as answer:
+                check_equal([answer.readline() for _ in range(4)][::3], [b"event: hello\n", b"event: moment\n"], "events")
             with server.raw() as raw, contextlib.suppress(ConnectionError):
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 check(b"memctx_up" not in raw.recv(100), "an answer without TLS")

@@ -46,7 +46,7 @@ _memctx() {
         watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
         export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
-        serve) options="--all --match --listen --token-file --cert --key" ;;
+        serve) options="--all --match --listen --token-file --cert --key --every" ;;
         push) options="--pyroscope --parca --pushgateway --all --match --label --every --once --token-file --limit-samples --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;

@@ -225,7 +225,7 @@ static const struct cli_verb verbs[] = {
      "snapshot\n" READING_NAME_HELP COMMON_HELP,
      report_main},
     {"serve", "TARGET... | --all | --match GLOB [OPTIONS]",
-     "give metrics, profiles and findings over HTTP",
+     "give metrics, profiles, findings and a live page over HTTP",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. The server changes nothing: it knows only GET and HEAD.\n\n"
      "/metrics is for Prometheus, and has OpenMetrics for clients that accept it. /doctor is what\n"
@@ -233,6 +233,9 @@ static const struct cli_verb verbs[] = {
      "/debug/pprof/allocs?seconds=N (1 to 60, default 10) what its --seconds N writes; both take\n"
      "limit_samples=N. / is a page with these addresses and the verdicts of doctor. If several\n"
      "processes are served, target=PROGRAM and process=NUMBER choose one.\n\n"
+     "/p/PID/ is a live page: the page of memctx report, a time axis, and moments of which two "
+     "can\n"
+     "be compared. /p/PID/events tells the figures as server-sent events.\n\n"
      "The labels of the metrics are the program's name and a number, contexts to which the "
      "program\n"
      "gave a name (at most 100), the functions of the 20 call paths that hold most, and the\n"
@@ -244,7 +247,8 @@ static const struct cli_verb verbs[] = {
      "  --token-file FILE  the first line is a token that each request has to send as\n"
      "                     \"Authorization: Bearer TOKEN\"\n"
      "  --cert FILE        speak TLS with this certificate chain (PEM)\n"
-     "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
+     "  --key FILE         the key of the certificate (PEM)\n"
+     "  --every TIME       look for live pages so often (default 1s; 100ms to 1h)\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
     {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--pushgateway URL [OPTIONS]",

@@ -93,6 +93,7 @@ void page_write(int fd, const void *argument) {
         fflush(file); /* before job_start forks */
         put_verdict(file, process, limit_ms < end_ms ? limit_ms : end_ms);
         fputs("</td><td>", file);
+        fprintf(file, "<a href=\"p/%d/\">live</a> ", (int)process->facts.pid);
         put_link(file, process, "doctor", "", "/doctor");
         put_link(file, process, "debug/pprof/heap", "", "/debug/pprof/heap");
         put_link(file, process, "debug/pprof/allocs", "&amp;seconds=10", "/debug/pprof/allocs");

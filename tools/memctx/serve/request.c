@@ -47,6 +47,14 @@ static bool is_local_name(const char *host) {
            inet_pton(AF_INET6, name, address) == 1;
 }
 
+/* A browser says which page makes a request. Pages of other sites may only link to this server. */
+static bool is_of_another_site(struct MHD_Connection *connection) {
+    const char *site = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
+    const char *mode = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Mode");
+    return site && strcasecmp(site, "same-origin") != 0 && strcasecmp(site, "none") != 0 &&
+           !(mode && strcasecmp(mode, "navigate") == 0);
+}
+
 bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
                     struct request_refusal *refusal) {
     const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
@@ -56,6 +64,10 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
                       "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "
                       "localhost, or start the server with --token-file",
                       host);
+    }
+    if (is_of_another_site(connection)) {
+        return refuse(refusal, MHD_HTTP_FORBIDDEN,
+                      "a page of another site asks; open this address in a window of its own");
     }
     if (!rules->token)
         return true;
@@ -74,11 +86,12 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
 
 /* --- what is asked --------------------------------------------------------------------------- */
 
-static const struct {
+struct address {
     const char *url;
     enum request_kind kind;
     const char *arguments[5]; /* those that the address knows; NULL behind the last */
-} addresses[] = {
+};
+static const struct address addresses[] = {
     {"/metrics", REQUEST_METRICS, {NULL}},
     {"/debug/pprof/heap", REQUEST_HEAP, {"target", "process", "limit_samples", NULL}},
     {"/debug/pprof/allocs",
@@ -86,7 +99,18 @@ static const struct {
      {"target", "process", "limit_samples", "seconds", NULL}},
     {"/doctor", REQUEST_DOCTOR, {"target", "process", NULL}},
     {"/", REQUEST_PAGE, {NULL}},
+    {"/processes.json", REQUEST_PROCESSES, {NULL}},
 };
+/* Those behind /p/WORD. */
+static const struct address live_addresses[] = {
+    {"", REQUEST_SHELL, {NULL}},
+    {"/", REQUEST_SHELL, {NULL}},
+    {"/history.json", REQUEST_HISTORY, {NULL}},
+    {"/data.json", REQUEST_DATA, {"moment", "before", NULL}},
+    {"/events", REQUEST_EVENTS, {NULL}},
+};
+#define LIVE_ADDRESSES (sizeof live_addresses / sizeof live_addresses[0])
+#define WORD_MAX 256 /* of the name of a program */
 #define ADDRESSES (sizeof addresses / sizeof addresses[0])
 
 struct argument_check {
@@ -148,29 +172,95 @@ static bool read_target(struct request_query *query, struct MHD_Connection *conn
                   target ? "&process=NUMBER" : "");
 }
 
+/* Finds the process of a live page by its pid or its program's name. It may have ended: what is
+ * known of it is still there. */
+static bool read_word(struct request_query *query, const char *word, struct fleet *fleet,
+                      struct watching *watching, struct request_refusal *refusal) {
+    int64_t pid = 0;
+    bool is_pid = cli_is_number(word, &pid) && pid > 0 && pid <= INT32_MAX;
+    size_t count = 0;
+    fleet_refresh(fleet);
+    if (!is_pid)
+        query->process = fleet_find(fleet, word, 0, &count);
+    for (size_t i = 0; is_pid && i < fleet->count; i++) {
+        if (fleet->processes[i]->facts.pid == pid) {
+            query->process = fleet->processes[i];
+            count = 1;
+        }
+    }
+    if (count > 1) {
+        return refuse(refusal, MHD_HTTP_BAD_REQUEST,
+                      "%zu processes of this name are served; take a pid, which / lists", count);
+    }
+    query->watched = count == 1 ? watching_begin(watching, query->process)
+                                : watching_find(watching, (pid_t)pid, is_pid ? NULL : word);
+    if (query->watched)
+        return true;
+    if (count == 1) {
+        return refuse(refusal, MHD_HTTP_SERVICE_UNAVAILABLE,
+                      "%d processes are looked at already; close another page", WATCHED_MAX);
+    }
+    return refuse(refusal, MHD_HTTP_NOT_FOUND,
+                  "no such process is served: %.100s; / lists those that are", word);
+}
+
+/* Splits /p/WORD/REST. Returns the address of a live page; NULL: it is none. */
+static const struct address *find_live(const char *url, char *word, size_t room) {
+    size_t length = strncmp(url, "/p/", 3) == 0 ? strcspn(url + 3, "/") : 0;
+    if (length == 0 || length >= room)
+        return NULL;
+    memcpy(word, url + 3, length);
+    word[length] = '\0';
+    for (size_t i = 0; i < LIVE_ADDRESSES; i++)
+        if (strcmp(live_addresses[i].url, url + 3 + length) == 0)
+            return &live_addresses[i];
+    return NULL;
+}
+
+static const struct address *find_address(const char *url, char *word, size_t room) {
+    for (size_t i = 0; i < ADDRESSES; i++)
+        if (strcmp(addresses[i].url, url) == 0)
+            return &addresses[i];
+    return find_live(url, word, room);
+}
+
+bool request_wants_shell(struct MHD_Connection *connection, const char *url) {
+    char word[WORD_MAX];
+    const char *accept =
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    const struct address *address = find_address(url, word, sizeof word);
+    return accept && strstr(accept, "text/html") && address &&
+           (address->kind == REQUEST_PAGE || address->kind == REQUEST_SHELL);
+}
+
 bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
-                  struct fleet *fleet, struct request_refusal *refusal) {
-    size_t at = 0;
+                  struct fleet *fleet, struct watching *watching, struct request_refusal *refusal) {
+    char word[WORD_MAX];
+    const struct address *address = find_address(url, word, sizeof word);
     *query = (struct request_query){0};
-    while (at < ADDRESSES && strcmp(addresses[at].url, url) != 0)
-        at++;
-    if (at == ADDRESSES) {
+    if (!address) {
         return refuse(refusal, MHD_HTTP_NOT_FOUND,
-                      "there is no %.200s; there are /, /metrics, /doctor, /debug/pprof/heap and "
-                      "/debug/pprof/allocs",
+                      "there is no %.200s; there are /, /p/PID/, /metrics, /doctor, "
+                      "/debug/pprof/heap and /debug/pprof/allocs",
                       url);
     }
-    query->kind = addresses[at].kind;
+    query->kind = address->kind;
     query->format = exposition_choose(
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
-    struct argument_check check = {addresses[at].arguments, refusal, true};
+    struct argument_check check = {address->arguments, refusal, true};
     mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
     if (!check.good ||
         !read_number(connection, "seconds", REQUEST_SECONDS_MAX, &query->seconds, refusal) ||
         !read_number(connection, "limit_samples", REQUEST_SAMPLES_MAX, &query->limit_samples,
-                     refusal))
+                     refusal) ||
+        !read_number(connection, "moment", INT32_MAX, &query->moment, refusal) ||
+        !read_number(connection, "before", INT32_MAX, &query->before, refusal))
         return false;
-    if (query->kind == REQUEST_METRICS || query->kind == REQUEST_PAGE)
-        return true;
-    return read_target(query, connection, fleet, refusal);
+    if (query->kind == REQUEST_HEAP || query->kind == REQUEST_ALLOCS ||
+        query->kind == REQUEST_DOCTOR)
+        return read_target(query, connection, fleet, refusal);
+    if (query->kind == REQUEST_HISTORY || query->kind == REQUEST_DATA ||
+        query->kind == REQUEST_EVENTS)
+        return read_word(query, word, fleet, watching, refusal);
+    return true;
 }

@@ -10,17 +10,32 @@
 #include "serve/exposition.h"
 #include "serve/fleet.h"
 #include "serve/mhd.h"
+#include "serve/watched.h"
 
 #define REQUEST_SECONDS_MAX 60
 #define REQUEST_SAMPLES_MAX 1000000
 
-enum request_kind { REQUEST_METRICS, REQUEST_HEAP, REQUEST_ALLOCS, REQUEST_DOCTOR, REQUEST_PAGE };
+enum request_kind {
+    REQUEST_METRICS,
+    REQUEST_HEAP,
+    REQUEST_ALLOCS,
+    REQUEST_DOCTOR,
+    REQUEST_PAGE,
+    REQUEST_PROCESSES,
+    /* Those of live pages, /p/WORD/... */
+    REQUEST_SHELL,
+    REQUEST_HISTORY,
+    REQUEST_DATA,
+    REQUEST_EVENTS
+};
 
 struct request_query {
     enum request_kind kind;
     enum exposition_format format;
-    struct fleet_process *process;   /* of HEAP, ALLOCS and DOCTOR */
+    struct fleet_process *process;   /* of HEAP, ALLOCS and DOCTOR, and of live pages */
+    struct watched *watched;         /* of live pages but their HTML */
     unsigned seconds, limit_samples; /* 0: not given */
+    unsigned moment, before;         /* ids of kept moments; 0: not given */
 };
 
 /* An answer that is no success. */
@@ -39,8 +54,12 @@ struct request_rules {
 /* Returns false with a refusal if the client may not ask. */
 bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
                     struct request_refusal *refusal);
-/* Reads address and query. Looks for new processes, if the query is about one. */
+/* Returns true if a request without a token may have the HTML of a live page, which has no figures
+ * and asks for the token: a browser sends none when it opens an address. */
+bool request_wants_shell(struct MHD_Connection *connection, const char *url);
+/* Reads address and query. Looks for new processes, if the query is about one; a process that a
+ * live page asks about is watched from now on. */
 bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
-                  struct fleet *fleet, struct request_refusal *refusal);
+                  struct fleet *fleet, struct watching *watching, struct request_refusal *refusal);
 
 #endif

@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "serve/answer.h"
 #include "serve/job.h"
+#include "serve/moment_data.h"
 #include "serve/page.h"
 #include "serve/request.h"
+#include "serve/shell.h"
 
 #define CONNECTIONS_MAX 128 /* further clients wait until one is done */
 #define IDLE_S 5            /* a connection on which nothing moves is closed */
@@ -21,21 +24,6 @@
 #define JOB_MS 60000        /* the most for a job, besides the seconds that it waits */
 #define PAGE_MS 30000
 
-/* A connection, to end those that take too long. */
-struct connection {
-    int fd;
-    int64_t since_ms; /* when it began, or when its last request was answered */
-    bool waits;       /* for the server, not for the client */
-    struct connection *next;
-};
-
-/* What is sent to one or several requests. */
-struct answer {
-    struct MHD_Response *response;
-    unsigned status;
-    size_t users; /* requests that have it and have not sent it yet */
-};
-
 /* A request. While it is suspended it is in the list of those that wait. */
 struct waiting {
     struct MHD_Connection *http;
@@ -43,6 +31,7 @@ struct waiting {
     bool suspended;
     struct job *job; /* NULL, and suspended: it waits for the scrape */
     struct request_query query;
+    bool head;             /* its body is not wanted */
     struct answer *answer; /* NULL: there is none yet */
     struct waiting *next;
 };
@@ -51,6 +40,9 @@ struct server {
     const struct server_options *options;
     struct MHD_Daemon *daemon;
     struct fleet fleet;
+    struct watching watching;
+    struct answer *data; /* the last figures of a live page: its clients ask for equal ones */
+    char *data_key;
     struct request_rules rules;
     bool token_logged;
     bool scrapes;
@@ -65,39 +57,10 @@ struct server {
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-/* Makes an answer of a text that it then owns. */
-static struct answer *make_answer(unsigned status, char *text, size_t length, const char *type) {
-    struct answer *answer = cli_alloc(1, sizeof *answer);
-    answer->status = status;
-    answer->response = mhd.create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
-    if (!answer->response)
-        cli_die(CLI_REFUSED, "out of memory");
-    mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    mhd.add_response_header(answer->response, "X-Content-Type-Options", "nosniff");
-    return answer;
-}
-
-static struct answer *make_refusal(unsigned status, const char *why) {
-    char *text = cli_format("memctx: %s\n", why);
-    struct answer *answer = make_answer(status, text, strlen(text), "text/plain; charset=utf-8");
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    if (status == MHD_HTTP_UNAUTHORIZED)
-        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    return answer;
-}
-
-/* Lets go of a request's answer, which nobody else may have any more. */
+/* Lets go of a request's answer. */
 static void drop_answer(struct waiting *request) {
-    struct answer *answer = request->answer;
+    answer_drop(request->answer);
     request->answer = NULL;
-    if (answer && --answer->users == 0) {
-        mhd.destroy_response(answer->response);
-        free(answer);
-    }
 }
 
 static enum MHD_Result send_answer(struct waiting *request) {
@@ -107,10 +70,14 @@ static enum MHD_Result send_answer(struct waiting *request) {
     return sent;
 }
 
-static enum MHD_Result send_refusal(struct waiting *request, unsigned status, const char *why) {
-    request->answer = make_refusal(status, why);
-    request->answer->users = 1;
+static enum MHD_Result send_now(struct waiting *request, struct answer *answer) {
+    request->answer = answer;
+    answer->users++;
     return send_answer(request);
+}
+
+static enum MHD_Result send_refusal(struct waiting *request, unsigned status, const char *why) {
+    return send_now(request, answer_refuse(status, why));
 }
 
 /* --- waiting requests ------------------------------------------------------------------------ */
@@ -175,7 +142,7 @@ static void run_scrape(struct server *server) {
             continue;
         size_t length;
         char *text = fleet_write(&server->fleet, (enum exposition_format)format, &length);
-        struct answer *answer = make_answer(MHD_HTTP_OK, text, length, exposition_types[format]);
+        struct answer *answer = answer_make(MHD_HTTP_OK, text, length, exposition_types[format]);
         for (; request; request = find_waiting(server, NULL, format))
             resume_request(server, request, answer);
     }
@@ -184,9 +151,12 @@ static void run_scrape(struct server *server) {
 /* --- jobs ------------------------------------------------------------------------------------ */
 
 static char *write_key(const struct request_query *query) {
-    return cli_format("%d %d %u %u", (int)query->kind,
-                      query->process ? (int)query->process->facts.pid : 0, query->seconds,
-                      query->limit_samples);
+    const struct process_facts *facts = query->watched   ? &query->watched->facts
+                                        : query->process ? &query->process->facts
+                                                         : NULL;
+    return cli_format("%d %d %llu %u %u %u %u", (int)query->kind, facts ? (int)facts->pid : 0,
+                      facts ? (unsigned long long)facts->start_ticks : 0, query->seconds,
+                      query->limit_samples, query->moment, query->before);
 }
 
 static bool start_job(struct server *server, struct job *job, const char *key,
@@ -194,6 +164,15 @@ static bool start_job(struct server *server, struct job *job, const char *key,
     if (query->kind == REQUEST_PAGE) {
         fleet_refresh(&server->fleet);
         return job_start_call(job, key, page_write, &server->fleet, clock_now_ms() + PAGE_MS);
+    }
+    if (query->kind == REQUEST_DATA) {
+        const struct moments *moments = &query->watched->moments;
+        struct moment_wish wish = {.moment = *moments_find(moments, query->moment),
+                                   .facts = &query->watched->facts,
+                                   .ended = query->watched->ended};
+        if (query->before > 0)
+            wish.before = *moments_find(moments, query->before);
+        return job_start_call(job, key, moment_data_write, &wish, clock_now_ms() + PAGE_MS);
     }
     char pid[16], seconds[16], samples[16];
     const char *words[10];
@@ -244,25 +223,38 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind) {
     static const char *const types[] = {[REQUEST_HEAP] = "application/octet-stream",
                                         [REQUEST_ALLOCS] = "application/octet-stream",
                                         [REQUEST_DOCTOR] = "application/json",
-                                        [REQUEST_PAGE] = "text/html; charset=utf-8"};
+                                        [REQUEST_PAGE] = "text/html; charset=utf-8",
+                                        [REQUEST_DATA] = "application/json"};
     if (job->status != CLI_DONE || job->late) {
         char *why = job->error.length > 0 ? job->error.bytes : NULL;
         if (why && strncmp(why, "memctx: ", 8) == 0)
             why += 8;
         if (why)
             why[strcspn(why, "\n")] = '\0';
-        return make_refusal(MHD_HTTP_SERVICE_UNAVAILABLE,
-                            job->late ? "the process took too long; try again"
-                            : why     ? why
-                                      : "the answer could not be made");
+        return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
+                             job->late ? "the process took too long; try again"
+                             : why     ? why
+                                       : "the answer could not be made");
     }
-    struct answer *answer = make_answer(MHD_HTTP_OK, job->out.bytes, job->out.length, types[kind]);
+    struct answer *answer = answer_make(MHD_HTTP_OK, job->out.bytes, job->out.length, types[kind]);
     job->out.bytes = NULL;
     if (kind == REQUEST_HEAP || kind == REQUEST_ALLOCS)
         mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
                                 kind == REQUEST_HEAP ? "attachment; filename=\"heap.pb.gz\""
                                                      : "attachment; filename=\"allocs.pb.gz\"");
     return answer;
+}
+
+/* Keeps the figures of a live page for its other clients. */
+static void keep_data(struct server *server, const struct job *job, enum request_kind kind,
+                      struct answer *answer) {
+    if (kind != REQUEST_DATA || answer->status != MHD_HTTP_OK)
+        return;
+    answer_drop(server->data);
+    free(server->data_key);
+    server->data = answer;
+    server->data->users++;
+    server->data_key = cli_copy(job->key);
 }
 
 static void run_jobs(struct server *server) {
@@ -272,6 +264,7 @@ static void run_jobs(struct server *server) {
         job_run(job, clock_now_ms());
         if (request && job->done) {
             struct answer *answer = answer_of_job(job, request->query.kind);
+            keep_data(server, job, request->query.kind, answer);
             for (; request; request = find_waiting(server, job, -1))
                 resume_request(server, request, answer);
         }
@@ -282,14 +275,73 @@ static void run_jobs(struct server *server) {
 
 /* --- requests -------------------------------------------------------------------------------- */
 
+/* Answers a request for the figures of a kept moment. */
+static enum MHD_Result begin_data(struct server *server, struct waiting *request) {
+    struct request_query *query = &request->query;
+    const struct moments *moments = &query->watched->moments;
+    const struct moment *moment = moments_find(moments, query->moment);
+    if (!moment && query->moment == 0)
+        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                            "the first moment is being taken; try again");
+    if (!moment || (query->before > 0 && !moments_find(moments, query->before)))
+        return send_refusal(request, MHD_HTTP_NOT_FOUND,
+                            "this moment is not kept any more; history.json lists those that are");
+    query->moment = (unsigned)moment->id;
+    char *key = write_key(query);
+    bool known = server->data_key && strcmp(server->data_key, key) == 0;
+    free(key);
+    return known ? send_now(request, server->data) : begin_job(server, request);
+}
+
+static enum MHD_Result begin_events(struct server *server, struct waiting *request) {
+    static const char type[] = "text/event-stream; charset=utf-8";
+    struct watched *watched = request->query.watched;
+    if (request->head)
+        return send_now(request, answer_make(MHD_HTTP_OK, cli_copy(""), 0, type));
+    struct MHD_Response *response =
+        listeners_add(&server->watching.listeners, request->http, request->connection, watched);
+    if (!response)
+        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                            "too many clients listen; close another page, or try again");
+    struct answer *answer = answer_make_of(MHD_HTTP_OK, response, type);
+    mhd.add_response_header(response, "X-Accel-Buffering", "no"); /* for a proxy before this */
+    enum MHD_Result sent = send_now(request, answer);
+    if (watched->ended) {
+        listeners_tell(&server->watching.listeners, watched, "ended", watched->how);
+        listeners_end(&server->watching.listeners, watched);
+    } else {
+        listeners_tell(&server->watching.listeners, watched, "hello", "{}");
+    }
+    return sent;
+}
+
 static enum MHD_Result begin_request(struct server *server, struct waiting *request,
                                      const char *url) {
     struct request_refusal refusal;
-    if (!request_permit(request->http, &server->rules, &refusal) ||
-        !request_read(&request->query, request->http, url, &server->fleet, &refusal))
+    size_t length;
+    char *text;
+    if (!request_permit(request->http, &server->rules, &refusal)) {
+        if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, url))
+            return send_now(request, shell_answer(refusal.status));
         return send_refusal(request, refusal.status, refusal.text);
-    return request->query.kind == REQUEST_METRICS ? begin_scrape(server, request)
-                                                  : begin_job(server, request);
+    }
+    if (!request_read(&request->query, request->http, url, &server->fleet, &server->watching,
+                      &refusal))
+        return send_refusal(request, refusal.status, refusal.text);
+    switch (request->query.kind) {
+    case REQUEST_METRICS: return begin_scrape(server, request);
+    case REQUEST_SHELL: return send_now(request, shell_answer(MHD_HTTP_OK));
+    case REQUEST_PROCESSES:
+        fleet_refresh(&server->fleet);
+        text = shell_list(&server->fleet, &length);
+        return send_now(request, answer_make(MHD_HTTP_OK, text, length, "application/json"));
+    case REQUEST_HISTORY:
+        text = watching_write(&server->watching, request->query.watched, &length);
+        return send_now(request, answer_make(MHD_HTTP_OK, text, length, "application/json"));
+    case REQUEST_DATA: return begin_data(server, request);
+    case REQUEST_EVENTS: return begin_events(server, request);
+    default: return begin_job(server, request);
+    }
 }
 
 /* Called with the head of a request, then with each part of a body, then once more; and again after
@@ -304,9 +356,10 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
     if (!request) {
         *state = request = cli_alloc(1, sizeof *request);
         request->http = http;
+        request->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
         request->connection =
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-        if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
+        if (request->head || strcmp(method, MHD_HTTP_METHOD_GET) == 0)
             return MHD_YES;
         return send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED,
                             "this server only reads; use GET or HEAD");
@@ -320,10 +373,13 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
 
 static void end_request(void *closure, struct MHD_Connection *http, void **state,
                         enum MHD_RequestTerminationCode code) {
+    struct server *server = closure;
     struct waiting *request = *state;
-    (void)closure;
-    (void)http;
-    (void)code;
+    struct watched *watched = request ? request->query.watched : NULL;
+    bool listened = listeners_forget(&server->watching.listeners, http,
+                                     code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED);
+    if (listened && watched)
+        watched->wanted_ms = clock_now_ms();
     if (request) {
         drop_answer(request);
         request->connection->since_ms = clock_now_ms();
@@ -370,7 +426,7 @@ static void drop_gone(struct server *server, const struct pollfd *entry) {
         request = request->next;
     if (request && entry->revents != 0)
         resume_request(server, request,
-                       make_refusal(MHD_HTTP_SERVICE_UNAVAILABLE, "the client has gone"));
+                       answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the client has gone"));
 }
 
 static int timeout_ms(const struct server *server) {
@@ -382,6 +438,7 @@ static int timeout_ms(const struct server *server) {
         int64_t left = SCRAPE_MS - (clock_now_ms() - server->scrape_ms);
         most = left < 0 ? 0 : left < most ? (int)left + 1 : most;
     }
+    most = watching_timeout_ms(&server->watching, most);
     if (mhd.get_timeout(server->daemon, &wanted) == MHD_YES && wanted < (unsigned)most)
         most = (int)wanted;
     return most;
@@ -389,8 +446,9 @@ static int timeout_ms(const struct server *server) {
 
 /* Waits for something to do, and does it. Returns false after a signal that ends the server. */
 static bool run_once(struct server *server) {
-    struct pollfd entries[2 + FLEET_MAX + JOBS_MAX * JOB_FDS + CONNECTIONS_MAX];
-    size_t count = 0, first, gone;
+    struct pollfd
+        entries[2 + FLEET_MAX + JOBS_MAX * JOB_FDS + WATCHED_MAX * WATCHED_FDS + CONNECTIONS_MAX];
+    size_t count = 0, first, gone, silent;
     entries[count++] = (struct pollfd){.fd = server->signals, .events = POLLIN};
     entries[count++] = (struct pollfd){
         .fd = mhd.get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
@@ -400,17 +458,22 @@ static bool run_once(struct server *server) {
     size_t tellers = count - first;
     for (size_t i = 0; i < JOBS_MAX; i++)
         count += job_poll(&server->jobs[i], entries + count);
+    count += watching_poll(&server->watching, entries + count);
     gone = count;
     for (const struct waiting *request = server->waiting; request; request = request->next)
         entries[count++] = (struct pollfd){.fd = request->connection->fd, .events = POLLRDHUP};
+    silent = count;
+    count += listeners_poll(&server->watching.listeners, entries + count);
     if (poll(entries, count, timeout_ms(server)) < 0 && errno != EINTR)
         cli_die(CLI_REFUSED, "poll failed; %s", strerror(errno));
     if (entries[0].revents != 0)
         return false;
     fleet_read(&server->fleet, entries + first, tellers);
-    for (size_t i = gone; i < count; i++)
+    for (size_t i = gone; i < silent; i++)
         drop_gone(server, &entries[i]);
+    listeners_read(&server->watching.listeners, entries + silent, count - silent);
     run_jobs(server);
+    watching_run(&server->watching);
     run_scrape(server);
     end_slow(server);
     server->again = false;
@@ -452,9 +515,13 @@ static bool start(struct server *server, int fd) {
 static void stop(struct server *server) {
     while (server->waiting)
         resume_request(server, server->waiting,
-                       make_refusal(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
+                       answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
+    listeners_end(&server->watching.listeners, NULL);
     mhd.run(server->daemon);
     mhd.stop_daemon(server->daemon);
+    answer_drop(server->data);
+    free(server->data_key);
+    watching_end(&server->watching);
     for (size_t i = 0; i < JOBS_MAX; i++)
         job_free(&server->jobs[i]);
     fleet_end(&server->fleet);
@@ -478,7 +545,9 @@ int server_run(const struct server_options *options) {
     static struct server server;
     struct cli_failure failure;
     struct address address = options->address;
-    server = (struct server){.options = options, .fleet = {.wanted = options->wanted}};
+    server = (struct server){.options = options,
+                             .fleet = {.wanted = options->wanted},
+                             .watching = {.every_ms = options->every_ms}};
     server.rules =
         (struct request_rules){.token = options->token,
                                .local_host = address.loopback && !address.path && !options->token,

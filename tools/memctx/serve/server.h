@@ -18,6 +18,7 @@ struct server_options {
     struct fleet_wanted wanted;
     const char *token;             /* NULL: none */
     const char *certificate, *key; /* PEM; NULL: no TLS */
+    int64_t every_ms;              /* between two looks for live pages */
 };
 
 /* Serves until SIGINT, SIGTERM or SIGHUP. Returns the exit code. */

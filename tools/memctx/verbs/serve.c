@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* serve.c - `memctx serve`: metrics, profiles and findings of running processes over HTTP. */
+#include "diagnosis/conditions.h"
 #include "serve/server.h"
 #include "verbs/serving.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_ALL = 1, OPTION_MATCH, OPTION_LISTEN, OPTION_TOKEN, OPTION_CERT, OPTION_KEY };
+#define EVERY_MS_MIN 100
+#define EVERY_MS_MAX 3600000
+
+enum {
+    OPTION_ALL = 1,
+    OPTION_MATCH,
+    OPTION_LISTEN,
+    OPTION_TOKEN,
+    OPTION_CERT,
+    OPTION_KEY,
+    OPTION_EVERY
+};
 
 static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_ALL},
                                              {"match", required_argument, NULL, OPTION_MATCH},
@@ -12,14 +24,27 @@ static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_A
                                              {"token-file", required_argument, NULL, OPTION_TOKEN},
                                              {"cert", required_argument, NULL, OPTION_CERT},
                                              {"key", required_argument, NULL, OPTION_KEY},
+                                             {"every", required_argument, NULL, OPTION_EVERY},
                                              CLI_COMMON_OPTIONS};
 
 struct serve_words {
     const char *listen, *token, *certificate, *key;
 };
 
+/* Returns the milliseconds between two looks for live pages. */
+static int64_t parse_every(const char *text) {
+    int64_t ms, seconds;
+    if (cli_is_number(text, &seconds) && seconds <= EVERY_MS_MAX / 1000)
+        ms = seconds * 1000;
+    else if (!condition_parse_time(text, &ms))
+        ms = 0;
+    if (ms < EVERY_MS_MIN || ms > EVERY_MS_MAX)
+        cli_usage("--every takes a time from 100ms to 1h, such as 2s; got \"%s\"", text);
+    return ms;
+}
+
 static struct server_options parse(int argc, char **argv) {
-    struct server_options options = {0};
+    struct server_options options = {.every_ms = 1000};
     struct serve_words words = {.listen = "127.0.0.1:9464"};
     struct cli_failure failure;
     int option;
@@ -30,7 +55,8 @@ static struct server_options parse(int argc, char **argv) {
         case OPTION_LISTEN: words.listen = optarg; break;
         case OPTION_TOKEN: words.token = optarg; break;
         case OPTION_CERT: words.certificate = optarg; break;
-        default: words.key = optarg; break;
+        case OPTION_KEY: words.key = optarg; break;
+        default: options.every_ms = parse_every(optarg); break;
         }
     }
     options.wanted.words = (const char *const *)argv + optind;

@@ -1,10 +1,66 @@
 /* SPDX-License-Identifier: MIT */
 /* The program of a memctx report: the figures of one process, drawn and listed. No library, no network. */
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const $ = (id) => document.getElementById(id);
-  // The file has steps instead of ids, and rows only for contexts with figures, so that it stays small: see report.c.
+const $ = (id) => document.getElementById(id);
+
+// --- words and numbers ---
+
+const bytesText = (value) => {
+  if (value === null || value === undefined) return "?";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = Math.abs(value), unit = 0;
+  while (size >= 1024 && unit < 4) { size /= 1024; unit++; }
+  return (value < 0 ? "-" : "") + (unit ? size.toFixed(1) : String(size)) + " " + units[unit];
+};
+const numberText = (value) => value === null || value === undefined ? "?" : value.toLocaleString("en");
+const percent = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(part / whole < .1 ? 2 : 1) + " %" : "";
+const ageText = (seconds) => seconds < 120 ? seconds + " s" : seconds < 7200 ? Math.round(seconds / 60) + " min"
+  : seconds < 172800 ? (seconds / 3600).toFixed(1) + " h" : (seconds / 86400).toFixed(1) + " d";
+const element = (tag, properties, ...children) => {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+};
+
+// --- drawing ---
+
+const dark = () => document.documentElement.classList.contains("dark");
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const showTip = (event, text) => {
+  const tip = $("tip");
+  tip.textContent = text;
+  tip.hidden = !text;
+  if (!text) return;
+  tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
+  tip.style.top = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8) + "px";
+};
+// Makes a canvas as sharp as the screen; returns its context and width.
+const prepare = (canvas, height) => {
+  const width = canvas.parentElement.clientWidth - 2, scale = devicePixelRatio || 1;
+  canvas.width = Math.max(1, width * scale);
+  canvas.height = Math.max(1, height * scale);
+  canvas.style.height = height + "px";
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.clearRect(0, 0, width, height);
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  return [pen, width];
+};
+const fitText = (pen, text, width) => {
+  if (width < 24) return "";
+  const needed = pen.measureText(text).width;
+  if (needed <= width) return text;
+  return text.slice(0, Math.max(1, Math.floor(text.length * width / needed * .95) - 2)) + "…";
+};
+
+// --- the page ---
+
+// Fills the page with these figures. `kept` is what state() of the page before returned, so that a live page stays where the
+// reader is. The page before has been ended by end(), and its elements have been replaced by untouched ones.
+const makeReport = (data, kept = null) => {
+  const ending = new AbortController();
+  // The file has steps instead of ids, and rows only for contexts with figures, so that it stays small: see report_data.c.
   const contexts = {id: [], parent: [], name: data.contexts.name}, count = contexts.name.length;
   data.contexts.id_step.reduce((last, step) => { contexts.id.push(last + step); return last + step; }, 0);
   data.contexts.parent_step.forEach((step, i) => contexts.parent.push(i - step));
@@ -13,25 +69,6 @@
     values.forEach((value, k) => { contexts[data.contexts.figures[k]][last + step] = value; });
     return last + step;
   }, 0);
-
-  // --- words and numbers ---
-
-  const bytesText = (value) => {
-    if (value === null || value === undefined) return "?";
-    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let size = Math.abs(value), unit = 0;
-    while (size >= 1024 && unit < 4) { size /= 1024; unit++; }
-    return (value < 0 ? "-" : "") + (unit ? size.toFixed(1) : String(size)) + " " + units[unit];
-  };
-  const numberText = (value) => value === null || value === undefined ? "?" : value.toLocaleString("en");
-  const percent = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(part / whole < .1 ? 2 : 1) + " %" : "";
-  const ageText = (seconds) => seconds < 120 ? seconds + " s" : seconds < 7200 ? Math.round(seconds / 60) + " min"
-    : seconds < 172800 ? (seconds / 3600).toFixed(1) + " h" : (seconds / 86400).toFixed(1) + " d";
-  const element = (tag, properties, ...children) => {
-    const made = Object.assign(document.createElement(tag), properties);
-    made.append(...children);
-    return made;
-  };
 
   // --- the tree ---
 
@@ -94,8 +131,6 @@
 
   // --- colours ---
 
-  const dark = () => document.documentElement.classList.contains("dark");
-  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const hues = new Map();
   const hueOf = (name) => {
     let hue = hues.get(name);
@@ -117,14 +152,7 @@
 
   // --- the pointer ---
 
-  const tip = $("tip"), detail = $("detail");
-  const showTip = (event, text) => {
-    tip.textContent = text;
-    tip.hidden = !text;
-    if (!text) return;
-    tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
-    tip.style.top = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8) + "px";
-  };
+  const detail = $("detail");
   const describe = (index) => {
     const total = totalOf(metric), own = metric.of(index);
     return `${nameOf(index)}\n${metric.title}: ${metric.unit(total[index])} (${percent(total[index], total[0])})` +
@@ -135,26 +163,6 @@
   const choose = (index) => {
     chosen = index;
     detail.textContent = index > 0 ? `${describe(index).replace("\n", "  ·  ")}  ·  ${pathOf(index)}` : describe(0).replace("\n", "  ·  ");
-  };
-
-  // Makes a canvas as sharp as the screen; returns its context and width.
-  const prepare = (canvas, height) => {
-    const width = canvas.parentElement.clientWidth - 2, scale = devicePixelRatio || 1;
-    canvas.width = Math.max(1, width * scale);
-    canvas.height = Math.max(1, height * scale);
-    canvas.style.height = height + "px";
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.clearRect(0, 0, width, height);
-    pen.font = "12px system-ui, sans-serif";
-    pen.textBaseline = "middle";
-    return [pen, width];
-  };
-  const fitText = (pen, text, width) => {
-    if (width < 24) return "";
-    const needed = pen.measureText(text).width;
-    if (needed <= width) return text;
-    return text.slice(0, Math.max(1, Math.floor(text.length * width / needed * .95) - 2)) + "…";
   };
 
   // --- flame graph and icicle ---
@@ -782,6 +790,7 @@
     $("help").setAttribute("aria-expanded", String(!$("keys").hidden));
   });
   document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented) return;
     if (event.key === "Escape") {
       $("search").value = "";
       graph.root = 0;
@@ -799,12 +808,78 @@
       graph.canvas.focus();
     } else if (event.key === "t") { open("table"); $("table").querySelector("tr.chosen")?.scrollIntoView({block: "center"}); }
     else if (TABS[Number(event.key) - 1]) { const [id] = TABS[Number(event.key) - 1]; open(id); $(`tab-${id}`).focus(); }
-  });
+  }, {signal: ending.signal});
   let resizing = 0;
-  addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(draw, 80); });
+  addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(draw, 80); }, {signal: ending.signal});
   const scheme = matchMedia("(prefers-color-scheme: dark)");
-  document.documentElement.classList.toggle("dark", scheme.matches);
-  scheme.addEventListener("change", () => { document.documentElement.classList.toggle("dark", scheme.matches); draw(); });
+  if (!kept) document.documentElement.classList.toggle("dark", scheme.matches);
+  scheme.addEventListener("change", () => { document.documentElement.classList.toggle("dark", scheme.matches); draw(); }, {signal: ending.signal});
+
+  // --- where the reader is, for the page with the next figures ---
+
+  // A node of the graph is found again by its context's id or, where nodes are merged, by the names on the way to it.
+  const wayTo = (node) => {
+    if (graph.kind !== "inward") return node < count ? contexts.id[node] : null;
+    const names = [];
+    if (!graph.tree) makeTree();
+    for (let at = node; at > 0; at = graph.tree.parent[at]) names.unshift(graph.tree.name(at));
+    return names;
+  };
+  const nodeOf = (way) => {
+    if (!Array.isArray(way)) return Math.max(0, contexts.id.indexOf(way));
+    let node = 0;
+    for (const name of way) {
+      const next = graph.tree.children[node].find((child) => graph.tree.name(child) === name);
+      if (next === undefined) break;
+      node = next;
+    }
+    return node;
+  };
+  const boxes = () => [...document.querySelectorAll("#report .scroll, #report .map")];
+  const state = () => {
+    const focus = document.activeElement, row = focus?.closest?.("tr[data-index]"), tid = ofThread && data.threads.list[Number($("thread").value)][0];
+    return {tab: current, metric: metric.id, search: $("search").value, sortBy, falling, shown, kind: graph.kind, icicle: $("icicle").checked,
+      root: wayTo(graph.root), at: wayTo(graph.at), chosen: contexts.id[chosen], since: states[since]?.title, colour: $("page-colour").value,
+      keys: !$("keys").hidden, tid, cells: maps.map((map) => map.at), scrolled: boxes().map((box) => [box.scrollTop, box.scrollLeft]),
+      focus: !focus || !$("report").contains(focus) ? null : focus.id ? {id: focus.id} : row ? {body: row.closest("table").id, context: contexts.id[row.dataset.index]}
+        : {map: maps.findIndex((map) => map.canvas === focus)},
+      cursor: focus === $("search") ? [focus.selectionStart, focus.selectionEnd] : null};
+  };
+  const focusAgain = ({focus, cursor}) => {
+    const at = !focus ? null : focus.id ? $(focus.id) : focus.body
+      ? $(focus.body).querySelector(`tr[data-index="${contexts.id.indexOf(focus.context)}"]`) : maps[focus.map]?.canvas;
+    at?.focus({preventScroll: true});
+    if (cursor) $("search").setSelectionRange(...cursor);
+  };
+  const restore = () => {
+    $("search").value = kept.search;
+    $("icicle").checked = kept.icicle;
+    $("page-colour").value = kept.colour;
+    if (kept.keys) $("help").click();
+    shown = kept.shown;
+    const thread = kept.tid === null || !data.threads ? -1 : data.threads.list.findIndex(([tid]) => tid === kept.tid);
+    if (thread >= 0) setThread(thread);
+    setMetric(kept.metric);
+    [sortBy, falling] = [kept.sortBy, kept.falling];
+    since = Math.max(0, states.findIndex((one) => one.title === kept.since));
+    if (states.length) $("since").value = String(since);
+    if (kept.kind !== "change" || states.length) graph.kind = kept.kind;
+    $("graph-kind").value = graph.kind;
+    makeTree();
+    graph.root = graph.kind === kept.kind ? nodeOf(kept.root) : 0;
+    pick(graph.kind === kept.kind ? nodeOf(kept.at) : 0);
+    chosen = Math.max(0, contexts.id.indexOf(kept.chosen));
+    kept.cells.forEach((at, i) => { if (maps[i] && at < maps[i].cells.length) maps[i].at = at; });
+    open(TABS.some(([id]) => id === kept.tab) ? kept.tab : "overview");
+    boxes().forEach((box, i) => { [box.scrollTop, box.scrollLeft] = kept.scrolled[i] || [0, 0]; });
+    focusAgain(kept);
+  };
+  const end = () => {
+    ending.abort();
+    clearTimeout(resizing);
+    clearTimeout(typing);
+    showTip(null, "");
+  };
 
   // --- begin ---
 
@@ -817,6 +892,8 @@
   if (data.before && data.before.cells) makeMap(`Before (${data.before.title})`, data.before.cells, false);
   makeMap(data.before ? `After (${data.title})` : "Pages", data.cells, true);
   choose(0);
-  open("overview");
+  if (kept) restore();
+  else open("overview");
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
-})();
+  return {state, end, open, draw: () => draw()};
+};

@@ -4,7 +4,7 @@
  *
  * Both are bounded: the page has the contexts that held most, and says what the others held.
  */
-#include "verbs/report_parts.h"
+#include "report/report_parts.h"
 
 #include <stdlib.h>
 

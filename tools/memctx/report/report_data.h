@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report_data.h - the figures of a report: one JSON object of schema memctx-report/1, which
+ * formats/page/report.js draws.
+ */
+#ifndef MEMCTX_REPORT_DATA_H
+#define MEMCTX_REPORT_DATA_H
+
+#include <stdio.h>
+#include <time.h>
+
+#include "model/compare.h"
+#include "model/memory.h"
+#include "model/model.h"
+
+/* One state of memory: that of the target, or the one that it is compared with. A mark has no
+ * model. */
+struct report_state {
+    struct model *model;
+    struct memory_ledger ledger;
+    const char *title;
+};
+
+struct report_input {
+    struct report_state *now;          /* the findings are made of its model, which changes */
+    const struct report_state *before; /* NULL together with `compare`: nothing is compared */
+    const struct compare *compare;
+    const char *target; /* names the process in the commands of the findings */
+    time_t taken_s;     /* seconds since 1970 */
+};
+
+void report_write_data(FILE *file, const struct report_input *input);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* report_html.h - the HTML of a report, which needs no other file, and that of the live page. */
+#ifndef MEMCTX_REPORT_HTML_H
+#define MEMCTX_REPORT_HTML_H
+
+#include <stdio.h>
+
+/* Writes a page with these figures (report_data.h). */
+void report_write_html(FILE *file, const char *title, const char *data, size_t data_length);
+/* Writes the page of memctx serve, which gets its figures from the server. Its scripts and its
+ * style have the nonce, which is the text that the server's Content-Security-Policy names. */
+void report_write_live_html(FILE *file, const char *nonce);
+
+#endif

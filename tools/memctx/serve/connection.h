@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* connection.h - what the server knows of a connection, to end those that take too long. */
+#ifndef MEMCTX_CONNECTION_H
+#define MEMCTX_CONNECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct connection {
+    int fd;
+    int64_t since_ms; /* when it began, or when its last request was answered */
+    bool waits;       /* for the server, not for the client */
+    struct connection *next;
+};
+
+#endif

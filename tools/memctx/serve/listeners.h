@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * listeners.h - the clients that get events (text/event-stream) about processes.
+ *
+ * Each has a buffer of LISTENER_BUFFER bytes. A client that reads so slowly that an event does not
+ * fit is dropped and counted, and so is one to which nothing can be sent for as long as the server
+ * allows any connection. A listener without news is suspended, and costs nothing. One thread.
+ */
+#ifndef MEMCTX_LISTENERS_H
+#define MEMCTX_LISTENERS_H
+
+#include <poll.h>
+#include <stddef.h>
+
+#include "serve/connection.h"
+#include "serve/mhd.h"
+
+#define LISTENERS_MAX 32
+#define LISTENER_BUFFER 65536
+
+struct listener {
+    struct listeners *all;
+    struct MHD_Connection *http; /* NULL: the request has ended */
+    struct connection *connection;
+    const void *subject;
+    bool suspended, over; /* over: the stream ends behind what is in the buffer */
+    char buffer[LISTENER_BUFFER];
+    size_t length;
+};
+
+struct listeners {
+    struct listener *list[LISTENERS_MAX];
+    size_t count;
+    uint64_t dropped;
+};
+
+/* Makes a listener for the events of a subject, and the response that sends them; NULL: there are
+ * LISTENERS_MAX. The response owns the listener. */
+struct MHD_Response *listeners_add(struct listeners *listeners, struct MHD_Connection *http,
+                                   struct connection *connection, const void *subject);
+/* Returns how many listen to a subject. */
+size_t listeners_of(const struct listeners *listeners, const void *subject);
+/* Sends an event to all listeners of a subject. `data` has no newline. */
+void listeners_tell(struct listeners *listeners, const void *subject, const char *event,
+                    const char *data);
+/* Ends the streams of a subject (NULL: of all) behind what was told. */
+void listeners_end(struct listeners *listeners, const void *subject);
+/* To call when a request ends. `late`: because its client did not read. Returns false if the
+ * request was none of a listener. */
+bool listeners_forget(struct listeners *listeners, const struct MHD_Connection *http, bool late);
+/* Adds the connections of suspended listeners to a poll list. */
+size_t listeners_poll(const struct listeners *listeners, struct pollfd *entries);
+/* Ends the listeners whose clients have gone. */
+void listeners_read(struct listeners *listeners, const struct pollfd *entries, size_t count);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* moment_data.h - the figures of a kept moment, and what changed since an earlier one. */
+#ifndef MEMCTX_MOMENT_DATA_H
+#define MEMCTX_MOMENT_DATA_H
+
+#include "serve/moments.h"
+#include "target/process.h"
+
+struct moment_wish {
+    struct moment moment, before;      /* before.id is 0: nothing is compared */
+    const struct process_facts *facts; /* of the process that they are snapshots of */
+    bool ended;                        /* it is gone: names come from its files alone */
+};
+
+/* Writes the JSON that formats/page/report.js draws. Runs in a child process of the server, which
+ * ends with a message if a snapshot cannot be read. `wish` is a struct moment_wish. */
+void moment_data_write(int fd, const void *wish);
+
+#endif

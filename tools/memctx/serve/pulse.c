@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* pulse.c - looks at one process again and again, and tells totals, rates and the top contexts. */
+#include "serve/pulse.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "live/rows.h"
+#include "live/watch.h"
+
+#define LOOK_SHARE 10  /* a pause is so many times as long as the look before it */
+#define NAME_BYTES 400 /* a path is cut behind */
+
+int64_t pulse_wall_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Finds the contexts with most of a figure, largest first. Returns how many. */
+static size_t find_top(const struct watch *watch, enum rates_column column, uint32_t *top,
+                       size_t most) {
+    size_t count = 0;
+    for (uint32_t i = 0; watch->loaded && i < watch->model.context_count; i++) {
+        int64_t value = rates_value(&watch->rates, i, column, false, false);
+        if (value == WIRE_UNKNOWN || value <= 0)
+            continue;
+        size_t place = count;
+        while (place > 0 &&
+               rates_value(&watch->rates, top[place - 1], column, false, false) < value)
+            place--;
+        if (place == most)
+            continue;
+        size_t moved = (count < most ? count : most - 1) - place;
+        memmove(&top[place + 1], &top[place], moved * sizeof *top);
+        top[place] = i;
+        count += count < most;
+    }
+    return count;
+}
+
+static void write_top(struct json_writer *json, const char *key, const struct watch *watch,
+                      enum rates_column column, size_t most) {
+    static const enum rates_column told[] = {RATES_LIVE, RATES_GROWTH, RATES_ALLOCS, RATES_CHUNKS};
+    uint32_t top[PULSE_TOP + PULSE_GROWS];
+    size_t count = find_top(watch, column, top, most);
+    json_put_open(json, key, '[');
+    for (size_t i = 0; i < count; i++) {
+        const struct rows_line line = {.context = top[i], .frames = 1, .kind = ROWS_CONTEXT};
+        char *name = rows_name(&watch->model, &line, false);
+        if (strlen(name) > NAME_BYTES)
+            name[NAME_BYTES] = '\0';
+        json_put_open(json, NULL, '[');
+        json_put_integer(json, NULL, watch->model.contexts[top[i]].id);
+        json_put_text(json, NULL, name);
+        for (size_t k = 0; k < sizeof told / sizeof told[0]; k++)
+            json_put_integer(json, NULL, rates_value(&watch->rates, top[i], told[k], false, false));
+        json_put_close(json, ']');
+        free(name);
+    }
+    json_put_close(json, ']');
+}
+
+static void write_figures(struct json_writer *json, const struct watch *watch) {
+    const struct watch_totals *totals = &watch->totals;
+    json_put_decimal(json, "uptime_s", totals->uptime_s);
+    json_put_integer(json, "rss_bytes", totals->rss_bytes);
+    json_put_integer(json, "requested_bytes", totals->live_bytes);
+    json_put_integer(json, "live_chunks", totals->live_chunks);
+    json_put_integer(json, "allocs", totals->allocs);
+    json_put_integer(json, "contexts", totals->contexts);
+    json_put_integer(json, "growth_per_s", totals->growth);
+    json_put_integer(json, "allocs_per_s", totals->alloc_rate);
+    write_top(json, "top", watch, RATES_LIVE, PULSE_TOP);
+    write_top(json, "grows", watch, RATES_GROWTH, PULSE_GROWS);
+}
+
+/* Writes all of it; a server that has gone ends this process by SIGPIPE. */
+static void write_whole(int fd, const void *bytes, size_t length) {
+    for (const char *at = bytes; length > 0;) {
+        ssize_t put = write(fd, at, length);
+        if (put <= 0)
+            _exit(CLI_REFUSED);
+        at += put;
+        length -= (size_t)put;
+    }
+}
+
+/* Tells what the last look has found. */
+static void tell(int fd, const struct watch *watch, enum pulse_state state) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    if (!file)
+        _exit(CLI_REFUSED);
+    struct json_writer json = {.file = file};
+    struct pulse_record record = {.state = state, .ms = pulse_wall_ms()};
+    json_put_open(&json, NULL, '{');
+    json_put_integer(&json, "ms", record.ms);
+    if (state == PULSE_FIGURES) {
+        record.rss_bytes = watch->totals.rss_bytes;
+        record.requested_bytes = watch->totals.live_bytes;
+        record.live_chunks = watch->totals.live_chunks;
+        record.allocs = watch->totals.allocs;
+        record.contexts = watch->totals.contexts;
+        write_figures(&json, watch);
+    } else {
+        json_put_text(&json, "how", watch->how);
+    }
+    json_put_close(&json, '}');
+    fclose(file);
+    record.length = (uint32_t)length;
+    if (length <= PULSE_TEXT_MAX) {
+        write_whole(fd, &record, sizeof record);
+        write_whole(fd, text, length);
+    }
+    free(text);
+}
+
+void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms) {
+    struct watch watch;
+    watch_begin(&watch, facts);
+    watch.interval_s = (double)every_ms / 1000;
+    for (int64_t before_ms = 0;;) {
+        int64_t began_ms = clock_now_ms();
+        bool good = watch_look(&watch);
+        tell(fd, &watch,
+             good                         ? PULSE_FIGURES
+             : watch.state == WATCH_ENDED ? PULSE_ENDED
+                                          : PULSE_SILENT);
+        if (watch.state == WATCH_ENDED)
+            _exit(CLI_DONE);
+        /* A single look that took long, such as the first one with all names, changes nothing. */
+        int64_t took_ms = clock_now_ms() - began_ms;
+        int64_t share_ms = LOOK_SHARE * (took_ms < before_ms ? took_ms : before_ms);
+        int64_t pause_ms = share_ms > every_ms  ? share_ms
+                           : took_ms < every_ms ? every_ms - took_ms
+                                                : 0;
+        struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
+        nanosleep(&pause, NULL);
+        before_ms = took_ms;
+    }
+}

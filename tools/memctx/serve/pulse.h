@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pulse.h - the child process that looks at one process again and again for the live page.
+ *
+ * A process that hangs, ends or lies costs its pulse an error or its life, and the server nothing.
+ * For each look the pulse writes a struct pulse_record and a JSON object, which is the data of an
+ * event of the live page.
+ */
+#ifndef MEMCTX_PULSE_H
+#define MEMCTX_PULSE_H
+
+#include "target/process.h"
+
+#define PULSE_TEXT_MAX 49152U /* fits into the buffer of a listener, with the head of its event */
+#define PULSE_TOP 10          /* contexts that hold most, in each record */
+#define PULSE_GROWS 6         /* contexts that grow most */
+
+enum pulse_state { PULSE_FIGURES, PULSE_SILENT, PULSE_ENDED };
+
+struct pulse_record {
+    uint32_t state;  /* enum pulse_state; the figures below are those of PULSE_FIGURES alone */
+    uint32_t length; /* of the JSON that follows */
+    int64_t ms;      /* since 1970 */
+    int64_t rss_bytes, requested_bytes, live_chunks, allocs, contexts;
+};
+
+/* Returns the milliseconds since 1970. */
+int64_t pulse_wall_ms(void);
+/* Looks every `every_ms`, or less often if a look takes more than a tenth of that. Ends when the
+ * process has ended, or with the server. */
+_Noreturn void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watched.h - the processes that live pages look at: figures of the last hour, kept moments,
+ * events.
+ *
+ * A process is watched from the first request for it on, by one child for all clients (pulse.h),
+ * and until WATCHED_LINGER_MS after the last of them has gone; what is known of it is kept for
+ * WATCHED_KEEP_MS. A snapshot is taken every ten looks, by `memctx dump` as a child process, or
+ * less often if that takes more than a fifth of the time. Nothing here waits: the caller polls the
+ * descriptors. One thread.
+ */
+#ifndef MEMCTX_WATCHED_H
+#define MEMCTX_WATCHED_H
+
+#include "serve/fleet.h"
+#include "serve/job.h"
+#include "serve/listeners.h"
+#include "serve/moments.h"
+#include "serve/pulse.h"
+
+#define WATCHED_MAX 8
+#define WATCHED_SAMPLES 3600
+#define WATCHED_FDS (1 + JOB_FDS) /* descriptors of each */
+
+struct watched {
+    struct process_facts facts;
+    char *program;
+    unsigned number;
+    int64_t wanted_ms; /* clock_now_ms of the last request */
+    bool ended;
+    char *how;        /* why there are no figures now; NULL: there are */
+    pid_t pulse;      /* 0: none runs */
+    int fd;           /* what the pulse writes; -1: none */
+    int64_t pulse_ms; /* when the pulse was started */
+    char incoming[sizeof(struct pulse_record) + PULSE_TEXT_MAX];
+    size_t incoming_bytes;
+    struct pulse_record samples[WATCHED_SAMPLES]; /* a ring */
+    size_t sample_count;                          /* since the start */
+    struct moments moments;
+    struct job job; /* takes the next moment */
+    int64_t job_wall_ms, job_began_ms, next_moment_ms;
+};
+
+struct watching {
+    struct watched *list[WATCHED_MAX];
+    size_t count;
+    struct listeners listeners;
+    int64_t every_ms;
+};
+
+/* Returns what is known of a process, and watches it from now on; NULL: WATCHED_MAX processes are
+ * looked at. */
+struct watched *watching_begin(struct watching *watching, const struct fleet_process *process);
+/* Returns what is known of a process that is served no more: the last one with this pid or, if
+ * `program` is not NULL, with this program's name. NULL: nothing is known. */
+struct watched *watching_find(struct watching *watching, pid_t pid, const char *program);
+size_t watching_poll(const struct watching *watching, struct pollfd *entries);
+/* Reads what has come, takes moments, and lets go of processes that nobody looks at. */
+void watching_run(struct watching *watching);
+/* Returns the milliseconds until watching_run has something to do, at most `most`. */
+int watching_timeout_ms(const struct watching *watching, int most);
+/* Returns the JSON of what is known but the moments' content; schema memctx-live/1. */
+char *watching_write(const struct watching *watching, const struct watched *watched,
+                     size_t *length);
+void watching_end(struct watching *watching);
+
+#endif
