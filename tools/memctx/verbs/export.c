@@ -20,7 +20,7 @@ static void write_pprof(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static struct profile_pprof pprof_options;
+static struct profile_values pprof_options;
 
 /* The writers, in the order of their options; pprof's is the first. */
 static void (*const writers[])(const struct model *model,
