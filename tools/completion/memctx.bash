@@ -44,10 +44,10 @@ _memctx() {
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
         watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
-        export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
+        export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key" ;;
-        push) options="--pyroscope --parca --pushgateway --all --match --label --every --once --token-file --limit-samples --json" ;;
+        push) options="--pyroscope --parca --otlp --pushgateway --all --match --label --every --once --token-file --limit-samples --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -86,11 +86,15 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
+        --otlp)
+            [[ $verb == push ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+            ;;
         -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label) return ;;
+        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

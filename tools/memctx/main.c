@@ -201,10 +201,16 @@ static const struct cli_verb verbs[] = {
      "  --pprof FILE       pprof's profile.proto, always compressed (.pb.gz), with the values\n"
      "                     alloc_objects, alloc_space, inuse_objects, inuse_space (the default),\n"
      "                     reserved, waste, holes, pinned and resident\n"
-     "  --limit-samples N  with --pprof: write at most N samples; the smallest ones are added to\n"
-     "                     the samples of their callers\n"
-     "  --seconds N        with --pprof: write what changed within N seconds (1 to 3600). The\n"
-     "                     default value is then alloc_space, and live values may be negative\n"
+     "  --otlp FILE        the same values as profiles of OpenTelemetry (a request of OTLP, "
+     "profiles\n"
+     "                     v1development), always compressed with gzip\n"
+     "  --attribute N=V    with --otlp: an attribute of the resource, up to 32 times;\n"
+     "                     service.name is the name of the program if it is not given\n"
+     "  --limit-samples N  with --pprof and --otlp: write at most N samples of each value; the\n"
+     "                     smallest ones are added to the samples of their callers\n"
+     "  --seconds N        with --pprof and --otlp: write what changed within N seconds (1 to\n"
+     "                     3600). The default value is then alloc_space, and live values may be\n"
+     "                     negative\n"
      "  --folded FILE      folded stacks of one metric, for flame graphs\n"
      "  --speedscope FILE  speedscope's JSON, with one profile for each metric\n"
      "  --heaptrack FILE   live memory, for heaptrack_print and heaptrack_gui; every chunk of a\n"
@@ -247,7 +253,7 @@ static const struct cli_verb verbs[] = {
      "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--pushgateway URL [OPTIONS]",
+    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
@@ -260,6 +266,9 @@ static const struct cli_verb verbs[] = {
      "for each time.\n\n"
      "  --pyroscope URL    profiles of live memory, to URL/ingest\n"
      "  --parca URL        profiles of live memory, to URL/api/profiles/writeraw\n"
+     "  --otlp URL         profiles of live memory, to URL/v1development/profiles of an "
+     "OpenTelemetry\n"
+     "                     collector; of 5xx only 502 to 504 are tried again\n"
      "  --pushgateway URL  the metrics of memctx serve, to Prometheus' Pushgateway; they are "
      "removed\n"
      "                     from there at the end, but not after --once\n"

@@ -20,6 +20,7 @@ enum {
     OPTION_MATCH,
     OPTION_PYROSCOPE,
     OPTION_PARCA,
+    OPTION_OTLP,
     OPTION_PUSHGATEWAY,
     OPTION_LABEL,
     OPTION_EVERY,
@@ -34,6 +35,7 @@ static const struct option options_list[] = {
     {"match", required_argument, NULL, OPTION_MATCH},
     {"pyroscope", required_argument, NULL, OPTION_PYROSCOPE},
     {"parca", required_argument, NULL, OPTION_PARCA},
+    {"otlp", required_argument, NULL, OPTION_OTLP},
     {"pushgateway", required_argument, NULL, OPTION_PUSHGATEWAY},
     {"label", required_argument, NULL, OPTION_LABEL},
     {"every", required_argument, NULL, OPTION_EVERY},
@@ -48,7 +50,8 @@ static void set_server(struct engine_server *server, enum engine engine, const c
                        const char *word) {
     bool plain = strncasecmp(word, "http://", 7) == 0;
     if (server->engine != ENGINE_NONE)
-        cli_usage("push takes one of --pyroscope, --parca and --pushgateway, and takes it once");
+        cli_usage(
+            "push takes one of --pyroscope, --parca, --otlp and --pushgateway, and takes it once");
     if ((!plain && strncasecmp(word, "https://", 8) != 0) || word[plain ? 7 : 8] == '\0')
         cli_usage("%s takes a URL that begins with http:// or https://; got \"%s\"", option, word);
     if (strpbrk(word, "?# \t\n"))
@@ -84,7 +87,7 @@ static void check(const struct push_options *options) {
     if (wanted->all + (wanted->glob != NULL) + (wanted->word_count > 0) != 1)
         cli_usage("push needs either TARGETs, or --all, or --match GLOB");
     if (options->server.engine == ENGINE_NONE)
-        cli_usage("push needs the server: --pyroscope URL, --parca URL or --pushgateway URL");
+        cli_usage("push needs the server: --pyroscope, --parca, --otlp or --pushgateway URL");
 }
 
 static void take_option(struct push_options *options, int option) {
@@ -94,6 +97,7 @@ static void take_option(struct push_options *options, int option) {
     case OPTION_MATCH: options->wanted.glob = optarg; break;
     case OPTION_PYROSCOPE: set_server(server, ENGINE_PYROSCOPE, "--pyroscope", optarg); break;
     case OPTION_PARCA: set_server(server, ENGINE_PARCA, "--parca", optarg); break;
+    case OPTION_OTLP: set_server(server, ENGINE_OTLP, "--otlp", optarg); break;
     case OPTION_PUSHGATEWAY: set_server(server, ENGINE_PUSHGATEWAY, "--pushgateway", optarg); break;
     case OPTION_EVERY: options->every_ms = parse_every(optarg); break;
     case OPTION_ONCE: options->once = true; break;
