@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import http.server
 import json
+import os
 import re
 import shutil
 import socket
@@ -151,6 +152,45 @@ def parca_gets_profiles():
                     ["memctx-push/1", "sent", "served", 1, 200, len(body), None, None], "event")
         check_equal([end[key] for key in ("schema", "event", "sent", "retried", "dropped", "failed")],
                     ["memctx-push/1", "end", 1, 0, 0, 0], "last event")
+
+
+def last_profile(got):
+    """(profile, its length before compression) of the last request to Parca."""
+    series, = json.loads(got[-1][3])["series"]
+    raw = base64.b64decode(series["samples"][0]["rawProfile"], validate=True)
+    return valid(raw), len(gzip.decompress(raw))
+
+
+@test
+def a_profile_that_is_too_large_is_reduced():
+    """To 16 000 samples, and to 4 MiB before compression; every sum stays."""
+    def sums(target):
+        totals = target.dump()["totals"]
+        return totals["requested_bytes"], totals["live_chunks"]
+
+    def sent_sums(profile):
+        found = pprof_file.sums(profile)
+        return found["inuse_space"], found["inuse_objects"]
+
+    with served() as target, sink() as (url, got):
+        target.ask("names 17000")
+        where = [target.pid, "--parca", url, "--once"]
+        check_equal(push(target, *where).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
+        profile, length = last_profile(got)
+        check(15000 < len(profile["sample"]) <= 16000 and length < 4 << 20, f"{len(profile['sample'])} samples, {length} bytes")
+        check_equal(sent_sums(profile), sums(target), "sums of 16000 samples")
+
+        target.ask("names 80000")
+        path = os.path.join(target.runtime, "whole.pb.gz")
+        done = run_cli("export", target.pid, "--pprof", path, env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        with open(path, "rb") as file:
+            check(len(gzip.decompress(file.read())) > 4 << 20, "the profile is not too large")
+        check_equal(push(target, *where, "--limit-samples", 97000).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
+        profile, length = last_profile(got)
+        check(length <= 4 << 20 and len(profile["sample"]) <= 97000 // 2, f"{length} bytes, {len(profile['sample'])} samples")
+        check_equal(sent_sums(profile), sums(target), "sums of 4 MiB")
+        check_equal(len(got), 2, "requests")
 
 
 @test
