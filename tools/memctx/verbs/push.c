@@ -27,6 +27,7 @@ enum {
     OPTION_ONCE,
     OPTION_TOKEN,
     OPTION_LIMIT_SAMPLES,
+    OPTION_CHECK,
     OPTION_JSON
 };
 
@@ -42,6 +43,7 @@ static const struct option options_list[] = {
     {"once", no_argument, NULL, OPTION_ONCE},
     {"token-file", required_argument, NULL, OPTION_TOKEN},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
+    {"check", no_argument, NULL, OPTION_CHECK},
     {"json", no_argument, NULL, OPTION_JSON},
     CLI_COMMON_OPTIONS};
 
@@ -108,7 +110,7 @@ static void take_option(struct push_options *options, int option) {
     }
 }
 
-static struct push_options parse(int argc, char **argv) {
+static struct push_options parse(int argc, char **argv, bool *only_check) {
     struct push_options options = {.every_ms = 60000, .limit_samples = 16000};
     char **labels = cli_alloc((size_t)argc, sizeof *labels);
     size_t label_count = 0;
@@ -119,6 +121,8 @@ static struct push_options parse(int argc, char **argv) {
             token = optarg;
         else if (option == OPTION_LABEL)
             labels[label_count++] = optarg;
+        else if (option == OPTION_CHECK)
+            *only_check = true;
         else
             take_option(&options, option);
     options.wanted.words = (const char *const *)argv + optind;
@@ -131,7 +135,8 @@ static struct push_options parse(int argc, char **argv) {
 }
 
 int push_main(int argc, char **argv) {
-    struct push_options options = parse(argc, argv);
+    bool only_check = false;
+    struct push_options options = parse(argc, argv, &only_check);
     struct engine_server *server = &options.server;
     struct cli_failure failure;
     if (!post_load(&failure))
@@ -139,6 +144,8 @@ int push_main(int argc, char **argv) {
     const char *mistake = post_find_mistake(server->url);
     if (mistake)
         cli_usage("the URL %s cannot be used; %s", server->url, mistake);
+    if (only_check)
+        return CLI_DONE;
     if (gethostname(server->host, sizeof server->host - 1) != 0 || server->host[0] == '\0')
         snprintf(server->host, sizeof server->host, "localhost");
     serving_check_targets(&options.wanted);

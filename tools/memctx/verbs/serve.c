@@ -4,7 +4,15 @@
 #include "verbs/serving.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_ALL = 1, OPTION_MATCH, OPTION_LISTEN, OPTION_TOKEN, OPTION_CERT, OPTION_KEY };
+enum {
+    OPTION_ALL = 1,
+    OPTION_MATCH,
+    OPTION_LISTEN,
+    OPTION_TOKEN,
+    OPTION_CERT,
+    OPTION_KEY,
+    OPTION_CHECK
+};
 
 static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_ALL},
                                              {"match", required_argument, NULL, OPTION_MATCH},
@@ -12,13 +20,14 @@ static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_A
                                              {"token-file", required_argument, NULL, OPTION_TOKEN},
                                              {"cert", required_argument, NULL, OPTION_CERT},
                                              {"key", required_argument, NULL, OPTION_KEY},
+                                             {"check", no_argument, NULL, OPTION_CHECK},
                                              CLI_COMMON_OPTIONS};
 
 struct serve_words {
     const char *listen, *token, *certificate, *key;
 };
 
-static struct server_options parse(int argc, char **argv) {
+static struct server_options parse(int argc, char **argv, bool *check) {
     struct server_options options = {0};
     struct serve_words words = {.listen = "127.0.0.1:9464"};
     struct cli_failure failure;
@@ -29,6 +38,7 @@ static struct server_options parse(int argc, char **argv) {
         case OPTION_MATCH: options.wanted.glob = optarg; break;
         case OPTION_LISTEN: words.listen = optarg; break;
         case OPTION_TOKEN: words.token = optarg; break;
+        case OPTION_CHECK: *check = true; break;
         case OPTION_CERT: words.certificate = optarg; break;
         default: words.key = optarg; break;
         }
@@ -54,7 +64,10 @@ static struct server_options parse(int argc, char **argv) {
 }
 
 int serve_main(int argc, char **argv) {
-    struct server_options options = parse(argc, argv);
+    bool check = false;
+    struct server_options options = parse(argc, argv, &check);
+    if (check)
+        return CLI_DONE;
     serving_check_targets(&options.wanted);
     return server_run(&options);
 }
