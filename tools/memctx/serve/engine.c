@@ -29,23 +29,16 @@ static bool is_name(enum engine engine, const char *name) {
 
 /* Returns true if memctx itself sends a label of this name. */
 static bool is_own(enum engine engine, const char *name) {
-    static const char *const of_profiles[] = {"program", "process", "host", "service_name",
-                                              "profile_id"};
+    static const char *const of_profiles[] = {"program",      "process",    "host",
+                                              "service_name", "profile_id", NULL};
     static const char *const of_metrics[] = {"job",  "instance", "program", "process",
-                                             "kind", "context",  "rule"};
-    static const char *const of_otlp[] = {"service.instance.id", "host.name"};
-#define OWN(list) list, sizeof(list) / sizeof *(list)
-    static const struct {
-        const char *const *names;
-        size_t count;
-    } own[] = {[ENGINE_NONE] = {OWN(of_profiles)},
-               [ENGINE_PYROSCOPE] = {OWN(of_profiles)},
-               [ENGINE_PARCA] = {OWN(of_profiles)},
-               [ENGINE_OTLP] = {OWN(of_otlp)},
-               [ENGINE_PUSHGATEWAY] = {OWN(of_metrics)}};
-#undef OWN
-    for (size_t i = 0; i < own[engine].count; i++)
-        if (strcmp(own[engine].names[i], name) == 0)
+                                             "kind", "context",  "rule",    NULL};
+    static const char *const of_otlp[] = {"service.instance.id", "host.name", NULL};
+    const char *const *own = engine == ENGINE_PUSHGATEWAY ? of_metrics
+                             : engine == ENGINE_OTLP      ? of_otlp
+                                                          : of_profiles;
+    for (; *own; own++)
+        if (strcmp(*own, name) == 0)
             return true;
     return false;
 }
