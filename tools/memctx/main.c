@@ -255,7 +255,7 @@ static const struct cli_verb verbs[] = {
      "  --check            check the options and the files that they name, and end\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
+    {"push", "TARGET...|--all --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"

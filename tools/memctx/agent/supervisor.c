@@ -84,6 +84,7 @@ _Noreturn static void become(char *const *words, const char *last, pid_t parent,
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(CLI_REFUSED);
