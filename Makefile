@@ -258,6 +258,7 @@ bench-quick: all | deps-bench
 
 prefix = $(DESTDIR)$(PREFIX)
 completions = $(prefix)/share/bash-completion/completions
+units = $(prefix)/lib/systemd/system
 
 install: all
 	$(INSTALL) -D -m 755 $(library) '$(prefix)/lib/libmemctx.so'
@@ -267,6 +268,9 @@ install: all
 	$(INSTALL) -m 644 include/memctx/*.h '$(prefix)/include/memctx'
 	$(INSTALL) -D -m 644 $(manual) '$(prefix)/share/man/man1/memctx.1'
 	$(INSTALL) -D -m 644 tools/completion/memctx.bash '$(completions)/memctx'
+	$(INSTALL) -D -m 644 examples/agent/agent.toml '$(prefix)/share/doc/memctx/agent.toml'
+	$(INSTALL) -d '$(units)'
+	sed -e 's|@PREFIX@|$(PREFIX)|' scripts/memctx-agent.service.in > '$(units)/memctx-agent.service'
 	$(INSTALL) -d '$(prefix)/lib/pkgconfig'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
 	    > '$(prefix)/lib/pkgconfig/memctx.pc'
@@ -274,9 +278,11 @@ install: all
 uninstall:
 	rm -f '$(prefix)/lib/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
 	    '$(prefix)/include/memctx.hpp' '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
-	    '$(prefix)/lib/pkgconfig/memctx.pc'
+	    '$(prefix)/lib/pkgconfig/memctx.pc' '$(units)/memctx-agent.service' \
+	    '$(prefix)/share/doc/memctx/agent.toml'
 	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
+	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
 clean:
 	rm -rf out

@@ -10,7 +10,7 @@ from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
-VERBS = ["run", "ps", "dump", "top", "frag", "doctor", "watch", "export", "report", "serve", "push", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
+VERBS = ["run", "ps", "dump", "top", "frag", "doctor", "watch", "export", "report", "serve", "push", "agent", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
          "rules", "set", "options"]
 LATER = ["web"]
 

@@ -8,6 +8,7 @@ from harness import ROOT, check, check_equal, clean_env, run_program, test
 
 MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644, "include/memctx.hpp": 0o644,
          "share/man/man1/memctx.1": 0o644, "lib/pkgconfig/memctx.pc": 0o644,
+         "lib/systemd/system/memctx-agent.service": 0o644, "share/doc/memctx/agent.toml": 0o644,
          "share/bash-completion/completions/memctx": 0o644}
 
 

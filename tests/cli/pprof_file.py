@@ -89,19 +89,30 @@ def read_part(data, at):
     return data[at : at + length], at + length
 
 
+def default(kind):
+    if kind in ("number", "fixed64"):
+        return 0
+    return b"" if kind == "bytes" else None if isinstance(kind, dict) else []
+
+
 def read_message(data, kinds):
     """A dict with all fields of the kind, those that are missing with their defaults."""
-    message = {
-        name: 0 if kind == "number" else None if isinstance(kind, dict) else []
-        for name, kind in kinds.values()
-    }
+    message = {name: default(kind) for name, kind in kinds.values()}
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
         field, wire = tag >> 3, tag & 7
-        if field not in kinds or wire not in (0, 2):
+        if field not in kinds or wire not in (0, 1, 2):
             raise Malformed(f"field {field} of type {wire} at {at}")
         name, kind = kinds[field]
+        if (wire == 1) != (kind == "fixed64"):
+            raise Malformed(f"{name} has the type {wire}")
+        if wire == 1:
+            if at + 8 > len(data):
+                raise Malformed(f"{name} is cut off")
+            message[name] = int.from_bytes(data[at : at + 8], "little")
+            at += 8
+            continue
         if wire == 0:
             value, at = read_varint(data, at)
             if kind not in ("number", "numbers"):
@@ -119,6 +130,8 @@ def read_message(data, kinds):
                 message[name].append(signed(value))
         elif kind == "texts":
             message[name].append(part)
+        elif kind == "bytes":
+            message[name] = part
         elif isinstance(kind, list):
             message[name].append(read_message(part, kind[0]))
         elif isinstance(kind, dict):

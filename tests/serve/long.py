@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ import urllib.request
 
 import harness
 from harness import Skip, check, check_equal, test
+from agents import Agent, file_of
 from pushes import ended, running, sink
 from serving import Server, served
 
@@ -70,6 +72,21 @@ def push_tells_a_failure_once_and_ends_with_its_pids():
             check_equal(process.returncode, 0, "end after the end of the process")
             check(errors.count("status 503: full; trying again") == 1 and errors.count("not sent; ") == 1, errors)
             check(out.startswith("sent 0, retried "), out)
+
+
+@test
+def a_part_that_does_not_end_is_killed():
+    """Ten seconds after SIGTERM: the agent of a stopped server ends, too."""
+    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n') as path, \
+            Agent(path, target.runtime) as agent:
+        pid = agent.hear("started", "serve")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        agent.process.terminate()
+        agent.hear("killed")
+        check("was ended by signal 9" in agent.hear("ended", "serve")["text"], "how it ended")
+        check_equal(agent.process.wait(timeout=10), 0, "exit code")
+        check(9 < time.monotonic() - began < 20, "the time")
 
 
 @test

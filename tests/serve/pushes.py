@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import http.server
 import json
+import os
 import re
 import shutil
 import socket
@@ -16,6 +17,7 @@ import urllib.parse
 import urllib.request
 
 import harness
+import otlp_profile
 import pprof_file
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
 from profiles_and_findings import of, valid
@@ -152,6 +154,113 @@ def parca_gets_profiles():
                     ["memctx-push/1", "end", 1, 0, 0, 0], "last event")
 
 
+def last_profile(got):
+    """(profile, its length before compression) of the last request to Parca."""
+    series, = json.loads(got[-1][3])["series"]
+    raw = base64.b64decode(series["samples"][0]["rawProfile"], validate=True)
+    return valid(raw), len(gzip.decompress(raw))
+
+
+@test
+def a_profile_that_is_too_large_is_reduced():
+    """To 16 000 samples, and to 4 MiB before compression; every sum stays."""
+    def sums(target):
+        totals = target.dump()["totals"]
+        return totals["requested_bytes"], totals["live_chunks"]
+
+    def sent_sums(profile):
+        found = pprof_file.sums(profile)
+        return found["inuse_space"], found["inuse_objects"]
+
+    with served() as target, sink() as (url, got):
+        target.ask("names 17000")
+        where = [target.pid, "--parca", url, "--once"]
+        check_equal(push(target, *where).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
+        profile, length = last_profile(got)
+        check(15000 < len(profile["sample"]) <= 16000 and length < 4 << 20, f"{len(profile['sample'])} samples, {length} bytes")
+        check_equal(sent_sums(profile), sums(target), "sums of 16000 samples")
+
+        target.ask("names 80000")
+        path = os.path.join(target.runtime, "whole.pb.gz")
+        done = run_cli("export", target.pid, "--pprof", path, env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        with open(path, "rb") as file:
+            check(len(gzip.decompress(file.read())) > 4 << 20, "the profile is not too large")
+        check_equal(push(target, *where, "--limit-samples", 97000).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
+        profile, length = last_profile(got)
+        check(length <= 4 << 20 and len(profile["sample"]) <= 97000 // 2, f"{length} bytes, {len(profile['sample'])} samples")
+        check_equal(sent_sums(profile), sums(target), "sums of 4 MiB")
+        check_equal(len(got), 2, "requests")
+
+
+@test
+def a_collector_gets_profiles():
+    with served() as target, sink() as (url, got):
+        before = time.time_ns()
+        done = push(target, target.pid, "--once", "--otlp", url + "/under/", "--label", "deployment.environment.name=a b",
+                    "--label", 'text="\u00e9=,', "--limit-samples", 100)
+        after, dump = time.time_ns(), target.dump()
+        check_equal((done.returncode, done.stdout, done.stderr), (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+        (method, path, headers, body, _), = got
+        check_equal((method, path, headers["Content-Type"], headers["Content-Encoding"]),
+                    ("POST", "/under/v1development/profiles", "application/x-protobuf", "gzip"), "request")
+        request, totals, host = otlp_profile.Request(gzip.decompress(body)), dump["totals"], socket.gethostname()
+        check_equal(request.attributes, {"service.name": "served", "service.instance.id": f"{host}/served/1",
+                                         "host.name": host, "deployment.environment.name": "a b", "text": '"\u00e9=,'},
+                    "attributes")
+        for name, total in (("inuse_space", "requested_bytes"), ("inuse_objects", "live_chunks")):
+            check_equal(request.sum(name), totals[total], name)
+        check_equal(request.of("inuse_space", "keep_rows"), 100000, "bytes of keep_rows")
+        stacks = [request.functions(index) for index in range(1, len(request.dictionary["stack"]))]
+        check(any("keep_rows" in one and one.index("keep_rows") < one.index("main") for one in stacks if "main" in one),
+              f"{stacks}")
+        # Live values are the state of a moment; what was allocated counts from the start.
+        for name, profile in request.profiles.items():
+            sums = name.startswith("alloc_")
+            check(before <= profile["time"] + profile["duration"] <= after, f"time of {name}")
+            check((profile["duration"] > 0) == sums, f"duration of {name}: {profile['duration']}")
+        got.clear()
+        done = push(target, target.pid, "--once", "--otlp", url, "--label", "service.name=shop", "--limit-samples", 2)
+        few = otlp_profile.Request(gzip.decompress(got[0][3]))
+        check_equal((few.attributes["service.name"], few.sum("inuse_space")), ("shop", totals["requested_bytes"]), "of two")
+        check(all(len(one["samples"]) <= 2 for one in few.profiles.values()), "more than two samples")
+
+
+@test
+def export_writes_what_a_collector_gets():
+    with served() as target, tempfile.NamedTemporaryFile(prefix="mctx-", dir="/tmp") as file:
+        done = run_cli("export", target.pid, "--otlp", file.name, "--attribute", "a=b=c", env=target.cli_env)
+        check_equal((done.returncode, done.stderr), (0, ""), "export")
+        request = otlp_profile.Request(gzip.decompress(open(file.name, "rb").read()))
+        check_equal(request.attributes, {"service.name": "served", "a": "b=c"}, "attributes")
+        check_equal(request.sum("inuse_space"), target.dump()["totals"]["requested_bytes"], "bytes")
+        for words, message in ((["--attribute", "=x"], "NAME=VALUE"), (["--attribute", "x"], "NAME=VALUE"),
+                               (33 * ["--attribute", "x=y"], "at most 32")):
+            done = run_cli("export", target.pid, "--otlp", "-", *words, env=target.cli_env)
+            check(done.returncode == 2 and message in done.stderr, f"{words}: {done.stderr}")
+        done = run_cli("export", target.pid, "--pprof", "-", "--attribute", "a=b", env=target.cli_env)
+        check(done.returncode == 2 and "--attribute needs --otlp" in done.stderr, done.stderr)
+
+
+@test
+def answers_of_a_collector():
+    """Only 429 and 502 to 504 are tried again; a success may say that a part was rejected; texts are protobuf."""
+    protobuf = {"Content-Type": "application/x-protobuf"}
+    rejected = b"\x0a\x08\x08\x03\x12\x04full"  # partial_success {rejected_profiles: 3, error_message: "full"}
+    for answers, code, counts, message in (
+            ([(503, b"", {"Retry-After": "0"}), (200, b"", protobuf)], 0, "sent 1, retried 1, dropped 0, failed 0", "503; trying again"),
+            ([(500, b"\x08\x0d\x12\x03bad", protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1", "status 500: bad\n"),
+            ([(404, b"no such page\n", {"Content-Type": "text/plain"})], 1, "sent 0, retried 0, dropped 0, failed 1",
+             "status 404: no such page\n"),
+            ([(200, rejected, protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1", "rejected 3 of its profiles: full\n"),
+            ([(200, b"\x0a\x06\x12\x04hint", protobuf)], 0, "sent 1, retried 0, dropped 0, failed 0", ""),
+            ([(200, rejected[:5] + 40 * b"\xff", protobuf)], None, "sent", "")):
+        with served() as target, sink(*answers) as (url, got):
+            done = push(target, target.pid, "--once", "--otlp", url)
+            check(code is None or done.returncode == code, f"{answers}: exit code {done.returncode}")
+            check(done.stdout.startswith(counts) and message in done.stderr, f"{answers}: {done.stdout} {done.stderr}")
+
+
 @test
 def a_pushgateway_gets_metrics():
     program = shutil.which("prometheus-pushgateway") or shutil.which("pushgateway")
@@ -282,6 +391,7 @@ def words_that_are_refused():
                 ([*where, "--label", "a=b,c=d"], "no value with"), ([*where, "--label", "a=\n"], "control characters"),
                 ([*where, "--label", "a=" + 2049 * "x"], "at most 2048"),
                 ([*where, *(word for i in range(17) for word in ("--label", f"a{i}=x"))], "at most 16"),
+                ([*where, "--label", "a.b=c"], "for OTLP also"), (["--otlp", "http://x", "--label", "host.name=x"], "another name"),
                 (["--pushgateway", "http://x", "--label", "job=x"], "another name")):
             done = push(target, target.pid, *words)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")

@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor watch export report serve push mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor watch export report serve push agent mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -43,11 +43,12 @@ _memctx() {
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
-        watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
-        export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
+        watch) options="--when --do --keep --cool --dir --every --timeout --all --match --check --json $names" ;;
+        export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
-        serve) options="--all --match --listen --token-file --cert --key --every" ;;
-        push) options="--pyroscope --parca --pushgateway --all --match --label --every --once --token-file --limit-samples --json" ;;
+        serve) options="--all --match --listen --token-file --cert --key --every --check" ;;
+        push) options="--pyroscope --parca --otlp --pushgateway --all --match --label --every --once --token-file --limit-samples --check --json" ;;
+        agent) options="--config --check --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -86,11 +87,15 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
-        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
+        --otlp)
+            [[ $verb == push ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+            ;;
+        -o | --output | --config | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label) return ;;
+        --depth | --verify | --marks | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

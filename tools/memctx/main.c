@@ -191,6 +191,7 @@ static const struct cli_verb verbs[] = {
      "until\n"
      "                     a signal; no TARGET\n"
      "  --match GLOB       with --all: only programs whose name matches\n"
+     "  --check            check the options and the files that they name, and end\n"
      "  --json             print each event as an object of schema memctx-watch/1, one a "
      "line\n" READING_NAME_HELP COMMON_HELP,
      watch_main},
@@ -201,10 +202,16 @@ static const struct cli_verb verbs[] = {
      "  --pprof FILE       pprof's profile.proto, always compressed (.pb.gz), with the values\n"
      "                     alloc_objects, alloc_space, inuse_objects, inuse_space (the default),\n"
      "                     reserved, waste, holes, pinned and resident\n"
-     "  --limit-samples N  with --pprof: write at most N samples; the smallest ones are added to\n"
-     "                     the samples of their callers\n"
-     "  --seconds N        with --pprof: write what changed within N seconds (1 to 3600). The\n"
-     "                     default value is then alloc_space, and live values may be negative\n"
+     "  --otlp FILE        the same values as profiles of OpenTelemetry (a request of OTLP, "
+     "profiles\n"
+     "                     v1development), always compressed with gzip\n"
+     "  --attribute N=V    with --otlp: an attribute of the resource, up to 32 times;\n"
+     "                     service.name is the name of the program if it is not given\n"
+     "  --limit-samples N  with --pprof and --otlp: write at most N samples of each value; the\n"
+     "                     smallest ones are added to the samples of their callers\n"
+     "  --seconds N        with --pprof and --otlp: write what changed within N seconds (1 to\n"
+     "                     3600). The default value is then alloc_space, and live values may be\n"
+     "                     negative\n"
      "  --folded FILE      folded stacks of one metric, for flame graphs\n"
      "  --speedscope FILE  speedscope's JSON, with one profile for each metric\n"
      "  --heaptrack FILE   live memory, for heaptrack_print and heaptrack_gui; every chunk of a\n"
@@ -248,10 +255,11 @@ static const struct cli_verb verbs[] = {
      "                     \"Authorization: Bearer TOKEN\"\n"
      "  --cert FILE        speak TLS with this certificate chain (PEM)\n"
      "  --key FILE         the key of the certificate (PEM)\n"
-     "  --every TIME       look for live pages so often (default 1s; 100ms to 1h)\n" COMMON_HELP
+     "  --every TIME       look for live pages so often (default 1s; 100ms to 1h)\n"
+     "  --check            check the options and the files that they name, and end\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--pushgateway URL [OPTIONS]",
+    {"push", "TARGET...|--all --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
@@ -264,6 +272,9 @@ static const struct cli_verb verbs[] = {
      "for each time.\n\n"
      "  --pyroscope URL    profiles of live memory, to URL/ingest\n"
      "  --parca URL        profiles of live memory, to URL/api/profiles/writeraw\n"
+     "  --otlp URL         profiles of live memory, to URL/v1development/profiles of an "
+     "OpenTelemetry\n"
+     "                     collector; of 5xx only 502 to 504 are tried again\n"
      "  --pushgateway URL  the metrics of memctx serve, to Prometheus' Pushgateway; they are "
      "removed\n"
      "                     from there at the end, but not after --once\n"
@@ -276,12 +287,39 @@ static const struct cli_verb verbs[] = {
      "  --limit-samples N  the most samples of a profile (default 16000); smaller ones are "
      "summed.\n"
      "                     A profile above 4 MiB gets fewer\n"
+     "  --check            check the options and the files that they name, and end\n"
      "  --json             print each event as an object of schema memctx-push/1, on one "
      "line\n" COMMON_HELP
      "\nEnds when all pids have ended, or with SIGINT, SIGTERM or SIGHUP: then what waits is sent\n"
      "within 5 seconds, and a line tells what was sent, sent again, dropped, and failed. A second\n"
      "signal ends the command at once.",
      push_main},
+    {"agent", "[--config FILE] [--check] [--json]",
+     "serve, watch and push for a machine, from one file",
+     "Runs memctx serve, watch and push for all processes of this user (root: of all users), as "
+     "the\n"
+     "tables of FILE say. A part that ends is started again after a second; the pause doubles up "
+     "to\n"
+     "a minute. SIGHUP reads FILE again and starts the parts anew, unless FILE has a mistake.\n"
+     "SIGTERM and SIGINT end all parts, within 10 seconds.\n\n"
+     "FILE is TOML: tables, keys, strings, whole numbers, true and false, arrays of strings. A "
+     "key\n"
+     "is an option of the verb without its dashes. Keys that do not exist are refused.\n\n"
+     "  [agent]   match     only programs whose name matches; the other tables may have it, too\n"
+     "            memory    the most memory for data of each process (default \"256M\"; \"0\": no\n"
+     "                      limit)\n"
+     "  [serve]   listen, token-file, cert, key\n"
+     "  [watch]   when, do (arrays), keep, cool, dir, every, timeout, json\n"
+     "  [push]    pyroscope, parca, otlp, pushgateway, labels (an array), every, token-file,\n"
+     "            limit-samples, json\n\n"
+     "A table that is missing is not run. [[watch]] and [[push]] may be there several times.\n\n"
+     "  --config FILE      read FILE instead of /etc/memctx/agent.toml\n"
+     "  --check            check FILE, print the command line of each part, and end. Exit status "
+     "2:\n"
+     "                     FILE has a mistake, of which the line is told\n"
+     "  --json             print each event, or with --check the parts, as an object of schema\n"
+     "                     memctx-agent/1\n" COMMON_HELP,
+     agent_main},
     {"mark", "TARGET [NAME] | --list TARGET", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"

@@ -53,15 +53,22 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
 void profile_write_speedscope(const struct model *model, FILE *file);
 /* One line a context, RFC 4180: ids, frame and all figures; empty where a figure is not known. */
 void profile_write_csv(const struct model *model, FILE *file);
-struct profile_pprof {
+/* What the writers of samples with several values (pprof, OTLP) take. */
+struct profile_values {
     size_t limit; /* the most samples; 0: no limit */
     /* An earlier state of the same process, which is subtracted from each figure; NULL: none. The
      * samples then tell what was allocated since, and live figures may be negative. */
     const struct model *before;
+    /* NAME=VALUE of the resource in OTLP; service.name is the program's name if it is not given. */
+    const char *const *attributes;
+    size_t attribute_count;
 };
 /* pprof's profile.proto, not compressed. */
 void profile_write_pprof(const struct model *model, FILE *file,
-                         const struct profile_pprof *options);
+                         const struct profile_values *options);
+/* OpenTelemetry's ExportProfilesServiceRequest (profiles, v1development), not compressed. */
+void profile_write_otlp(const struct model *model, FILE *file,
+                        const struct profile_values *options);
 /* heaptrack's interpreted format, version 2: live memory. A context's chunks have its mean size,
  * because sizes of single chunks are not counted; its bytes are exact. */
 void profile_write_heaptrack(const struct model *model, FILE *file);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* engine.c - requests for Pyroscope, Parca and Prometheus' Pushgateway. */
+/* engine.c - requests for Pyroscope, Parca, OpenTelemetry's collectors and Prometheus' Pushgateway.
+ */
 #include "serve/engine.h"
 
 #include <ctype.h>
@@ -15,26 +16,29 @@
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
-static bool is_name(const char *name) {
+/* OpenTelemetry's names have dots, such as deployment.environment.name. */
+static bool is_name(enum engine engine, const char *name) {
     if (!isalpha((unsigned char)name[0]) && name[0] != '_')
         return false;
     for (; *name != '\0'; name++)
-        if (!isalnum((unsigned char)*name) && *name != '_')
+        if (!isalnum((unsigned char)*name) && *name != '_' &&
+            (*name != '.' || engine != ENGINE_OTLP))
             return false;
     return true;
 }
 
 /* Returns true if memctx itself sends a label of this name. */
 static bool is_own(enum engine engine, const char *name) {
-    static const char *const of_profiles[] = {"program", "process", "host", "service_name",
-                                              "profile_id"};
+    static const char *const of_profiles[] = {"program",      "process",    "host",
+                                              "service_name", "profile_id", NULL};
     static const char *const of_metrics[] = {"job",  "instance", "program", "process",
-                                             "kind", "context",  "rule"};
-    bool metrics = engine == ENGINE_PUSHGATEWAY;
-    const char *const *names = metrics ? of_metrics : of_profiles;
-    size_t count = metrics ? sizeof of_metrics / sizeof *names : sizeof of_profiles / sizeof *names;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
+                                             "kind", "context",  "rule",    NULL};
+    static const char *const of_otlp[] = {"service.instance.id", "host.name", NULL};
+    const char *const *own = engine == ENGINE_PUSHGATEWAY ? of_metrics
+                             : engine == ENGINE_OTLP      ? of_otlp
+                                                          : of_profiles;
+    for (; *own; own++)
+        if (strcmp(*own, name) == 0)
             return true;
     return false;
 }
@@ -54,8 +58,9 @@ static const char *find_mistake(const struct engine_server *server,
                                 const struct engine_label *label) {
     const char *name = label->name, *value = label->value;
     size_t length = strlen(value);
-    if (!is_name(name))
-        return "a name has letters, digits and _, and does not begin with a digit";
+    if (!is_name(server->engine, name))
+        return "a name has letters, digits and _ (for OTLP also .), and does not begin with a "
+               "digit";
     if (strncmp(name, "__", 2) == 0)
         return "names that begin with __ belong to the server";
     if (is_own(server->engine, name))
@@ -196,6 +201,43 @@ static char *parca_body(const struct engine_server *server, const char *program,
     return body;
 }
 
+static char *attribute(const char *name, const char *value) {
+    return cli_format("%s=%s", name, value);
+}
+
+size_t engine_choose_format(const struct engine_server *server, const char *program,
+                            unsigned number, char *words[ENGINE_WORDS_MAX]) {
+    char *attributes[ENGINE_LABELS_MAX + 3], *instance;
+    size_t count = 0, attribute_count = 0;
+    bool has_service = false;
+    words[count++] = cli_copy(server->engine == ENGINE_OTLP ? "--otlp" : "--pprof");
+    words[count++] = cli_copy("-");
+    words[count] = NULL;
+    if (server->engine != ENGINE_OTLP)
+        return count;
+    instance = cli_format("%s/%s/%u", server->host, program, number);
+    for (size_t i = 0; i < server->label_count; i++)
+        has_service = has_service || strcmp(server->labels[i].name, "service.name") == 0;
+    if (!has_service)
+        attributes[attribute_count++] = attribute("service.name", program);
+    attributes[attribute_count++] = attribute("service.instance.id", instance);
+    attributes[attribute_count++] = attribute("host.name", server->host);
+    for (size_t i = 0; i < server->label_count; i++)
+        attributes[attribute_count++] = attribute(server->labels[i].name, server->labels[i].value);
+    for (size_t i = 0; i < attribute_count; i++) {
+        words[count++] = cli_copy("--attribute");
+        words[count++] = attributes[i];
+    }
+    words[count] = NULL;
+    free(instance);
+    return count;
+}
+
+void engine_free_words(char **words) {
+    for (; *words; words++)
+        free(*words);
+}
+
 struct engine_request engine_send_profile(const struct engine_server *server, const char *program,
                                           unsigned number, char *profile, size_t length,
                                           int64_t made_s, int64_t span_s) {
@@ -205,6 +247,11 @@ struct engine_request engine_send_profile(const struct engine_server *server, co
         request.url = cli_format("%s/api/profiles/writeraw", server->url);
         request.body = parca_body(server, program, number, profile, &request.length);
         free(profile);
+    } else if (server->engine == ENGINE_OTLP) {
+        request.type = "application/x-protobuf";
+        request.encoding = "gzip";
+        request.otlp = true;
+        request.url = cli_format("%s/v1development/profiles", server->url);
     } else {
         request.type = "application/octet-stream";
         request.url = pyroscope_url(server, program, number, made_s, span_s);

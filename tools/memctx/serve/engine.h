@@ -15,7 +15,7 @@
 
 #define ENGINE_LABELS_MAX 16
 
-enum engine { ENGINE_NONE, ENGINE_PYROSCOPE, ENGINE_PARCA, ENGINE_PUSHGATEWAY };
+enum engine { ENGINE_NONE, ENGINE_PYROSCOPE, ENGINE_PARCA, ENGINE_OTLP, ENGINE_PUSHGATEWAY };
 
 struct engine_label {
     char *name, *value;
@@ -32,14 +32,23 @@ struct engine_server {
 
 struct engine_request {
     const char *method, *type;
-    char *url, *body; /* the owner frees them */
+    const char *encoding; /* of the body; NULL: none */
+    bool otlp;            /* see post.h */
+    char *url, *body;     /* the owner frees them */
     size_t length;
 };
 
 /* Adds a label from the text NAME=VALUE. Returns false if the engine would refuse it. */
 bool engine_add_label(struct engine_server *server, const char *text, struct cli_failure *failure);
-/* Makes the request for a compressed pprof profile of a process, which says what was alive at
- * `made_s` (seconds since 1970). `span_s`: seconds since the last one. Takes `profile` over. */
+#define ENGINE_WORDS_MAX (2 * (ENGINE_LABELS_MAX + 3) + 3)
+/* Fills in the words of `memctx export` that choose the format for the server and what it says of
+ * the process, and ends them with NULL. Returns how many there are. engine_free_words frees them.
+ */
+size_t engine_choose_format(const struct engine_server *server, const char *program,
+                            unsigned number, char *words[ENGINE_WORDS_MAX]);
+void engine_free_words(char **words);
+/* Makes the request for a compressed profile of a process in that format, which says what was alive
+ * at `made_s` (seconds since 1970). `span_s`: seconds since the last one. Takes `profile` over. */
 struct engine_request engine_send_profile(const struct engine_server *server, const char *program,
                                           unsigned number, char *profile, size_t length,
                                           int64_t made_s, int64_t span_s);

@@ -14,7 +14,7 @@
 #include "base/cli.h"
 #include "serve/child.h"
 
-#define WORDS_MAX 16
+#define WORDS_MAX 64
 #define OUTPUT_MAX ((size_t)256 << 20)
 #define ERROR_MAX ((size_t)4096)
 

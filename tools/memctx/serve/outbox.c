@@ -280,6 +280,8 @@ void outbox_run(struct outbox *outbox, int64_t now_ms) {
                         .url = request->url,
                         .type = request->type,
                         .token = outbox->token,
+                        .encoding = request->encoding,
+                        .otlp = request->otlp,
                         .body = request->body,
                         .length = request->length};
     if (!post_begin(&post)) {

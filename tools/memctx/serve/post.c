@@ -11,7 +11,8 @@
 #define CONNECT_S 5L
 #define ALL_S 30L
 #define ENTRIES_MAX 256
-#define ANSWER_MAX 200 /* bytes of the server's text that a message has */
+#define ANSWER_MAX 200        /* bytes of the server's text that a message has */
+#define ANSWER_MOST_OTLP 4096 /* bytes of an answer that is a message of protocol buffers */
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
@@ -47,8 +48,9 @@ static struct {
     CURLM *multi; /* keeps the connection to the server between requests */
     CURL *easy;   /* NULL: no request is under way */
     struct curl_slist *headers;
-    char text[ANSWER_MAX + 1]; /* the beginning of the server's answer */
+    char text[ANSWER_MOST_OTLP + 1]; /* the beginning of the server's answer */
     size_t length;
+    bool otlp;
 } now;
 
 /* A pointer to a function has the size of one to data, which ISO C does not promise. */
@@ -95,7 +97,7 @@ const char *post_find_mistake(const char *url) {
 }
 
 static size_t keep_answer(const char *bytes, size_t size, size_t count, void *closure) {
-    size_t length = size * count, room = ANSWER_MAX - now.length;
+    size_t length = size * count, room = (now.otlp ? ANSWER_MOST_OTLP : ANSWER_MAX) - now.length;
     size_t kept = length < room ? length : room;
     (void)closure;
     memcpy(now.text + now.length, bytes, kept);
@@ -108,6 +110,11 @@ static struct curl_slist *make_headers(const struct post *post) {
     char *type = cli_format("Content-Type: %s", post->type);
     headers = curl.slist_append(headers, type);
     free(type);
+    if (post->encoding) {
+        char *encoding = cli_format("Content-Encoding: %s", post->encoding);
+        headers = curl.slist_append(headers, encoding);
+        free(encoding);
+    }
     if (post->token) {
         char *token = cli_format("Authorization: Bearer %s", post->token);
         headers = curl.slist_append(headers, token);
@@ -122,6 +129,7 @@ bool post_begin(const struct post *post) {
         return false;
     memset(now.text, 0, sizeof now.text);
     now.length = 0;
+    now.otlp = post->otlp;
     now.easy = easy;
     now.headers = make_headers(post);
     curl.easy_setopt(easy, CURLOPT_URL, post->url);
@@ -165,10 +173,75 @@ void post_wait(struct pollfd *entries, size_t count, int timeout_ms) {
     poll(entries, count, 0); /* multi_poll does not tell of a descriptor whose other end closed */
 }
 
+/* Finds the last field of this number in a message of protocol buffers. Returns false if there is
+ * none, or the message is damaged or cut off. `*length`: of a part; of a number, 0 and *number. */
+static bool find_field(const char *bytes, size_t size, unsigned field, const char **part,
+                       size_t *length, uint64_t *number) {
+    bool found = false;
+    for (size_t at = 0; at < size;) {
+        uint64_t numbers[2] = {0}; /* the tag, then a number or a length */
+        for (size_t i = 0; i < 2; i++) {
+            unsigned shift = 0;
+            for (; at < size && shift < 64; shift += 7) {
+                numbers[i] |= (uint64_t)(bytes[at] & 0x7f) << shift;
+                if ((unsigned char)bytes[at++] < 0x80)
+                    break;
+            }
+            if ((numbers[0] & 5) != 0 || (i == 0 && at == size))
+                return found; /* neither a varint nor a part: no field that is known here */
+        }
+        bool is_part = (numbers[0] & 7) == 2;
+        if (is_part && numbers[1] > size - at)
+            return found;
+        if (numbers[0] >> 3 == field) {
+            found = true;
+            *part = bytes + at;
+            *length = is_part ? (size_t)numbers[1] : 0;
+            *number = numbers[1];
+        }
+        at += is_part ? (size_t)numbers[1] : 0;
+    }
+    return found;
+}
+
+/* Reads an answer of OTLP: of a success ExportProfilesServiceResponse, which may say that profiles
+ * were rejected; else google.rpc.Status. Leaves its message as the text. Returns how many profiles
+ * were rejected. */
+static uint64_t read_otlp_answer(bool success) {
+    const char *part = now.text, *text = now.text;
+    size_t length = now.length, text_length = 0;
+    uint64_t rejected = 0, number;
+    char *type = NULL;
+    curl.easy_getinfo(now.easy, CURLINFO_CONTENT_TYPE, &type);
+    if (!type || strncmp(type, "application/x-protobuf", 22) != 0)
+        return 0; /* a proxy answers with text */
+    if (success && !find_field(part, length, 1, &part, &length, &number))
+        length = 0;
+    if (success) {
+        const char *none;
+        size_t no_length;
+        find_field(part, length, 1, &none, &no_length, &rejected);
+    }
+    if (!find_field(part, length, 2, &text, &text_length, &number))
+        text_length = 0;
+    text_length = text_length < ANSWER_MAX ? text_length : ANSWER_MAX;
+    memmove(now.text, text, text_length);
+    now.text[text_length] = '\0';
+    return rejected;
+}
+
+static bool may_try_again(long status) {
+    if (now.otlp) /* its specification forbids further tries after any other status */
+        return status == 429 || (status >= 502 && status <= 504);
+    return status == 429 || status >= 500;
+}
+
 static void judge(struct post_result *result, CURLcode code) {
     curl_off_t wait_s = 0;
     curl.easy_getinfo(now.easy, CURLINFO_RESPONSE_CODE, &result->status);
     curl.easy_getinfo(now.easy, CURLINFO_RETRY_AFTER, &wait_s);
+    bool success = result->status >= 200 && result->status <= 299;
+    uint64_t rejected = now.otlp ? read_otlp_answer(success) : 0;
     now.text[strcspn(now.text, "\r\n")] = '\0';
     if (code != CURLE_OK) {
         result->status = 0;
@@ -177,13 +250,19 @@ static void judge(struct post_result *result, CURLcode code) {
                  curl.easy_strerror(code));
         return;
     }
-    if (result->status >= 200 && result->status <= 299)
+    if (success && rejected == 0)
         return;
-    bool again = result->status == 429 || result->status >= 500;
-    result->outcome = again ? POST_AGAIN : POST_REFUSED;
+    if (success) {
+        result->outcome = POST_REFUSED;
+        snprintf(result->text, sizeof result->text,
+                 "the server rejected %llu of its profiles%s%.*s", (unsigned long long)rejected,
+                 now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
+        return;
+    }
+    result->outcome = may_try_again(result->status) ? POST_AGAIN : POST_REFUSED;
     result->wait_ms = wait_s > 0 && wait_s < INT32_MAX ? wait_s * 1000 : 0;
-    snprintf(result->text, sizeof result->text, "the server refused it with status %ld%s%s",
-             result->status, now.text[0] != '\0' ? ": " : "", now.text);
+    snprintf(result->text, sizeof result->text, "the server refused it with status %ld%s%.*s",
+             result->status, now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
 }
 
 bool post_end(struct post_result *result) {

@@ -20,14 +20,16 @@
 struct post {
     const char *method;             /* POST, PUT or DELETE */
     const char *url, *type, *token; /* token: NULL for none */
+    const char *encoding;           /* of the body, such as gzip; NULL: none */
+    bool otlp; /* OTLP/HTTP says what may be tried again, and what answers mean */
     const void *body;
     size_t length;
 };
 
 enum post_outcome {
     POST_SENT,   /* the server answered with a status of 2xx */
-    POST_AGAIN,  /* no answer, 429 or 5xx: a later try may succeed */
-    POST_REFUSED /* any other status: another try would end in the same way */
+    POST_AGAIN,  /* no answer, 429 or 5xx (OTLP: 502 to 504): a later try may succeed */
+    POST_REFUSED /* any other status, or OTLP's server took a part only: another try is no use */
 };
 
 struct post_result {

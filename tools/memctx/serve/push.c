@@ -17,7 +17,7 @@
 
 #define SCRAPE_MS 2000                /* a process that takes longer is told as down */
 #define PROFILE_MS 60000              /* the most for making a profile */
-#define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit */
+#define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit, and gRPC's */
 #define PROFILES_MOST 8               /* of a process that wait for the server */
 #define END_MS 5000                   /* for what waits, after a signal */
 #define WAIT_MOST_MS 60000
@@ -60,13 +60,18 @@ static void note_signal(int signal) {
 
 /* Starts to make the profile of the process `at`. Ends the round after the last one. */
 static void start_profile(struct push *push) {
-    char pid[16], samples[24];
+    char pid[16], samples[24], *format[ENGINE_WORDS_MAX];
     for (; push->at < push->fleet.count; push->at++) {
         const struct fleet_process *process = push->fleet.processes[push->at];
         snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
         snprintf(samples, sizeof samples, "%lld", (long long)push->samples);
-        const char *words[] = {"export", "--pprof", "-", "--limit-samples", samples, pid, NULL};
-        if (job_start(&push->job, "profile", words, clock_now_ms() + PROFILE_MS))
+        const char *words[ENGINE_WORDS_MAX + 4] = {"export", pid, "--limit-samples", samples};
+        size_t count =
+            engine_choose_format(&push->options->server, process->program, process->number, format);
+        memcpy(words + 4, format, (count + 1) * sizeof *words);
+        bool started = job_start(&push->job, "profile", words, clock_now_ms() + PROFILE_MS);
+        engine_free_words(format);
+        if (started)
             return;
         outbox_fail(&push->outbox, (struct outbox_source){process->program, process->number},
                     strerror(errno));

@@ -13,30 +13,36 @@
 #include "verbs/verbs.h"
 
 #define SECONDS_MAX 3600
+#define ATTRIBUTES_MAX 32
 
-enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_SECONDS, OPTION_FORMATS };
+enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_SECONDS, OPTION_ATTRIBUTE, OPTION_FORMATS };
 
 static void write_pprof(const struct model *model, FILE *file);
+static void write_otlp(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static struct profile_pprof pprof_options;
+static struct profile_values values_options; /* of pprof and OTLP */
+static const char *attributes[ATTRIBUTES_MAX];
 
-/* The writers, in the order of their options; pprof's is the first. */
-static void (*const writers[])(const struct model *model,
-                               FILE *file) = {write_pprof, write_folded, profile_write_speedscope,
-                                              profile_write_heaptrack, profile_write_csv};
+/* The writers, in the order of their options. */
+enum { FORMAT_PPROF, FORMAT_OTLP };
+static void (*const writers[])(const struct model *model, FILE *file) = {
+    write_pprof,      write_otlp, write_folded, profile_write_speedscope, profile_write_heaptrack,
+    profile_write_csv};
 
 #define FORMAT_COUNT (sizeof writers / sizeof writers[0])
 #define FORMAT_OPTION(index, word)                                                                 \
     { word, required_argument, NULL, OPTION_FORMATS + (index) }
 
 static const struct option options_list[] = {
-    FORMAT_OPTION(0, "pprof"),
-    FORMAT_OPTION(1, "folded"),
-    FORMAT_OPTION(2, "speedscope"),
-    FORMAT_OPTION(3, "heaptrack"),
-    FORMAT_OPTION(4, "csv"),
+    FORMAT_OPTION(FORMAT_PPROF, "pprof"),
+    FORMAT_OPTION(FORMAT_OTLP, "otlp"),
+    FORMAT_OPTION(2, "folded"),
+    FORMAT_OPTION(3, "speedscope"),
+    FORMAT_OPTION(4, "heaptrack"),
+    FORMAT_OPTION(5, "csv"),
+    {"attribute", required_argument, NULL, OPTION_ATTRIBUTE},
     {"metric", required_argument, NULL, OPTION_METRIC},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
     {"seconds", required_argument, NULL, OPTION_SECONDS},
@@ -44,18 +50,23 @@ static const struct option options_list[] = {
     CLI_COMMON_OPTIONS};
 
 static void write_pprof(const struct model *model, FILE *file) {
-    profile_write_pprof(model, file, &pprof_options);
+    profile_write_pprof(model, file, &values_options);
+}
+
+static void write_otlp(const struct model *model, FILE *file) {
+    profile_write_otlp(model, file, &values_options);
 }
 
 static void write_folded(const struct model *model, FILE *file) {
     profile_write_folded(model, file, folded_metric);
 }
 
-/* Returns true if a file is compressed: pprof's always; others if the name ends in .gz, by which
- * their readers tell. */
+/* Returns true if a file is compressed: pprof's and OTLP's always; others if the name ends in .gz,
+ * by which their readers tell. */
 static bool is_compressed(size_t format, const char *path) {
     size_t length = strlen(path);
-    return format == 0 || (length >= 3 && strcmp(path + length - 3, ".gz") == 0);
+    return format == FORMAT_PPROF || format == FORMAT_OTLP ||
+           (length >= 3 && strcmp(path + length - 3, ".gz") == 0);
 }
 
 static void write_format(size_t format, const char *path, const struct model *model) {
@@ -76,6 +87,34 @@ static void wait_seconds(unsigned seconds) {
     progress_end();
 }
 
+static void add_attribute(const char *text) {
+    if (text[0] == '=' || !strchr(text, '='))
+        cli_usage("--attribute takes NAME=VALUE; got \"%.60s\"", text);
+    if (values_options.attribute_count == ATTRIBUTES_MAX)
+        cli_usage("--attribute: at most %d attributes", ATTRIBUTES_MAX);
+    values_options.attributes = attributes;
+    attributes[values_options.attribute_count++] = text;
+}
+
+/* Ends the command if the options do not fit each other. `wanted`: how many formats were given. */
+static void check(const char *const *paths, size_t wanted, unsigned seconds) {
+    bool has_values = paths[FORMAT_PPROF] || paths[FORMAT_OTLP];
+    if (wanted == 0)
+        cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
+    if ((values_options.limit > 0 || seconds > 0) && !has_values)
+        cli_usage("%s needs --pprof FILE or --otlp FILE",
+                  seconds > 0 ? "--seconds" : "--limit-samples");
+    if (values_options.attribute_count > 0 && !paths[FORMAT_OTLP])
+        cli_usage("--attribute needs --otlp FILE");
+    if (seconds > 0 &&
+        wanted > (size_t)(paths[FORMAT_PPROF] != NULL) + (paths[FORMAT_OTLP] != NULL))
+        cli_usage("--seconds is for --pprof and --otlp; write other formats with another command");
+    for (size_t i = FORMAT_PPROF; i <= FORMAT_OTLP; i++)
+        if (paths[i] && strcmp(paths[i], "-") == 0 && isatty(STDOUT_FILENO))
+            cli_usage("--%s writes compressed data, which a terminal cannot show; name a file",
+                      options_list[i].name);
+}
+
 int export_main(int argc, char **argv) {
     const char *paths[FORMAT_COUNT] = {NULL};
     struct reading_names names = {0};
@@ -86,11 +125,13 @@ int export_main(int argc, char **argv) {
         switch (option) {
         case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
         case OPTION_LIMIT_SAMPLES:
-            pprof_options.limit = (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
+            values_options.limit =
+                (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
             break;
         case OPTION_SECONDS:
             seconds = (unsigned)cli_parse_number("--seconds", optarg, 1, SECONDS_MAX);
             break;
+        case OPTION_ATTRIBUTE: add_attribute(optarg); break;
         default:
             if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
                 wanted += !paths[option - OPTION_FORMATS];
@@ -104,19 +145,12 @@ int export_main(int argc, char **argv) {
     struct target target;
     struct model model, before;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
-    if (wanted == 0)
-        cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
-    if ((pprof_options.limit > 0 || seconds > 0) && !paths[0])
-        cli_usage("%s needs --pprof FILE", seconds > 0 ? "--seconds" : "--limit-samples");
-    if (seconds > 0 && wanted > 1)
-        cli_usage("--seconds is for --pprof alone; write the other formats with another command");
-    if (paths[0] && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO))
-        cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
+    check(paths, wanted, seconds);
     target_open(&target, word, seconds > 0);
     if (seconds > 0) {
         target_load(&target, &before, &load);
         wait_seconds(seconds);
-        pprof_options.before = &before;
+        values_options.before = &before;
     }
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &names);

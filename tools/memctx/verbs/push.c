@@ -20,12 +20,14 @@ enum {
     OPTION_MATCH,
     OPTION_PYROSCOPE,
     OPTION_PARCA,
+    OPTION_OTLP,
     OPTION_PUSHGATEWAY,
     OPTION_LABEL,
     OPTION_EVERY,
     OPTION_ONCE,
     OPTION_TOKEN,
     OPTION_LIMIT_SAMPLES,
+    OPTION_CHECK,
     OPTION_JSON
 };
 
@@ -34,12 +36,14 @@ static const struct option options_list[] = {
     {"match", required_argument, NULL, OPTION_MATCH},
     {"pyroscope", required_argument, NULL, OPTION_PYROSCOPE},
     {"parca", required_argument, NULL, OPTION_PARCA},
+    {"otlp", required_argument, NULL, OPTION_OTLP},
     {"pushgateway", required_argument, NULL, OPTION_PUSHGATEWAY},
     {"label", required_argument, NULL, OPTION_LABEL},
     {"every", required_argument, NULL, OPTION_EVERY},
     {"once", no_argument, NULL, OPTION_ONCE},
     {"token-file", required_argument, NULL, OPTION_TOKEN},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
+    {"check", no_argument, NULL, OPTION_CHECK},
     {"json", no_argument, NULL, OPTION_JSON},
     CLI_COMMON_OPTIONS};
 
@@ -48,7 +52,8 @@ static void set_server(struct engine_server *server, enum engine engine, const c
                        const char *word) {
     bool plain = strncasecmp(word, "http://", 7) == 0;
     if (server->engine != ENGINE_NONE)
-        cli_usage("push takes one of --pyroscope, --parca and --pushgateway, and takes it once");
+        cli_usage(
+            "push takes one of --pyroscope, --parca, --otlp and --pushgateway, and takes it once");
     if ((!plain && strncasecmp(word, "https://", 8) != 0) || word[plain ? 7 : 8] == '\0')
         cli_usage("%s takes a URL that begins with http:// or https://; got \"%s\"", option, word);
     if (strpbrk(word, "?# \t\n"))
@@ -84,7 +89,7 @@ static void check(const struct push_options *options) {
     if (wanted->all + (wanted->glob != NULL) + (wanted->word_count > 0) != 1)
         cli_usage("push needs either TARGETs, or --all, or --match GLOB");
     if (options->server.engine == ENGINE_NONE)
-        cli_usage("push needs the server: --pyroscope URL, --parca URL or --pushgateway URL");
+        cli_usage("push needs the server: --pyroscope, --parca, --otlp or --pushgateway URL");
 }
 
 static void take_option(struct push_options *options, int option) {
@@ -94,6 +99,7 @@ static void take_option(struct push_options *options, int option) {
     case OPTION_MATCH: options->wanted.glob = optarg; break;
     case OPTION_PYROSCOPE: set_server(server, ENGINE_PYROSCOPE, "--pyroscope", optarg); break;
     case OPTION_PARCA: set_server(server, ENGINE_PARCA, "--parca", optarg); break;
+    case OPTION_OTLP: set_server(server, ENGINE_OTLP, "--otlp", optarg); break;
     case OPTION_PUSHGATEWAY: set_server(server, ENGINE_PUSHGATEWAY, "--pushgateway", optarg); break;
     case OPTION_EVERY: options->every_ms = parse_every(optarg); break;
     case OPTION_ONCE: options->once = true; break;
@@ -104,7 +110,7 @@ static void take_option(struct push_options *options, int option) {
     }
 }
 
-static struct push_options parse(int argc, char **argv) {
+static struct push_options parse(int argc, char **argv, bool *only_check) {
     struct push_options options = {.every_ms = 60000, .limit_samples = 16000};
     char **labels = cli_alloc((size_t)argc, sizeof *labels);
     size_t label_count = 0;
@@ -115,6 +121,8 @@ static struct push_options parse(int argc, char **argv) {
             token = optarg;
         else if (option == OPTION_LABEL)
             labels[label_count++] = optarg;
+        else if (option == OPTION_CHECK)
+            *only_check = true;
         else
             take_option(&options, option);
     options.wanted.words = (const char *const *)argv + optind;
@@ -127,7 +135,8 @@ static struct push_options parse(int argc, char **argv) {
 }
 
 int push_main(int argc, char **argv) {
-    struct push_options options = parse(argc, argv);
+    bool only_check = false;
+    struct push_options options = parse(argc, argv, &only_check);
     struct engine_server *server = &options.server;
     struct cli_failure failure;
     if (!post_load(&failure))
@@ -135,6 +144,8 @@ int push_main(int argc, char **argv) {
     const char *mistake = post_find_mistake(server->url);
     if (mistake)
         cli_usage("the URL %s cannot be used; %s", server->url, mistake);
+    if (only_check)
+        return CLI_DONE;
     if (gethostname(server->host, sizeof server->host - 1) != 0 || server->host[0] == '\0')
         snprintf(server->host, sizeof server->host, "localhost");
     serving_check_targets(&options.wanted);

@@ -15,7 +15,8 @@ enum {
     OPTION_TOKEN,
     OPTION_CERT,
     OPTION_KEY,
-    OPTION_EVERY
+    OPTION_EVERY,
+    OPTION_CHECK
 };
 
 static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_ALL},
@@ -25,6 +26,7 @@ static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_A
                                              {"cert", required_argument, NULL, OPTION_CERT},
                                              {"key", required_argument, NULL, OPTION_KEY},
                                              {"every", required_argument, NULL, OPTION_EVERY},
+                                             {"check", no_argument, NULL, OPTION_CHECK},
                                              CLI_COMMON_OPTIONS};
 
 struct serve_words {
@@ -43,7 +45,7 @@ static int64_t parse_every(const char *text) {
     return ms;
 }
 
-static struct server_options parse(int argc, char **argv) {
+static struct server_options parse(int argc, char **argv, bool *check) {
     struct server_options options = {.every_ms = 1000};
     struct serve_words words = {.listen = "127.0.0.1:9464"};
     struct cli_failure failure;
@@ -54,6 +56,7 @@ static struct server_options parse(int argc, char **argv) {
         case OPTION_MATCH: options.wanted.glob = optarg; break;
         case OPTION_LISTEN: words.listen = optarg; break;
         case OPTION_TOKEN: words.token = optarg; break;
+        case OPTION_CHECK: *check = true; break;
         case OPTION_CERT: words.certificate = optarg; break;
         case OPTION_KEY: words.key = optarg; break;
         default: options.every_ms = parse_every(optarg); break;
@@ -80,7 +83,10 @@ static struct server_options parse(int argc, char **argv) {
 }
 
 int serve_main(int argc, char **argv) {
-    struct server_options options = parse(argc, argv);
+    bool check = false;
+    struct server_options options = parse(argc, argv, &check);
+    if (check)
+        return CLI_DONE;
     serving_check_targets(&options.wanted);
     return server_run(&options);
 }

@@ -16,6 +16,7 @@ int export_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int serve_main(int argc, char **argv);
 int push_main(int argc, char **argv);
+int agent_main(int argc, char **argv);
 int mark_main(int argc, char **argv);
 int watch_main(int argc, char **argv);
 int diff_main(int argc, char **argv);

@@ -37,7 +37,8 @@ enum {
     OPTION_EVERY,
     OPTION_TIMEOUT,
     OPTION_ALL,
-    OPTION_MATCH
+    OPTION_MATCH,
+    OPTION_CHECK
 };
 
 static const struct option options_list[] = {{"when", required_argument, NULL, OPTION_WHEN},
@@ -49,6 +50,7 @@ static const struct option options_list[] = {{"when", required_argument, NULL, O
                                              {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                              {"all", no_argument, NULL, OPTION_ALL},
                                              {"match", required_argument, NULL, OPTION_MATCH},
+                                             {"check", no_argument, NULL, OPTION_CHECK},
                                              {"json", no_argument, NULL, READING_JSON},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
@@ -59,6 +61,7 @@ static struct limits_mounts mounts;
 static struct watched *processes;
 static size_t process_count, event_count;
 static bool needs_target, needs_limit, needs_pressure;
+static bool only_check; /* --check */
 static volatile sig_atomic_t end_signal;
 
 /* --- the command line ------------------------------------------------------------------------ */
@@ -113,6 +116,7 @@ static void take_option(int option) {
     case OPTION_TIMEOUT: settings.timeout_ms = parse_time("--timeout", optarg, 1000); break;
     case OPTION_ALL: settings.all = true; break;
     case OPTION_MATCH: settings.match = optarg; break;
+    case OPTION_CHECK: only_check = true; break;
     case READING_JSON: settings.json = true; break;
     default: reading_take(&settings.names, option); break;
     }
@@ -597,6 +601,8 @@ int watch_main(int argc, char **argv) {
     const char *word = "";
     struct target target;
     parse(argc, argv);
+    if (only_check)
+        return CLI_DONE;
     if (!settings.all) {
         word = reading_target_word(argc, argv, 1);
         target_open(&target, word, true);

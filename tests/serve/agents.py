@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""memctx agent: its file and the mistakes in it, parts that end, reload, the end, the systemd unit."""
+import contextlib
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+import harness
+from harness import ROOT, Skip, check, check_equal, clean_env, run_cli, test, wait_until
+from pushes import free_port, sink
+from serving import served
+
+
+@contextlib.contextmanager
+def file_of(text):
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        path = os.path.join(where, "agent.toml")
+        write(path, text)
+        yield path
+
+
+def write(path, text):
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def checked(path, *words):
+    return run_cli("agent", "--config", path, "--check", *words)
+
+
+@test
+def the_file_is_read_strictly():
+    serve = '[serve]\nlisten = "127.0.0.1:0"\n'
+    for text, line, message in (
+            (serve + "lisen = 1", 3, 'has no key "lisen"; did you mean listen?'), ("[sevre]", 1, "did you mean [serve]?"),
+            ("a = 1\n[serve]", 1, '"a" stands before the first table'), ("# nothing\n", 1, "nothing to do"), ("", 1, "nothing to do"),
+            (serve + "[serve]", 3, '"serve" has two tables'), ("[[serve]]", 1, "one pair of brackets"),
+            ("[push]\n[[push]]", 2, "in one place"), (serve + 'listen = ""', 3, "stands twice"), ("[serve", 1, "head of a table"),
+            ("[serve]]", 1, "stands behind"), ("[serve] x", 1, "stands behind"), ("[]", 1, "head of a table"),
+            ("[serve]\nlisten", 2, "a = is missing"), ("[serve]\nlisten =", 2, "has no value"), ("[serve]\na.b = 1", 2, "dotted keys"),
+            ('[serve]\n"listen" = ""', 2, "a line is KEY = VALUE"), ("[serve]\nlisten = x", 2, "no whole number"),
+            ("[watch]\nkeep = 1.5", 2, "no whole number"), ("[watch]\nkeep = 01", 2, "begin with 0"), ("[watch]\nkeep = -", 2, "has digits"),
+            ("[watch]\nkeep = 1_", 2, "no whole number"), ("[watch]\nkeep = " + 19 * "9", 2, "too large"),
+            ("[watch]\nkeep = " + 60 * "9", 2, "too large"), ('[serve]\nlisten = "x', 2, "does not end"), ("[serve]\nlisten = 'x\n'", 2, "does not end"),
+            ('[serve]\nlisten = "\\x"', 2, "no such escape"), ('[serve]\nlisten = "\\ud800"', 2, "no such escape"),
+            ('[serve]\nlisten = "\\u00"', 2, "no such escape"), ('[serve]\nlisten = "\\', 2, "no such escape"),
+            ('[serve]\nlisten = """x"""', 2, "several lines"), ("[serve]\nlisten = {}", 2, "inline tables"),
+            ('[watch]\nwhen = ["ends"\n"x"]', 3, "a , or ]"), ('[watch]\nwhen = ["ends",\n1]', 3, "strings only"), ("[watch]\nwhen = [\n", 3, "does not end"),
+            (b"[serve]\n# \xff", 2, "not UTF-8"), (b"[serve]\n# \x01", 2, "control character"), (b"[serve]\n\0", 1, "value 0"),
+            (b"[serve]\rlisten", 1, "control character"), ('[serve]\nlisten = ["x"]', 2, "listen takes a string"),
+            ("[watch]\nwhen = true", 2, "when takes a string or an array"), ('[push]\njson = "yes"', 2, "json takes true or false"),
+            ('[agent]\nmemory = "1M"\n' + serve, 2, "at least 16M"), ('[agent]\nmemory = "9999999999G"\n' + serve, 2, "memory takes"),
+            (17 * "[[push]]\n", 17, "more than 16 parts"),
+            # What the verbs say of the values.
+            ('[serve]\n\nlisten = "0.0.0.0:1"', 1, "can be reached from other machines"), ('[serve]\nkey = "x"', 2, "--cert and --key"),
+            ('[watch]\nwhen = "rss"', 2, "--when: "), ('[watch]\nkeep = 0\nwhen = "rss>1"', 2, "--keep takes"), ("[watch]", 1, "needs a condition"),
+            ('[watch]\nwhen = "rss>1"\ndir = "/none"', 3, "/none"), ("[push]", 1, "needs the server"), ('[push]\notlp = "x"', 2, "--otlp takes a URL"),
+            ('[push]\notlp = "http://x"\nlabels = ["a"]', 3, "--label takes NAME=VALUE"), ('[push]\notlp = "http://x"\nevery = "1x"', 3, "--every takes")):
+        with file_of(text) as path:
+            done = checked(path)
+            want = 1 if "/none" in message else 2
+            check(done.returncode == want and done.stderr.startswith(f"memctx: {path}:{line}: ") and message in done.stderr,
+                  f"{text!r}: exit code {done.returncode}, {done.stderr!r}")
+    with file_of("#" + 65536 * "x") as path:
+        check("more than 65536 bytes" in checked(path).stderr, "a large file")
+        done = checked(path + "x")
+        check(done.returncode == 2 and "cannot read" in done.stderr, done.stderr)
+        done = run_cli("agent", "--config", path, "served")
+        check(done.returncode == 2 and "takes no TARGET" in done.stderr, done.stderr)
+
+
+@test
+def the_file_becomes_command_lines():
+    text = ("# c\r\n\r\n[ agent ] # c\n  match='a*b'\n[push]\nevery = 6_0\njson = true\notlp = \"http://x/\\u00e9\" # \"\n"
+            "labels = [ 'a=\\n', # one\n\n\t\"b=\\\"c d\",]\n[[watch]]\nwhen = 'rss>1G'\nmatch = \"other\"\njson = false\n"
+            "do = 'exec:it'\n[[watch]]\nwhen = []\n[serve]\nlisten = \"unix:/x\"")
+    with file_of(text) as path:
+        done = checked(path)
+        check(done.returncode == 2 and ":18: [watch] watch needs" in done.stderr, done.stderr)
+        write(path, text.replace("[[watch]]\nwhen = []\n", ""))
+        done = checked(path, "--json")
+        check_equal(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        check_equal((found["schema"], found["file"], found["memory_bytes"]), ("memctx-agent/1", path, 256 << 20), "head")
+        check_equal({one["name"]: one["words"] for one in found["parts"]}, {
+            "push": ["push", "--every", "60", "--json", "--otlp", "http://x/\u00e9", "--label", "a=\\n", "--label", 'b="c d',
+                     "--match", "a*b"],
+            "watch": ["watch", "--when", "rss>1G", "--do", "exec:it", "--all", "--match", "other"],
+            "serve": ["serve", "--listen", "unix:/x", "--match", "a*b"]}, "words")
+        lines = checked(path).stdout.splitlines()
+        check_equal(lines[1], "watch: memctx watch --when 'rss>1G' --do exec:it --all --match other", "a command line")
+
+
+class Agent:
+    """memctx agent --json; `hear` waits for an event."""
+
+    def __init__(self, path, runtime):
+        self.process = subprocess.Popen([harness.CLI, "agent", "--config", path, "--json"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, env=clean_env(XDG_RUNTIME_DIR=runtime))
+        self.seen, self.lines = [], queue.Queue()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put("")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join(timeout=5)
+
+    def hear(self, event, part=None, timeout_s=30):
+        """The next such event. Lines of the parts themselves are kept in `seen`."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            line = ""
+            with contextlib.suppress(queue.Empty):
+                line = self.lines.get(timeout=max(end - time.monotonic(), 0))
+            self.seen.append(line)
+            if not line:
+                break
+            if '"memctx-agent/1"' not in line:
+                continue
+            found = json.loads(line)
+            if (found["event"], found["part"]) == (event, part):
+                return found
+        raise harness.Failure(f"no event {event} of {part}: {self.seen}")
+
+
+def metrics(port):
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+    return ""
+
+
+def data_limit(pid):
+    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+        return int(re.search(r"^Max data size +(\d+)", file.read(), re.M)[1])
+
+
+def runs(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+@test
+def three_parts_run_and_are_started_again():
+    name, ports = f"agent{os.getpid()}", (free_port(), free_port())
+    with served(name=name) as target, sink() as (url, got), file_of("") as path:
+        where = os.path.dirname(path)
+        text = (f'[agent]\nmatch = "{name}"\nmemory = "128M"\n[serve]\nlisten = "127.0.0.1:{ports[0]}"\n[watch]\nwhen = "rss>1"\n'
+                f'do = "snapshot"\ndir = "{where}"\n[push]\nparca = "{url}"\nevery = "100ms"\n')
+        write(path, text)
+        with Agent(path, target.runtime) as agent:
+            pids = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch", "push")}
+            check_equal({data_limit(pid) for pid in pids.values()}, {128 << 20}, "limits of memory")
+            wait_until(lambda: f'memctx_up{{program="{name}",process="1"}} 1' in metrics(ports[0]), "the metrics")
+            wait_until(lambda: any(one.endswith(".mctx") for one in os.listdir(where)), "the snapshot")
+            wait_until(lambda: got, "a profile")
+            os.kill(pids["serve"], signal.SIGKILL)
+            check("was ended by signal 9" in agent.hear("failed", "serve")["text"], "how it ended")
+            pids["serve"] = agent.hear("started", "serve")["pid"]
+            wait_until(lambda: "memctx_up" in metrics(ports[0]), "the metrics after the end of the part")
+            # A mistake in the file changes nothing.
+            write(path, text + "evry = 1\n")
+            agent.process.send_signal(signal.SIGHUP)
+            agent.hear("refused")
+            check(all(map(runs, pids.values())), "a part has ended")
+            write(path, text.replace(str(ports[0]), str(ports[1])).split("[push]")[0])
+            agent.process.send_signal(signal.SIGHUP)
+            agent.hear("reload")
+            again = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch")}
+            wait_until(lambda: "memctx_up" in metrics(ports[1]), "the metrics at the new address")
+            check(not any(map(runs, pids.values())) and not metrics(ports[0]), "an old part runs")
+            agent.process.terminate()
+            agent.hear("end")
+            agent.process.wait(timeout=20)
+            errors = agent.process.stderr.read()
+            check_equal(agent.process.returncode, 0, f"end ({errors})")
+            check(not any(map(runs, again.values())), "a part runs after the end")
+            check_equal(errors.count("\n"), 1, f"messages {errors}")
+            check('has no key "evry"; did you mean every?' in errors, errors)
+
+
+@test
+def a_part_that_cannot_run_is_tried_at_growing_pauses():
+    with socket.socket() as taken, served() as target:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:{port}"\n') as path, \
+                Agent(path, target.runtime) as agent:
+            check_equal([agent.hear("failed", "serve")["text"] for _ in range(2)],
+                        ["ended with status 1; starts again in 1 s", "ended with status 1; starts again in 2 s"], "pauses")
+            taken.close()
+            wait_until(lambda: "memctx_serve_processes 0" in metrics(port), "the server", 30)
+
+
+@test
+def parts_end_with_the_agent():
+    """However it ends."""
+    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n'
+                                     '[push]\nparca = "http://127.0.0.1:1"\n') as path, Agent(path, target.runtime) as agent:
+        pids = [agent.hear("started", part)["pid"] for part in ("serve", "push")]
+        agent.process.kill()
+        try:
+            wait_until(lambda: not any(map(runs, pids)), "the end of the parts", 30)
+        finally:
+            for pid in filter(runs, pids):
+                os.kill(pid, signal.SIGKILL)
+
+
+@test
+def the_unit_and_the_example_are_valid():
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
+            text = file.read().replace("/var/lib/memctx", where)
+        path = os.path.join(where, "agent.toml")
+        # As it stands, and with all that is commented out but the token.
+        more = re.sub(r'^# (?=\[\[push|otlp|labels|every|match)', "", text, flags=re.M)
+        for one, parts in ((text, ["serve", "watch"]), (more, ["serve", "watch", "push"])):
+            write(path, one)
+            done = checked(path, "--json")
+            check_equal((done.returncode, done.stderr), (0, ""), "the example")
+            check_equal([part["name"] for part in json.loads(done.stdout)["parts"]], parts, "parts")
+        if not shutil.which("systemd-analyze"):
+            raise Skip("systemd-analyze is not installed; the example was checked")
+        os.makedirs(f"{where}/bin")
+        os.symlink(harness.CLI, f"{where}/bin/memctx")
+        with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
+            # Without its manual page, which is looked up on this machine.
+            unit = re.sub("^Documentation=.*\n", "", file.read().replace("@PREFIX@", where), flags=re.M)
+        write(f"{where}/memctx-agent.service", unit)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"{where}/memctx-agent.service"], capture_output=True,
+                              text=True, timeout=60, check=False)
+        ours = [line for line in done.stderr.splitlines() if "memctx-agent" in line]
+        check_equal((done.returncode, ours), (0, []), f"systemd-analyze ({done.stderr})")

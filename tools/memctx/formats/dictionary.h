@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dictionary.h - the tables that pprof's profile.proto and OTLP profiles share: strings, mappings,
+ * functions and locations, each numbered from 1 on in the order of the file.
+ *
+ * Readers that keep profiles (Parca, Pyroscope) check more than pprof does, and tell frames apart
+ * by mapping and address. So an address is one location, however many paths have it; and every
+ * location has a mapping. A context that is not a frame (a named context, [truncated]) lies in a
+ * made-up mapping, at an address that is a hash of its name, so that it has this address in the
+ * next profile, too.
+ *
+ * In OTLP the number is an index, and element 0 of each table is the empty one: the caller writes
+ * these elements first.
+ */
+#ifndef MEMCTX_DICTIONARY_H
+#define MEMCTX_DICTIONARY_H
+
+#include "formats/message.h"
+#include "formats/profile.h"
+#include "model/tails.h"
+
+/* The fields of a format; 0: the format does not have this one. */
+struct dictionary_layout {
+    unsigned mappings, locations, functions, strings, attributes; /* of the message of the tables */
+    struct {
+        unsigned id, start, end, file, build_id, first_claim, last_claim, attribute_indices;
+    } mapping;
+    struct {
+        unsigned id, mapping, address, line;
+    } location;
+    struct {
+        unsigned id, name, system_name, file;
+    } function;
+};
+
+/* Mappings without a file. */
+enum dictionary_made_up { MADE_UP_CODE, MADE_UP_LABELS, MADE_UP_MAPPINGS };
+
+struct dictionary {
+    const struct model *model;
+    const struct dictionary_layout *layout;
+    const char *root_name;
+    bool merged;         /* small samples were added to those of their callers */
+    struct message body; /* the tables without the strings */
+    /* The fields below belong to dictionary.c. */
+    struct message location, part; /* being built */
+    struct dictionary_strings {
+        struct message text; /* encoded strings */
+        struct profile_numbers numbers;
+    } strings;
+    struct profile_numbers functions;
+    uint64_t *module_mappings; /* number of each module's mapping */
+    uint64_t made_up_mappings[MADE_UP_MAPPINGS], mapping_count, attribute_count;
+    uint64_t *context_locations; /* number of each context's location; 0: not written yet */
+    struct dictionary_location *slots;
+    size_t mask, location_count;
+};
+
+/* Sets the tables up. The first string is the empty one. */
+void dictionary_begin(struct dictionary *dict, const struct model *model,
+                      const struct dictionary_layout *layout);
+/* Writes the mappings of all modules, the program's first: readers take that for the program. */
+void dictionary_put_modules(struct dictionary *dict);
+uint64_t dictionary_string(struct dictionary *dict, const char *text);
+/* Appends the numbers of the locations of a context's path, innermost first, to `numbers`. */
+void dictionary_put_path(struct dictionary *dict, uint32_t index, struct message *numbers);
+void dictionary_free(struct dictionary *dict);
+
+#endif
