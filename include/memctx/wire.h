@@ -170,7 +170,8 @@ enum wire_part {
     /* struct wire_survey, then records as of CONTEXTS for contexts in which one figure is large */
     WIRE_PART_BEST = 8,
     WIRE_PART_PATH = 9, /* records as of CONTEXTS: from the root to one context */
-    WIRE_PARTS = 10,
+    WIRE_PART_RESIZES = 10, /* struct wire_resizes */
+    WIRE_PARTS = 11,
 };
 
 struct wire_piece_request {
@@ -326,6 +327,19 @@ struct wire_thread {
 struct wire_remote {
     uint32_t freed_by, owner; /* heaps */
     int64_t frees;            /* since the start */
+};
+
+/* What realloc did in a context, by the threads of one heap; a context may have several records.
+ * Since the start, or since the last reset of the counters. */
+struct wire_resizes {
+    uint32_t context; /* id; WIRE_NONE: `reallocs` is the number of calls without room for counts */
+    uint32_t heap;
+    int64_t reallocs;         /* calls that resized a chunk and whose path pays for it since */
+    int64_t copies;           /* of these: the chunk was copied to another place */
+    int64_t copied_bytes;     /* bytes that these copied */
+    int64_t grows;            /* of the calls: to more bytes than before */
+    int64_t grown_bytes;      /* requested bytes that these added */
+    int64_t grown_from_bytes; /* requested bytes that the chunks of these had before */
 };
 
 /* The contexts that a mark had no room for: those that held least. Sums since the start. */

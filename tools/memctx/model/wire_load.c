@@ -412,6 +412,26 @@ static bool take_entry(struct loader *loader, struct records *records) {
     return true;
 }
 
+static bool take_resizes(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_resizes wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "a record of reallocs is cut off");
+    if (wire.context == WIRE_NONE) {
+        model->lost_reallocs = model_tame(wire.reallocs);
+        return true;
+    }
+    /* As for a mark: a context that is newer than the contexts that were read is left out. */
+    wire.context = model_find_context(model, wire.context);
+    if (wire.context == WIRE_NONE)
+        return true;
+    model_own_figures(model, &model->contexts[wire.context]);
+    model->resizes = make_room(model->resizes, &loader->resize_room, model->resize_count,
+                               sizeof *model->resizes);
+    model->resizes[model->resize_count++] = wire;
+    return true;
+}
+
 static bool take_note(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     const char *end = memchr(records->at, 0, records->left);
@@ -527,6 +547,7 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
         [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
         [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
         [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
+        [WIRE_PART_RESIZES] = take_resizes,
     };
     struct records records = {.at = bytes, .left = length};
     struct wire_piece head;
@@ -559,6 +580,7 @@ void loader_finish(struct loader *loader, uint32_t flags) {
         place_views(loader);
     }
     model->build_ns = (int64_t)loader->took_ns;
+    model_sort_resizes(model);
     figures_finish(&loader->figures, model, flags);
     model_add_up(model);
     free(loader->thread_of);

@@ -289,6 +289,26 @@ static bool load_remotes(struct model *model, const json_t *root, struct cli_fai
     return true;
 }
 
+static void load_resizes(struct model *model, const json_t *root) {
+    const json_t *list = json_object_get(root, "reallocs");
+    int64_t lost = integer_of(root, "lost_reallocs");
+    model->lost_reallocs = lost == WIRE_UNKNOWN ? 0 : lost;
+    model->resizes = cli_alloc(json_array_size(list), sizeof *model->resizes);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *object = json_array_get(list, i);
+        uint32_t context = model_find_context(model, number_of(object, "context"));
+        if (context == WIRE_NONE)
+            continue;
+        struct wire_resizes *resizes = &model->resizes[model->resize_count++];
+        resizes->context = context;
+#define X(name) resizes->name = integer_of(object, #name);
+        MODEL_RESIZES(X)
+#undef X
+        model_own_figures(model, &model->contexts[context]);
+    }
+    model_sort_resizes(model);
+}
+
 static void load_notes(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "notes");
     model->note_count = json_array_size(list);
@@ -474,6 +494,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         return false;
     load_marks(model, root);
     load_notes(model, root);
+    load_resizes(model, root);
     model_add_up(model);
     return true;
 }
