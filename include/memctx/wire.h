@@ -169,7 +169,7 @@ enum wire_part {
     WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
     /* struct wire_survey, then records as of CONTEXTS for contexts in which one figure is large */
     WIRE_PART_BEST = 8,
-    WIRE_PART_PATH = 9, /* records as of CONTEXTS: from the root to one context */
+    WIRE_PART_PATH = 9,     /* records as of CONTEXTS: from the root to one context */
     WIRE_PART_RESIZES = 10, /* struct wire_resizes */
     WIRE_PARTS = 11,
 };

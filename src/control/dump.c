@@ -395,8 +395,8 @@ static uint32_t remotes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each view of the heap that resized chunks, from a number on. False: the answer
- * has no room for all records. */
+/* Writes a record for each view of the heap that resized chunks, from a number on. False: the
+ * answer has no room for all records. */
 static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, uint64_t from) {
     const struct resizes *all = load_acquire(&heap->resizes);
     uint64_t number = 0, first = place == from >> 32 ? (uint32_t)from : 0;

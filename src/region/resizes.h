@@ -32,7 +32,8 @@ struct resize_counts {
 struct view_resizes {
     uint32_t view_index; /* in heap->views */
     struct resize_counts counts;
-    struct resize_counts base; /* the counts at the last reset of the figures; dumps subtract them */
+    struct resize_counts
+        base; /* the counts at the last reset of the figures; dumps subtract them */
 };
 struct resizes_block {
     struct resizes_block *next; /* atomic */
@@ -64,9 +65,10 @@ void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,
 INLINE void resizes_count(struct heap *heap, const struct view *view, size_t had, size_t size,
                           size_t copied) {
     struct resizes *all = heap->resizes;
-    struct view_resizes *entry = LIKELY(all != NULL) && LIKELY(all->recent->view_index == view->index)
-                                     ? all->recent
-                                     : resizes_entry(heap, view, TABLES_OTHERS);
+    struct view_resizes *entry =
+        LIKELY(all != NULL) && LIKELY(all->recent->view_index == view->index)
+            ? all->recent
+            : resizes_entry(heap, view, TABLES_OTHERS);
     if (UNLIKELY(!entry)) {
         resizes_lose(1);
         return;

@@ -70,9 +70,8 @@ void look_for_small_steps(struct look *look, const struct rule *rule) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         struct wire_resizes all = resizes_of(look, suspect);
         int64_t alive = SUM_OVER(look, suspect, requested_bytes);
-        struct finding *finding =
-            finding_on(look, rule, SEVERITY_INFO, suspect, alive,
-                       share(all.reallocs, SUM_OVER(look, suspect, allocs)));
+        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, alive,
+                                             share(all.reallocs, SUM_OVER(look, suspect, allocs)));
         finding_counts_chunks(finding);
         char *lost = tell_lost(model);
         int64_t grows = larger(1, all.grows);

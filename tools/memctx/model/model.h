@@ -320,8 +320,8 @@ int64_t model_share(int64_t a, int64_t b, int64_t c);
  * are charged to a label such as [other callers], without their peaks, and a partial context lacks
  * chunks. */
 int64_t model_peak(const struct model_context *context);
-/* For the loaders: brings the counts of realloc into the order of the contexts, and adds up those of
- * one context. */
+/* For the loaders: brings the counts of realloc into the order of the contexts, and adds up those
+ * of one context. */
 void model_sort_resizes(struct model *model);
 /* Returns the context's counts of realloc; NULL: it resized no chunk. */
 const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t context);

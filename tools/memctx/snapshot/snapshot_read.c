@@ -205,7 +205,8 @@ static void read_process(struct snapshot_reader *reader) {
     model->has_pages = unpack_number(block, PROCESS_HAS_PAGES) != 0;
     model->has_mappings = unpack_number(block, PROCESS_HAS_MAPPINGS) != 0;
     model->program = get_text(reader, PROCESS_PROGRAM);
-    model->lost_reallocs = model_tame((int64_t)unpack_number(&reader->block, PROCESS_LOST_REALLOCS));
+    model->lost_reallocs =
+        model_tame((int64_t)unpack_number(&reader->block, PROCESS_LOST_REALLOCS));
 }
 
 static void take_figure(struct model *model, uint64_t group, const char *name, int64_t value) {
