@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 7
+#define WIRE_VERSION 8
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8

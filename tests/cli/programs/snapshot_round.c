@@ -245,6 +245,19 @@ static void make_threads(struct model *model, bool extreme) {
     model->remotes[2] = (struct model_remote){0, 0, WIRE_UNKNOWN};
 }
 
+static void make_resizes(struct model *model, bool extreme) {
+    model->lost_reallocs = 12345;
+    model->resizes = cli_alloc(model->context_count, sizeof *model->resizes);
+    for (uint32_t i = 1; i < model->context_count; i += 1 + (uint32_t)(draw() % 5)) {
+        struct wire_resizes *resizes = &model->resizes[model->resize_count++];
+        resizes->context = i;
+#define X(name) resizes->name = extreme ? draw_figure() : (int64_t)(draw() % 1000000);
+        MODEL_RESIZES(X)
+#undef X
+        model_own_figures(model, &model->contexts[i]);
+    }
+}
+
 static void make_marks(struct model *model) {
     model->mark_count = 3;
     model->marks = cli_alloc(3, sizeof *model->marks);
@@ -318,6 +331,8 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     if (!model_link(model, &failure)) {
         cli_die_failure(&failure);
     }
+    if (extreme)
+        make_resizes(model, extreme);
     model_add_up(model);
     if (extreme) {
         make_threads(model, extreme);
@@ -431,6 +446,11 @@ static void compare_rest(const struct model *a, const struct model *b) {
         (a->share_count > 0 &&
          memcmp(a->shares, b->shares, a->share_count * sizeof *a->shares) != 0)) {
         differ("remote frees, pages or shares", 0);
+    }
+    if (a->resize_count != b->resize_count || a->lost_reallocs != b->lost_reallocs ||
+        (a->resize_count > 0 &&
+         memcmp(a->resizes, b->resizes, a->resize_count * sizeof *a->resizes) != 0)) {
+        differ("reallocs", 0);
     }
 }
 
