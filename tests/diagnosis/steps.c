@@ -91,6 +91,14 @@ static void arrays_double(void) {
     }
 }
 
+/* Arrays that double, stand in each other's way, and stay. */
+static void arrays_stay(void) {
+    for (size_t length = 16; length <= 512 << 10; length *= 2) {
+        for (int i = 0; i < 100; i++)
+            lines[i] = array_double(lines[i], length);
+    }
+}
+
 static NOINLINE char *list_grow(char *list, size_t length) {
     return realloc(list, length);
 }
@@ -118,7 +126,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } cases[] = {{"log", log_grows},         {"lines", lines_grow}, {"tables", tables_grow},
-                 {"doubles", arrays_double}, {"lists", lists_grow}, {"few", few_steps}};
+                 {"doubles", arrays_double}, {"lists", lists_grow}, {"few", few_steps},
+                 {"stay", arrays_stay}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();

@@ -107,6 +107,23 @@ by_a_factor("py", PYTHON_LIST, name="list")
 
 
 @test
+def steps_of_arrays_that_double_and_stay():
+    """They are told as copies, with what was counted."""
+    with runtime_dir() as directory, start(directory, "c", "stay") as target:
+        check_equal(target.hear(120), "look", "what the program says")
+        found = doctor(target)["findings"]
+        counts = counted(target)
+    check_equal([one["id"] for one in found], ["copies"], "findings")
+    check(names(found[0], "array_double"), f"path: {found[0]['path']}")
+    check(found[0]["sure"].startswith("certain"), found[0]["sure"])
+    check_equal(counts["reallocs"], 1500, f"{counts}")
+    check(f"it was called 1500 times, and copied a chunk to another place {counts['copies']} times" in found[0]["evidence"],
+          found[0]["evidence"])
+    check_equal(found[0]["bytes"], counts["copied_bytes"], "bytes")
+    return found[0]["evidence"]
+
+
+@test
 def steps_are_kept_in_a_file_and_reset():
     """A snapshot has the same counts, in either form; after memctx reset they begin anew."""
     with runtime_dir() as directory, start(directory, "c", "log") as target:

@@ -58,9 +58,15 @@ char *look_time(double seconds);
     look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
 
-/* Returns what realloc did in the context with these figures, limited by model_tame; all 0: nothing.
+/* Returns what realloc did in the context with these figures, limited by model_tame; all 0:
+ * nothing.
  */
 struct wire_resizes look_resizes(const struct look *look, size_t number);
+
+bool look_is_python(const struct model *model);
+/* If the program's language runtime maps memory itself, and can be told to use malloc, says so in
+ * the finding's advice and action. */
+bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
 /* Adds a finding about the whole process or about a suspect. The caller fills in evidence and
  * action. The pointer is valid until the next call. */

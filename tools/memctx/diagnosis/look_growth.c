@@ -147,6 +147,13 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(when);
     free(count);
     free(stays);
+    if (look_is_python(look->model)) {
+        finding->advice = "The call paths show the functions of the interpreter, not the lines of "
+                          "the script. For those, start it with python3 -X tracemalloc=10 and "
+                          "compare two snapshots: tracemalloc.take_snapshot().compare_to(before, "
+                          "\"lineno\"). Then free these objects, or give the container that keeps "
+                          "them a limit.";
+    }
     finding->action = intervals >= 3
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)
                           : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",

@@ -91,20 +91,22 @@ void look_for_small_steps(struct look *look, const struct rule *rule) {
 
 /* Returns the bytes that growth of the context's chunks copied; 0: they did not grow so. Realloc is
  * counted. Other copies, as those of a std::vector, are inferred: many chunks were freed, and they
- * were much smaller than the chunks that stay. */
+ * were much smaller than the chunks that stay. Chunks that were about as large as those that stay
+ * are strings or buffers that come and go, and were made to fit. */
 static int64_t copied_by_growth(const struct look *look, size_t number) {
     const struct model_totals *self = &look->totals[number];
     struct wire_resizes resizes = look_resizes(look, number);
     int64_t freed = self->requested_cum_bytes - self->requested_bytes;
     if (self->live_chunks <= 0 || steps_of(&resizes) >= STEPS_FLOOR)
         return 0;
-    if (resizes.reallocs > self->frees / 2)
-        return resizes.copied_bytes > self->requested_bytes / 2 ? resizes.copied_bytes : 0;
-    if (self->frees < 4 * self->live_chunks || freed <= 0)
+    bool counted = resizes.reallocs > self->frees / 2;
+    int64_t steps = counted ? resizes.grows : self->frees;
+    int64_t old_bytes = counted ? resizes.grown_from_bytes : freed;
+    int64_t copied = counted ? resizes.copied_bytes : freed;
+    if (steps < 4 * self->live_chunks || (counted && steps < resizes.reallocs / 2) || steps == 0)
         return 0;
-    int64_t mean_freed = freed / self->frees;
     int64_t mean_live = self->requested_bytes / self->live_chunks;
-    return mean_freed * 3 < mean_live && freed > self->requested_bytes / 2 ? freed : 0;
+    return old_bytes / steps < mean_live / 3 && copied > self->requested_bytes / 2 ? copied : 0;
 }
 
 void look_for_copies(struct look *look, const struct rule *rule) {
@@ -125,10 +127,10 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         if (resizes.reallocs > frees / 2) {
             finding->sure = "certain: counted, not estimated";
             finding->evidence = cli_format(
-                "%" PRId64 " chunk%s of %s on average grew by %" PRId64 " calls of realloc, of "
-                "which %" PRId64 " copied the chunk to another place, %s in all; during a copy "
-                "both exist",
-                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), resizes.grows,
+                "%" PRId64 " chunk%s of %s on average grew by realloc; it was called %" PRId64
+                " times, and copied a chunk to another place %" PRId64 " times, %s in all; during "
+                "a copy both exist",
+                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), resizes.reallocs,
                 resizes.copies, look_bytes(resizes.copied_bytes));
         } else {
             finding->evidence = cli_format(
