@@ -123,7 +123,8 @@ struct wire_dump_request {
 };
 
 struct wire_dump {
-    uint64_t uptime_ns;
+    uint64_t uptime_ns; /* without the time that the machine slept, as all uptimes */
+    uint64_t slept_ns;  /* how long the machine slept since it started */
     uint32_t pid;
     uint32_t depth;
     uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
@@ -353,6 +354,7 @@ struct wire_left_out {
 struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when the mark was set */
+    uint64_t slept_ns;  /* as in struct wire_dump, when the mark was set */
     struct wire_left_out left_out;
 };
 

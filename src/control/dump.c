@@ -512,6 +512,7 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
     if (sums)
         all = sums_all();
     dump->uptime_ns = control_uptime_ns();
+    dump->slept_ns = os_slept_ns();
     dump->pid = os_process_id();
     dump->depth = (uint32_t)load_relaxed(&options.depth);
     dump->exact = !load_relaxed(&heap_global.lost_views);

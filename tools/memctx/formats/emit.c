@@ -194,6 +194,8 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_open(json, NULL, '{');
         json_put_text(json, "name", mark->name);
         json_put_decimal(json, "uptime_s", mark->uptime_s);
+        if (mark->slept_s > 0)
+            json_put_decimal(json, "slept_s", mark->slept_s);
         if (mark->left_out.contexts > 0)
             write_left_out(json, &mark->left_out);
         if (entries && mark->has_entries) {
@@ -343,6 +345,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     json_put_text(&json, "exe", model->exe);
     json_put_text(&json, "program", model_program(model));
     json_put_decimal(&json, "uptime_s", model->uptime_s);
+    if (model->slept_s > 0)
+        json_put_decimal(&json, "slept_s", model->slept_s);
     json_put_integer(&json, "depth", model->depth);
     json_put_boolean(&json, "exact", model->exact);
     json_put_integer(&json, "rss_bytes", model->ledger.rss_bytes);

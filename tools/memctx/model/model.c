@@ -237,6 +237,16 @@ void model_sort_marks(struct model *model) {
         qsort(model->marks, model->mark_count, sizeof *model->marks, by_age);
 }
 
+double model_slept_since(const struct model *model, double uptime_s) {
+    const struct model_mark *last = NULL;
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        if (mark->uptime_s <= uptime_s && (!last || mark->uptime_s > last->uptime_s))
+            last = mark;
+    }
+    return last && model->slept_s > last->slept_s ? model->slept_s - last->slept_s : 0;
+}
+
 /* True if `mark` is the better one to compare with: it is the user's, or the later one. */
 static bool is_better_mark(const struct model_mark *mark, const struct model_mark *than) {
     bool kept = model_is_kept_mark(mark), than_kept = model_is_kept_mark(than);

@@ -84,6 +84,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     if (!model->exe) {
         model->exe = cli_clean(cli_copy(head.exe));
         model->uptime_s = (double)head.uptime_ns / 1e9;
+        model->slept_s = (double)head.slept_ns / 1e9;
         model->depth = head.depth;
     }
     model->exact = head.exact != 0;
@@ -389,6 +390,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     struct model_mark *mark = &model->marks[model->mark_count++];
     *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
                                 .uptime_s = (double)wire.uptime_ns / 1e9,
+                                .slept_s = (double)wire.slept_ns / 1e9,
                                 .left_out = wire.left_out};
     memcpy(mark->name, wire.name, sizeof wire.name);
     cli_clean(mark->name);

@@ -107,7 +107,9 @@ enum snapshot_process {
     PROCESS_HAS_THREADS = 10,
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
-    PROCESS_PROGRAM = 13,       /* text: the program as the user named it; may be missing */
+    PROCESS_PROGRAM = 13, /* text: the program as the user named it; may be missing */
+    PROCESS_SLEPT =
+        15, /* number: the bits of a double: seconds that the machine slept since it started */
     PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
 };
 
@@ -241,6 +243,7 @@ enum snapshot_marks {
     MARKS_LEFT_OUT = 5,  /* number: contexts that held least, which have no entries */
     MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher one are newer than the mark */
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
+    MARKS_SLEPT = 13,    /* number: as PROCESS_SLEPT, when the mark was set */
     MARKS_SUMS = 8, /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over these contexts */
 };
 

@@ -444,6 +444,7 @@ static void load_marks(struct model *model, const json_t *root) {
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
+        mark->slept_s = json_number_value(json_object_get(object, "slept_s"));
         load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries))
@@ -471,6 +472,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     model->exe = text_of(root, "exe");
     model->program = text_of(root, "program");
     model->uptime_s = json_number_value(json_object_get(root, "uptime_s"));
+    model->slept_s = json_number_value(json_object_get(root, "slept_s"));
     model->depth = integer_of(root, "depth");
     model->exact = json_is_true(json_object_get(root, "exact"));
     int64_t start_ticks = integer_of(root, "start_ticks");

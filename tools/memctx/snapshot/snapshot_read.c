@@ -195,6 +195,7 @@ static void read_process(struct snapshot_reader *reader) {
     if (model->pid == WIRE_UNKNOWN)
         reader->wrong = "it has no pid or no exe";
     model->uptime_s = get_double(reader, PROCESS_UPTIME);
+    model->slept_s = get_double(reader, PROCESS_SLEPT);
     model->depth = unpack_figure(block, PROCESS_DEPTH, 0);
     model->exact = unpack_number(block, PROCESS_EXACT) != 0;
     model->start_ticks = unpack_number(block, PROCESS_START_TICKS);
@@ -405,6 +406,7 @@ static void read_marks(struct snapshot_reader *reader) {
         const char *name = get_text(reader, MARKS_NAME);
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
+        mark->slept_s = get_double(reader, MARKS_SLEPT);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
         get_left_out(&reader->block, &mark->left_out);

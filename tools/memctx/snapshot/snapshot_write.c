@@ -163,6 +163,7 @@ static void write_process(struct snapshot_writer *writer) {
     pack_number(pack, PROCESS_HAS_PAGES, model->has_pages);
     pack_number(pack, PROCESS_HAS_MAPPINGS, model->has_mappings);
     put_text(writer, PROCESS_PROGRAM, model->program);
+    pack_number(pack, PROCESS_SLEPT, bits_of(model->slept_s));
     pack_number(pack, PROCESS_LOST_REALLOCS, (uint64_t)model->lost_reallocs);
     pack_end_row(pack);
     pack_end_table(pack);
@@ -333,6 +334,7 @@ static void write_marks(struct snapshot_writer *writer) {
         const struct model_mark *mark = &model->marks[i];
         put_text(writer, MARKS_NAME, mark->name);
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
+        pack_number(pack, MARKS_SLEPT, bits_of(mark->slept_s));
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
         put_left_out(pack, &mark->left_out);
