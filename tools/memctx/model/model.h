@@ -225,9 +225,9 @@ struct model {
     uint64_t start_ticks;
     char *library_version;
     char *exe;
-    char *program; /* as the user named it, without folders: "redis-server", where exe may be the
-                      file behind a symbolic link; NULL: not known */
-    char *source;  /* name in messages: "pid 12" or the snapshot's file name */
+    char *program;   /* as the user named it, without folders: "redis-server", where exe may be the
+                        file behind a symbolic link; NULL: not known */
+    char *source;    /* name in messages: "pid 12" or the snapshot's file name */
     double uptime_s; /* without the time that the machine slept, as all uptimes */
     double slept_s;  /* how long the machine slept since it started */
     int64_t build_ns;
@@ -333,8 +333,8 @@ void model_add_totals(struct model_totals *sum, const struct model_totals *part)
 bool model_totals_any(const struct model_totals *totals);
 /* True if the process made the mark by itself (MEMCTX_MARKS). */
 bool model_is_kept_mark(const struct model_mark *mark);
-/* Returns how long the machine slept between a mark's uptime and the dump. An uptime at which no mark
- * was set counts as that of the mark before; if there is none, returns 0. */
+/* Returns how long the machine slept between a mark's uptime and the dump. An uptime at which no
+ * mark was set counts as that of the mark before; if there is none, returns 0. */
 double model_slept_since(const struct model *model, double uptime_s);
 void model_sort_marks(struct model *model); /* the oldest first */
 /* Returns the mark of this name. If `name` is NULL, returns the latest mark of the user, or, if
