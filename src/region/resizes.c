@@ -57,7 +57,7 @@ static struct resizes *make_table(struct heap *heap, enum tables_share share) {
 /* Doubles the slots, which only the owner reads. False: there is no room. */
 static bool grow_slots(struct resizes *all, enum tables_share share) {
     uint32_t old_count = all->slot_mask + 1, *old = all->slots;
-    uint32_t *slots = take(2 * old_count * sizeof *slots, share);
+    uint32_t *slots = take(2UL * old_count * sizeof *slots, share);
     if (!slots)
         return false;
     all->slots = slots;
