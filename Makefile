@@ -73,7 +73,7 @@ cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Parts of the command that need neither a target nor a terminal.
 unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,model.c model_store.c tails.c) \
-    $(addprefix tools/memctx/base/,cli.c progress.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
+    $(addprefix tools/memctx/base/,cli.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 7
+#define WIRE_VERSION 8
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -123,7 +123,8 @@ struct wire_dump_request {
 };
 
 struct wire_dump {
-    uint64_t uptime_ns;
+    uint64_t uptime_ns; /* without the time that the machine slept, as all uptimes */
+    uint64_t slept_ns;  /* how long the machine slept since it started */
     uint32_t pid;
     uint32_t depth;
     uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
@@ -169,8 +170,9 @@ enum wire_part {
     WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
     /* struct wire_survey, then records as of CONTEXTS for contexts in which one figure is large */
     WIRE_PART_BEST = 8,
-    WIRE_PART_PATH = 9, /* records as of CONTEXTS: from the root to one context */
-    WIRE_PARTS = 10,
+    WIRE_PART_PATH = 9,     /* records as of CONTEXTS: from the root to one context */
+    WIRE_PART_RESIZES = 10, /* struct wire_resizes */
+    WIRE_PARTS = 11,
 };
 
 struct wire_piece_request {
@@ -328,6 +330,19 @@ struct wire_remote {
     int64_t frees;            /* since the start */
 };
 
+/* What realloc did in a context, by the threads of one heap; a context may have several records.
+ * Since the start, or since the last reset of the counters. */
+struct wire_resizes {
+    uint32_t context; /* id; WIRE_NONE: `reallocs` is the number of calls without room for counts */
+    uint32_t heap;
+    int64_t reallocs;         /* calls that resized a chunk and whose path pays for it since */
+    int64_t copies;           /* of these: the chunk was copied to another place */
+    int64_t copied_bytes;     /* bytes that these copied */
+    int64_t grows;            /* of the calls: to more bytes than before */
+    int64_t grown_bytes;      /* requested bytes that these added */
+    int64_t grown_from_bytes; /* requested bytes that the chunks of these had before */
+};
+
 /* The contexts that a mark had no room for: those that held least. Sums since the start. */
 struct wire_left_out {
     uint64_t contexts;  /* 0: none, and the other fields mean nothing */
@@ -339,6 +354,7 @@ struct wire_left_out {
 struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when the mark was set */
+    uint64_t slept_ns;  /* as in struct wire_dump, when the mark was set */
     struct wire_left_out left_out;
 };
 

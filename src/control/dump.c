@@ -18,7 +18,7 @@
 #include "figures/sums.h"
 #include "named/named.h"
 #include "os/meta.h"
-#include "region/heap.h"
+#include "region/resizes.h"
 #include "region/terms.h"
 #include "rules/rules.h"
 
@@ -395,6 +395,57 @@ static uint32_t remotes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
+/* Writes a record for each view of the heap that resized chunks, from a number on. False: the
+ * answer has no room for all records. */
+static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, uint64_t from) {
+    const struct resizes *all = load_acquire(&heap->resizes);
+    uint64_t number = 0, first = place == from >> 32 ? (uint32_t)from : 0;
+    for (const struct resizes_block *block = all ? &all->first : NULL; block;
+         block = load_acquire(&block->next)) {
+        uint32_t used = load_acquire(&block->used);
+        for (uint32_t i = 0; i < used; i++, number++) {
+            const struct view_resizes *entry = &block->list[i];
+            struct wire_resizes told = {.heap = heap->number};
+#define X(name) told.name = (int64_t)(load_relaxed(&entry->counts.name) - entry->base.name);
+            RESIZE_COUNTS(X)
+#undef X
+            if (number < first || !told.reallocs)
+                continue; /* the view's memory may be gone, see heap_view_after */
+            told.context = load_relaxed(&heap_view_at(heap, entry->view_index)->context);
+            struct wire_resizes *out = piece_record(piece, sizeof *out);
+            if (!out) {
+                piece->next = place << 32 | number;
+                return false;
+            }
+            *out = told;
+        }
+    }
+    return true;
+}
+
+/* Follows the list of heaps as remotes_piece does. */
+static uint32_t resizes_piece(struct piece *piece) {
+    struct heap *shared = NULL;
+    uint64_t from = piece->request->from;
+    int64_t lost = (int64_t)load_relaxed(&heap_global.lost_resizes);
+    struct wire_resizes *out = lost && !from ? piece_record(piece, sizeof *out) : NULL;
+    if (out)
+        *out = (struct wire_resizes){.context = WIRE_NONE, .heap = WIRE_NONE, .reallocs = lost};
+    bool room = true;
+    sums_begin();
+    for (struct heap *heap = load_acquire(&heap_global.first); heap && room; heap = heap->next) {
+        uint64_t place = UINT32_MAX - heap->number;
+        if (!heap->number)
+            shared = heap;
+        else if (place >= from >> 32)
+            room = add_resizes(piece, heap, place, from);
+    }
+    if (shared && room)
+        add_resizes(piece, shared, UINT32_MAX, from);
+    sums_end();
+    return WIRE_OK;
+}
+
 static uint32_t notes_piece(struct piece *piece) {
     unsigned place = (unsigned)piece->request->from, before = place;
     const char *note;
@@ -420,6 +471,7 @@ uint32_t piece_run(const struct wire_piece_request *request, struct answer *answ
         [WIRE_PART_MARKS] = marks_piece,       [WIRE_PART_ENTRIES] = marks_entries_piece,
         [WIRE_PART_NOTES] = notes_piece,       [WIRE_PART_PAGES] = pages_piece,
         [WIRE_PART_BEST] = best_piece,         [WIRE_PART_PATH] = path_piece,
+        [WIRE_PART_RESIZES] = resizes_piece,
     };
     uint64_t started = os_now_exact_ns();
     struct piece piece = {.request = request, .answer = answer};
@@ -460,6 +512,7 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
     if (sums)
         all = sums_all();
     dump->uptime_ns = control_uptime_ns();
+    dump->slept_ns = os_slept_ns();
     dump->pid = os_process_id();
     dump->depth = (uint32_t)load_relaxed(&options.depth);
     dump->exact = !load_relaxed(&heap_global.lost_views);

@@ -45,6 +45,7 @@ _Static_assert(sizeof(struct mark_chunk) == CHUNK_BYTES, "one block");
 struct mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* 0: a free slot */
+    uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
     struct mark_chunk *first;
     uint64_t bytes; /* of the mark's chunks */
     struct wire_left_out left_out;
@@ -369,6 +370,7 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     mark->bytes = writer.bytes;
     mark->left_out = writer.left_out;
     mark->uptime_ns = uptime_ns ? uptime_ns : 1;
+    mark->slept_ns = os_slept_ns();
     text_add(text, "mark ");
     text_add(text, name);
     text_add(text, " set");
@@ -536,6 +538,7 @@ uint32_t marks_piece(struct piece *piece) {
         }
         __builtin_memcpy(out->name, mark->name, sizeof out->name);
         out->uptime_ns = mark->uptime_ns;
+        out->slept_ns = mark->slept_ns;
         out->left_out = mark->left_out;
     }
     return WIRE_OK;

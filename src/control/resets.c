@@ -5,7 +5,7 @@
 #include "context/tree.h"
 #include "control/marks.h"
 #include "figures/sums.h"
-#include "region/heap.h"
+#include "region/resizes.h"
 
 /* True for the root and its descendants; a parent's id is lower than its children's. */
 static bool is_below(uint32_t id, uint32_t root) {
@@ -28,11 +28,34 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     return true;
 }
 
+/* The owner may count at the same time; its calls in flight then count before or after. */
+static void reset_resizes(struct view_resizes *entry) {
+#define X(name) entry->base.name = load_relaxed(&entry->counts.name);
+    RESIZE_COUNTS(X)
+#undef X
+}
+
 struct reset {
     uint32_t root, count; /* the subtree; its ids are below count */
     uint64_t views;       /* views that were reset, or would be */
     int64_t bytes;        /* memory that the reset needs and does not have yet */
 };
+
+static bool has(const struct reset *reset, const struct view *view) {
+    return view->context < reset->count && (!reset->root || is_below(view->context, reset->root));
+}
+
+static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
+    struct resizes *all = load_acquire(&heap->resizes);
+    for (struct resizes_block *block = all ? &all->first : NULL; block;
+         block = load_acquire(&block->next)) {
+        uint32_t used = load_acquire(&block->used);
+        for (uint32_t i = 0; i < used; i++)
+            if (block->list[i].counts.reallocs &&
+                has(reset, heap_view_at(heap, block->list[i].view_index)))
+                reset_resizes(&block->list[i]);
+    }
+}
 
 /* Resets each view of the subtree. only_look: counts the memory that this needs. False: out of
  * memory. */
@@ -40,7 +63,7 @@ static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
-        if (view->context >= reset->count || (reset->root && !is_below(view->context, reset->root)))
+        if (!has(reset, view))
             continue;
         reset->views++;
         if (!only_look && !reset_view(heap, i))
@@ -50,6 +73,8 @@ static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
             reset->bytes += BASELINE_BLOCK_BYTES;
         block = i / BASELINES_PER_BLOCK;
     }
+    if (!only_look)
+        reset_resizes_of(heap, reset);
     return true;
 }
 

@@ -121,6 +121,8 @@ uint32_t statistics_fill(const char *body, struct text *text) {
         "functions of libc's malloc family that lead to memctx (RTLD_DEEPBIND)");
     ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be charged to their call path");
+    ADD(lost_reallocs, load_relaxed(&heap_global.lost_resizes),
+        "calls of realloc that are missing in the counts, because the tables have no room");
     ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
     ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),

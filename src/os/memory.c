@@ -176,6 +176,13 @@ uint64_t os_now_exact_ns(void) {
     return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
+uint64_t os_slept_ns(void) {
+    if (load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY)
+        return 0;
+    uint64_t awake = clock_ns(CLOCK_MONOTONIC), all = clock_ns(CLOCK_BOOTTIME);
+    return all > awake ? (all - awake) / 1000000 * 1000000 : 0; /* two readings differ a little */
+}
+
 /* glibc keeps a thread's id in its descriptor of the thread, which starts at the thread pointer.
  * The id is the first number behind the descriptor's head, whose size is fixed because programs use
  * fields of the head directly. Reading the id there has two advantages. A thread's first allocation

@@ -169,6 +169,7 @@ struct heap {
     /* Control thread, under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of
      * the view; NULL: no reset was made yet. */
     struct baseline **baselines;
+    struct resizes *resizes; /* atomic: see region/resizes.h; NULL: no chunk was resized yet */
     /* For threads that look up views of other threads, see heap_views_next: the current slots,
      * and the old slots if the table grew during such a walk. The low bits of each value hold
      * the logarithm of the table's length. */
@@ -202,7 +203,8 @@ struct heap_global {
     uint16_t at_once; /* atomic: threads that got a heap at their first entry, see api/thread.c */
     /* atomic: frees of other heaps' chunks that no heap's freed_of counts */
     uint64_t lost_remote;
-    uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
+    uint64_t lost_views;   /* atomic: operations that could not be accounted; 0 means exact */
+    uint64_t lost_resizes; /* atomic: reallocs that no heap's table counts, see resizes.h */
 };
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the

@@ -162,7 +162,7 @@ static bool may_change_hands(const struct view *from, const struct view *to) {
 /* Resizes a chunk in its block, if the block wastes no more than a new block would. In the checking
  * mode (check.h) every chunk moves. */
 static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
-                    size_t size) {
+                    size_t size, size_t *was) {
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_read(page, at);
@@ -182,6 +182,7 @@ static void *resize(struct heap *heap, struct view *view, struct page *page, voi
         tiny_resized(view->context, chunk, size);
     if (size < had && UNLIKELY(terms_with(old->context, TERMS_ZERO) != NULL))
         __builtin_memset((char *)chunk + size, 0, had - size);
+    *was = had;
     view_account_free(old, had);
     view_account_alloc(view, size);
     record_write(page, at, view->index, page->block_bytes - (uint32_t)size);

@@ -141,7 +141,7 @@ static struct page *resize_memory(struct page *page, size_t size) {
 }
 
 static void *resize_large(struct heap *heap, struct view *view, struct page *page, void *chunk,
-                          size_t size) {
+                          size_t size, size_t *had) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
     bool settled = is_settled(heap, page);
@@ -159,6 +159,7 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
     if (old)
         view_account_free(old, old_bytes);
     view_account_alloc(view, size);
+    *had = old_bytes;
     resized->requested_bytes = size;
     resized->context = view->context;
     return resized->chunk;

@@ -18,8 +18,8 @@ static void free_again(struct heap *heap, struct page *page, void *chunk) {
 }
 
 static void *resize_freed(struct heap *heap, struct view *view, struct page *page, void *chunk,
-                          size_t size) {
-    (void)heap, (void)view, (void)size;
+                          size_t size, size_t *had) {
+    (void)heap, (void)view, (void)size, (void)had;
     region_report(MISUSE_DOUBLE_FREE, page, chunk);
 }
 

@@ -45,9 +45,10 @@ struct page_kind {
     void (*collect)(struct heap *heap, struct page *page, void *chain, uint16_t length);
 
     /* Resizes a chunk where it stands, or moves it without a copy; the chunk then belongs to
-     * `view`. The page may belong to another heap. Returns the chunk. NULL: nothing changed. */
+     * `view`. The page may belong to another heap. Returns the chunk; *had becomes the bytes that
+     * were requested before. NULL: nothing changed, and *had is not set. */
     void *(*resize)(struct heap *heap, struct view *view, struct page *page, void *chunk,
-                    size_t size);
+                    size_t size, size_t *had);
 
     /* For any thread. `context_of` returns the context that pays for the chunk, or
      * REGION_NO_CONTEXT; `usable` the bytes of the chunk that the program may use; `requested` the

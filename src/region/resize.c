@@ -7,10 +7,16 @@
  */
 #include "region/page_kinds.h"
 #include "region/region.h"
+#include "region/resizes.h"
 
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {
     struct page *page = segment_page_of(chunk);
-    return page && page->heap == heap && page_kind_of(page)->resize(heap, view, page, chunk, size);
+    size_t had;
+    if (!page || page->heap != heap ||
+        !page_kind_of(page)->resize(heap, view, page, chunk, size, &had))
+        return false;
+    resizes_count(heap, view, had, size, 0);
+    return true;
 }
 
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size) {
@@ -20,14 +26,18 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             add_relaxed(&heap_global.foreign_frees, 1);
         return NULL;
     }
-    void *resized = page_kind_of(page)->resize(heap, view, page, chunk, size);
-    if (resized)
-        return resized;
-    size_t keep = region_usable(chunk); /* the program may have used all these bytes */
-    void *moved = region_alloc_grown(heap, view, size, keep);
-    if (!moved)
-        return NULL;
-    __builtin_memcpy(moved, chunk, keep < size ? keep : size);
-    region_free(heap, chunk);
-    return moved;
+    size_t had, copied = 0;
+    void *resized = page_kind_of(page)->resize(heap, view, page, chunk, size, &had);
+    if (!resized) {
+        size_t usable = region_usable(chunk); /* the program may have used all these bytes */
+        had = region_requested(chunk);
+        copied = usable < size ? usable : size;
+        resized = region_alloc_grown(heap, view, size, usable);
+        if (!resized)
+            return NULL;
+        __builtin_memcpy(resized, chunk, copied);
+        region_free(heap, chunk);
+    }
+    resizes_count(heap, view, had, size, copied);
+    return resized;
 }

@@ -449,7 +449,7 @@ static uint64_t run_without(uint64_t run, const struct place *last) {
 }
 
 /* Resizes a chunk where it stands. False: nothing changed. */
-static bool resize_here(struct page *page, void *chunk, size_t size) {
+static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had) {
     struct place place = find_alive(page, chunk);
     uint32_t old = bytes_of(&place), bytes = bytes_for(size);
     char *end = (char *)chunk + old;
@@ -470,15 +470,16 @@ static bool resize_here(struct page *page, void *chunk, size_t size) {
         uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
         store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);
     }
-    view_account_free(page->view, requested_of(&place));
+    *had = requested_of(&place);
+    view_account_free(page->view, *had);
     view_account_alloc(page->view, size);
     return true;
 }
 
 static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
-                    size_t size) {
+                    size_t size, size_t *had) {
     bool mine = page->heap == heap && page->view == view;
-    return mine && resize_here(page, chunk, size) ? chunk : NULL;
+    return mine && resize_here(page, chunk, size, had) ? chunk : NULL;
 }
 
 /* --- look ----------------------------------------------------------------------------------- */

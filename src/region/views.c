@@ -8,6 +8,7 @@
  */
 #include "os/meta.h"
 #include "region/heap.h"
+#include "region/resizes.h"
 
 #define FIRST_SLOTS 64U /* number of slots at first */
 #define SLOT_STEP 17U   /* odd, so that a search reaches all slots */
@@ -457,6 +458,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
         }
         *base = (struct baseline){0};
     }
+    resizes_fold(heap, view, to, sum);
     add_owner(&sum->allocs, view->allocs);
     add_owner(&sum->frees, view->frees);
     add_owner(&sum->requested_cum_bytes, view->requested_cum_bytes);

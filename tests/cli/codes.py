@@ -48,6 +48,10 @@ def usage_errors():
     expect(2, "--min takes a number of bytes", "dump", "1", "--min", "12X")
     expect(2, "--min takes a number of bytes", "dump", "1", "--min", "-3")
     expect(2, "--min takes a number of bytes", "dump", "1", "--min", "99999999999G")
+    for text in ("1.5.2M", "1e3", "M", "1 M", "1MB2"):
+        expect(2, "--min takes a number of bytes", "dump", "1", "--min", text)
+    for text in ("0.05", "2x", "1e1", "61m", "-1", ""):
+        expect(2, "--interval takes a time", "top", "1", "--interval", text)
     expect(2, "--depth takes a number", "dump", "1", "--depth", "0")
     expect(2, "regular expression", "dump", "1", "--site", "(")
     expect(2, "regular expression", "reset", "1", "--site", "[")

@@ -85,7 +85,7 @@ def top_batch():
 def top_batch_text():
     """Frames as text, the flat list and the tree; a closed pipe ends them without a message."""
     with lively() as live:
-        done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", 0.1, "--limit", 2, env=live.cli_env)
+        done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", "100ms", "--limit", 2, env=live.cli_env)
         check_equal(len(re.findall(r"^pid \d+ \(lively\), frame \d of 2", done.stdout, re.M)), 2, done.stdout)
         check(re.search(r"^ +100000 +\+0 +\d+ +0 +100  load_chunk \(lively\.c:\d+\) < load_all", done.stdout, re.M), done.stdout)
         check("... and" in done.stdout, done.stdout)

@@ -211,3 +211,28 @@ def history_bad_settings():
             target.wait_socket()
             options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
             check_equal(options["marks"]["value"], told_as, f"MEMCTX_MARKS={value}")
+
+
+@test
+def history_of_a_machine_that_slept():
+    """Three hours of sleep in between: the clock tells them, the rate does not know them."""
+    program = harness.build_program("tests/diagnosis/asleep.c", flags=["-rdynamic"])
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        looked = time.time()
+        env = dict(target.cli_env, TZ="UTC0")
+        text = run_cli("doctor", target.pid, env=env).stdout
+        listed = run_cli("mark", "--list", target.pid, env=env).stdout.splitlines()
+        first = doctor(target)["findings"][0]
+        dump = command(target, "dump", target.pid)
+    rate = first["growth"]["bytes_per_s"]
+    check(abs(rate - 8000 * 500) < 8000 * 500 / 3, f"a rate of {rate}")
+    since = labelled(text, 1, "since")
+    check("the machine slept 3.0 h" in since, since)
+    told_at = re.match(r"(?:\w+day )?(\d+):(\d+)", since)
+    wanted = time.gmtime(looked - 3 * 3600 - 2)
+    off = (int(told_at[1]) * 60 + int(told_at[2]) - wanted.tm_hour * 60 - wanted.tm_min + 720) % 1440 - 720
+    check(abs(off) <= 2, f"since {told_at[0]}, {wanted.tm_hour}:{wanted.tm_min} is wanted")
+    ago = [float(re.search(r"([0-9.]+) s ago", line)[1]) for line in listed]
+    check(ago[0] > 3 * 3600 and ago[-1] < 100, f"marks of so many seconds ago: {ago}")
+    check(abs(dump["slept_s"] - dump["marks"][0].get("slept_s", 0) - 3 * 3600) < 1, f"{dump['marks'][0]}")

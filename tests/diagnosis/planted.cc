@@ -831,7 +831,7 @@ static void vocabulary() {
                 word_learn(200);
             serve(i % 20 == 0);
         }
-        usleep(300000); // the time of a round is more than that of a look
+        usleep(600000); // the time of a round is more than that of a look, on a busy machine, too
         look();
     }
 }
@@ -847,7 +847,7 @@ static void late_vocabulary() {
         }
         if (round < 0)
             continue;
-        usleep(300000);
+        usleep(600000);
         look();
     }
 }

@@ -3,7 +3,8 @@
  * spread.c - growth that is spread over 300 call paths, of which each makes few chunks: `leak`
  * keeps what handlers_run makes; `main` keeps it, too, and main calls the handlers itself;
  * `replaced` has paths that hold more and less in turns; `full` stops after the second round. Each
- * says "look" four times.
+ * says "look" four times. `bursts`: each path makes many chunks at once in one round, and none in
+ * the others; `phases`: a program that starts loads one thing after the other, by few paths.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,10 @@
 #define EACH 3 /* chunks of each call path in a round */
 #define BYTES 1500
 
-static char *kept[HANDLERS * EACH * 4];
+#define BURST 40  /* chunks that a path makes at once */
+#define PHASE 900 /* the same of one of few paths */
+
+static char *kept[HANDLERS * BURST];
 static size_t count;
 
 /* Each handler has a return address of its own in the functions that it is called through. */
@@ -57,6 +61,21 @@ __attribute__((noinline)) static void handlers_swap(int round) {
     __asm__ volatile("");
 }
 
+/* A quarter of the paths, a quarter in each round. */
+__attribute__((noinline)) static void handlers_burst(int round) {
+    for (int i = round; i < HANDLERS; i += 4)
+        for (int k = 0; k < BURST; k++)
+            kept[count++] = handlers[i]();
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void parts_load(int round) {
+    for (int i = 2 * round; i < 2 * round + 2; i++)
+        for (int k = 0; k < PHASE; k++)
+            kept[count++] = handlers[i]();
+    __asm__ volatile("");
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     for (int round = 0; round < 4; round++) {
@@ -66,6 +85,10 @@ int main(int argc, char **argv) {
                     kept[count++] = handlers[i]();
         } else if (strcmp(what, "replaced") == 0) {
             handlers_swap(round);
+        } else if (strcmp(what, "bursts") == 0) {
+            handlers_burst(round);
+        } else if (strcmp(what, "phases") == 0) {
+            parts_load(round);
         } else if (strcmp(what, "full") != 0 || round <= 1) {
             handlers_run();
         }

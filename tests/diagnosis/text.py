@@ -90,6 +90,24 @@ one_finding("main", "nearly-empty-pages", "main", 3, 1)
 one_finding("rust", "growth", "causes::order_accept", 4, 4)
 
 
+PYTHON_SMALL = """
+import sys
+kept = [(i, str(i)) for i in range(800000)]
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def what_python_maps_itself():
+    """One look shows mappings without call paths, and how to get these."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_SMALL], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        text = told(target)
+        check("(not-malloc)" in text, text)
+        check("PYTHONMALLOC=malloc" in labelled(text, 1, "fix") and "PYTHONMALLOC=malloc" in labelled(text, 1, "next"), text)
+
+
 @test
 def one_cause_in_python():
     """What a script keeps has only the interpreter's loop in common."""
@@ -101,6 +119,7 @@ def one_cause_in_python():
         check(len(grown[0]["parts"]) > 5 and "_PyEval_EvalFrameDefault" in grown[0]["path"], f"{grown[0]}")
         check(re.search(r"^ +and \d+ more$", text, re.M), f"more than five call paths: {text}")
         check_equal(text.count(" %, "), 5, f"paths with their shares: {text}")
+        check("python3 -X tracemalloc=10" in labelled(text, 1, "fix"), f"how to find the line of the script: {text}")
         # The next command chooses all that the finding is about.
         command = re.search(r"next:  memctx (.*)", text)[1].split()
         shown = run_cli(*command, "--limit", "0", env=target.cli_env).stdout

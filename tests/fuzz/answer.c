@@ -59,6 +59,7 @@ static bool load(struct loader *loader, const uint8_t *data, size_t size) {
         load_part(loader, WIRE_PART_ENTRIES, &data, &size);
     }
     load_part(loader, WIRE_PART_PAGES, &data, &size);
+    load_part(loader, WIRE_PART_RESIZES, &data, &size);
     loader_finish(loader, MODEL_THREADS | MODEL_PINNED | MODEL_RESIDENT);
     return true;
 }

@@ -11,7 +11,7 @@ KINDS = ["unknown", "path", "named", "unknown"]
 POLICIES = ["none", "aset", "mixed", "slab", "generation", "bump", "simple"]
 PLACEMENTS = ["default", "apart", "shared", *POLICIES[3:]]
 (TEXTS, PROCESS, FIGURES, MODULES, FUNCTIONS, FRAMES, CONTEXTS, THREADS, VIEWS, REMOTES, MARKS, ENTRIES, PAGES, SHARES,
- NOTES, TAILS) = range(1, 17)
+ NOTES, TAILS, RESIZES) = range(1, 18)
 WORD = (1 << 64) - 1
 
 
@@ -288,8 +288,10 @@ def marks_of(blocks, texts, contexts):
                       for number, name in enumerate(names)))
     table = Table(blocks, MARKS)
     left_out = zip(*map(table.numbers, (5, 6)), *(table.figures(7 + number) for number in range(6)))
-    for (name, bits, has, count), left in zip(zip(*map(table.numbers, (1, 2, 3, 4))), left_out):
+    for (name, bits, has, count, slept), left in zip(zip(*map(table.numbers, (1, 2, 3, 4, 13))), left_out):
         mark = {"name": texts[name], "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6)}
+        if slept:
+            mark["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
         if left[0]:
             mark["left_out"] = dict(zip(["contexts", "ids_below", "most_bytes", *names], left))
         listed = [{"id": contexts[at]["id"], **dict(zip(names, row))} for at, *row in itertools.islice(rows, count)]
@@ -321,12 +323,14 @@ def read(data):
     texts = texts_of(blocks)
     table = Table(blocks, PROCESS)
     (pid,), (depth,), (build,) = table.figures(1), table.figures(4), table.figures(8)
-    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,) = map(
-        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13))
+    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,), (lost,), (slept,) = map(
+        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15))
     dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe], "program": texts[program] or texts[exe].rsplit("/", 1)[-1],
             "depth": depth, "exact": exact != 0,
             "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6), "start_ticks": ticks,
             "library_version": texts[version], "build_ns": build, "has_names": names != 0, "filtered": False}
+    if slept:
+        dump["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
     table = Table(blocks, FIGURES)
     for group, key in ((1, "ledger"), (2, "mappings")):
         if key == "ledger" or has_mappings:
@@ -339,6 +343,10 @@ def read(data):
     dump["full_paths"] = full_paths_of(dump["contexts"])
     dump["marks"] = marks_of(blocks, texts, dump["contexts"])
     dump["notes"] = [texts[number] for number in Table(blocks, NOTES).numbers(1)]
+    table, counts = Table(blocks, RESIZES), ("reallocs", "copies", "copied_bytes", "grows", "grown_bytes", "grown_from_bytes")
+    dump["lost_reallocs"] = lost
+    dump["reallocs"] = [dict(zip(("context", *counts), (dump["contexts"][at]["id"], *row))) for at, *row
+                        in zip(table.delta(1), *(table.figures(2 + number) for number in range(6)))]
     if has_threads:
         table = Table(blocks, THREADS)
         dump["threads"] = [{"tid": tid, "name": texts[name]} for tid, name in zip(table.numbers(1), table.numbers(2))]

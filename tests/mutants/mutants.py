@@ -70,8 +70,8 @@ MUTANTS = {
     "large-calloc-leaves-old-bytes": (
         "src/region/large.c", "    if (zero && !page->fresh)", "    if (zero && page->fresh)", ["content-calloc-dirty-large"]),
     "realloc-copies-half": (
-        "src/region/resize.c", "    __builtin_memcpy(moved, chunk, keep < size ? keep : size);",
-        "    __builtin_memcpy(moved, chunk, (keep < size ? keep : size) / 2);",
+        "src/region/resize.c", "        __builtin_memcpy(resized, chunk, copied);",
+        "        __builtin_memcpy(resized, chunk, copied / 2);",
         ["content-realloc-every-jump", "content-realloc-walk"]),
     "realloc-of-huge-stays": (
         "src/region/large.c", "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)",

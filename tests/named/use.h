@@ -17,7 +17,7 @@
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            printf("line %d: " #condition "\n", __LINE__);                                         \
+            printf("line %d: %s\n", __LINE__, #condition);                                         \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)

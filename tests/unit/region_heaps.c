@@ -5,6 +5,7 @@
 
 #include "api/fast.h"
 #include "region/region.h"
+#include "region/resizes.h"
 #include "region_tests.h"
 
 Test(region, a_forked_child_finds_its_new_views) {
@@ -176,4 +177,80 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
             region_free(heap, chunks[i]);
     cr_assert_leq(segment_usage().mapped_bytes, mapped - (int64_t)(2 * SEGMENT_BYTES));
     cr_assert_eq(heap_view(parked, 7)->frees, CHUNKS); /* under its lock, its own view */
+}
+
+/* --- counts of realloc ------------------------------------------------------------------------ */
+
+static struct view_resizes *resizes_at(struct heap *heap, uint32_t context) {
+    return resizes_entry(heap, heap_view(heap, context), TABLES_UNCOUNTED);
+}
+
+Test(resizes, each_realloc_is_counted_for_the_view_that_pays) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
+    char *chunk = region_alloc(heap, view, 100, false);
+    cr_assert_null(heap->resizes, "malloc makes no table");
+    chunk = region_realloc(heap, view, chunk, 101); /* in its block */
+    char *moved = region_realloc(heap, other, chunk, 5000);
+    cr_assert_neq(moved, chunk);
+    moved = region_realloc(heap, other, moved, 4990);
+    moved = region_realloc(heap, other, moved, 4990);
+    const struct resize_counts *first = &resizes_at(heap, 9)->counts;
+    cr_assert(first->reallocs == 1 && first->grows == 1 && first->copies == 0);
+    cr_assert(first->grown_bytes == 1 && first->grown_from_bytes == 100);
+    const struct resize_counts *second = &resizes_at(heap, 10)->counts;
+    cr_assert(second->reallocs == 3 && second->grows == 1 && second->copies == 1);
+    cr_assert(second->grown_bytes == 4899 && second->grown_from_bytes == 101);
+    cr_assert(second->copied_bytes >= 101 && second->copied_bytes <= 128, "the block's bytes");
+    region_free(heap, moved);
+}
+
+Test(resizes, counts_of_an_ended_thread_move_with_its_numbers) {
+    struct heap *heap = heap_new();
+    for (uint32_t i = 0; i < 100; i++) {
+        struct view *view = heap_view(heap, 20 + i);
+        char *chunk = region_alloc(heap, view, 10, false);
+        for (size_t size = 11; size <= 12 + i; size++)
+            chunk = region_realloc(heap, view, chunk, size);
+        region_free(heap, chunk);
+    }
+    resizes_at(heap, 25)->base.reallocs = 3; /* as a reset leaves it */
+    heap_park(heap);
+    for (uint32_t i = 0; i < 100; i++) {
+        cr_assert_eq(resizes_at(heap, 20 + i)->counts.reallocs, 0, "context %u", 20 + i);
+        cr_assert_eq(resizes_at(heap_global.totals, 20 + i)->counts.reallocs, 2 + i);
+        cr_assert_eq(resizes_at(heap_global.totals, 20 + i)->counts.grown_bytes, 2 + i);
+    }
+    cr_assert_eq(resizes_at(heap_global.totals, 25)->base.reallocs, 3);
+    cr_assert_eq(resizes_at(heap, 25)->base.reallocs, 0);
+    cr_assert_eq(heap_global.lost_resizes, 0);
+}
+
+Test(resizes, a_full_table_is_bounded_and_counts_its_losses) {
+    struct heap *heap = heap_new();
+    char *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    int64_t before = tables_used_bytes;
+    for (uint32_t i = 0; i < RESIZES_MOST + 500; i++)
+        chunk = region_realloc(heap, heap_view(heap, 20 + i), chunk, 100 + i % 2);
+    cr_assert_eq(heap->resizes->count, RESIZES_MOST);
+    cr_assert_eq(heap_global.lost_resizes, 500);
+    cr_assert_gt(tables_used_bytes, before + (int64_t)(RESIZES_MOST * sizeof(struct view_resizes)));
+    chunk = region_realloc(heap, heap_view(heap, 20), chunk, 102);
+    cr_assert_eq(resizes_at(heap, 20)->counts.reallocs, 2, "those that have entries go on");
+    cr_assert_eq(heap_global.lost_resizes, 500);
+    region_free(heap, chunk);
+}
+
+Test(resizes, without_room_in_the_budget_calls_are_lost_and_served) {
+    struct heap *heap = heap_new();
+    char *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    tables_add(tables_limit_bytes());
+    chunk = region_realloc(heap, heap_view(heap, 9), chunk, 4000);
+    cr_assert_not_null(chunk);
+    cr_assert_null(heap->resizes);
+    cr_assert_eq(heap_global.lost_resizes, 1);
+    tables_add(-tables_limit_bytes());
+    chunk = region_realloc(heap, heap_view(heap, 9), chunk, 5000);
+    cr_assert_eq(resizes_at(heap, 9)->counts.reallocs, 1);
+    region_free(heap, chunk);
 }

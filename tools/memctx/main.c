@@ -85,7 +85,7 @@ static const struct cli_verb verbs[] = {
      "figures stay, and the last line says how it ended, as far as the kernel tells.\n\n"
      "  --all              watch every process of this user (root: of all users) that runs on "
      "memctx\n"
-     "  --interval N       look every N seconds (default 1; 0.1 to 3600)\n"
+     "  --interval TIME    look every TIME: 2, 500ms, 1m (default 1 s; 0.1 s to 1 h)\n"
      "  --sort KEY         " RATES_COLUMN_WORDS " (default live)\n"
      "  --tree             begin with the tree instead of the list\n"
      "  --batch N          print N frames as text and end; needs no terminal. Exit status 1: the\n"

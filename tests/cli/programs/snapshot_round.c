@@ -245,6 +245,19 @@ static void make_threads(struct model *model, bool extreme) {
     model->remotes[2] = (struct model_remote){0, 0, WIRE_UNKNOWN};
 }
 
+static void make_resizes(struct model *model, bool extreme) {
+    model->lost_reallocs = 12345;
+    model->resizes = cli_alloc(model->context_count, sizeof *model->resizes);
+    for (uint32_t i = 1; i < model->context_count; i += 1 + (uint32_t)(draw() % 5)) {
+        struct wire_resizes *resizes = &model->resizes[model->resize_count++];
+        resizes->context = i;
+#define X(name) resizes->name = extreme ? draw_figure() : (int64_t)(draw() % 1000000);
+        MODEL_RESIZES(X)
+#undef X
+        model_own_figures(model, &model->contexts[i]);
+    }
+}
+
 static void make_marks(struct model *model) {
     model->mark_count = 3;
     model->marks = cli_alloc(3, sizeof *model->marks);
@@ -252,6 +265,7 @@ static void make_marks(struct model *model) {
         struct model_mark *mark = &model->marks[i];
         snprintf(mark->name, sizeof mark->name, "mark %u", i);
         mark->uptime_s = i * 1.5;
+        mark->slept_s = i * 2.25;
         mark->has_entries = i != 1;
         if (i == 2) {
             mark->left_out =
@@ -304,6 +318,7 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     model->pid = 4711;
     model->start_ticks = extreme ? UINT64_MAX : 4242;
     model->uptime_s = 12.345678901234;
+    model->slept_s = 3600.25;
     model->build_ns = extreme ? WIRE_UNKNOWN : 99;
     model->depth = 32;
     model->exact = model->has_names = model->has_mappings = true;
@@ -318,6 +333,8 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     if (!model_link(model, &failure)) {
         cli_die_failure(&failure);
     }
+    if (extreme)
+        make_resizes(model, extreme);
     model_add_up(model);
     if (extreme) {
         make_threads(model, extreme);
@@ -408,7 +425,8 @@ static void compare_rest(const struct model *a, const struct model *b) {
     for (size_t i = 0; i < a->mark_count; i++) {
         const struct model_mark *left = &a->marks[i], *right = &b->marks[i];
         if (strcmp(left->name, right->name) != 0 || left->uptime_s != right->uptime_s ||
-            left->has_entries != right->has_entries || left->entry_count != right->entry_count ||
+            left->slept_s != right->slept_s || left->has_entries != right->has_entries ||
+            left->entry_count != right->entry_count ||
             memcmp(&left->left_out, &right->left_out, sizeof left->left_out) != 0 ||
             memcmp(left->entries, right->entries, left->entry_count * sizeof *left->entries) != 0) {
             differ("mark", i);
@@ -432,13 +450,18 @@ static void compare_rest(const struct model *a, const struct model *b) {
          memcmp(a->shares, b->shares, a->share_count * sizeof *a->shares) != 0)) {
         differ("remote frees, pages or shares", 0);
     }
+    if (a->resize_count != b->resize_count || a->lost_reallocs != b->lost_reallocs ||
+        (a->resize_count > 0 &&
+         memcmp(a->resizes, b->resizes, a->resize_count * sizeof *a->resizes) != 0)) {
+        differ("reallocs", 0);
+    }
 }
 
 static void compare_process(const struct model *a, const struct model *b) {
     if (a->pid != b->pid || a->start_ticks != b->start_ticks || !same_text(a->exe, b->exe) ||
         !same_text(a->library_version, b->library_version) || a->uptime_s != b->uptime_s ||
-        a->build_ns != b->build_ns || a->depth != b->depth || a->exact != b->exact ||
-        a->has_names != b->has_names || a->has_threads != b->has_threads ||
+        a->slept_s != b->slept_s || a->build_ns != b->build_ns || a->depth != b->depth ||
+        a->exact != b->exact || a->has_names != b->has_names || a->has_threads != b->has_threads ||
         a->has_pages != b->has_pages || a->has_mappings != b->has_mappings ||
         memcmp(&a->ledger, &b->ledger, sizeof a->ledger) != 0 ||
         memcmp(&a->mappings, &b->mappings, sizeof a->mappings) != 0 ||

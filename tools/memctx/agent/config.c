@@ -51,6 +51,7 @@ static const struct key keys[] = {
     {PART_SERVE, "token-file", NULL, KEY_TEXT},
     {PART_SERVE, "cert", NULL, KEY_TEXT},
     {PART_SERVE, "key", NULL, KEY_TEXT},
+    {PART_SERVE, "every", NULL, KEY_TIME},
     {PART_WATCH, "match", NULL, KEY_MATCH},
     {PART_WATCH, "when", NULL, KEY_LIST},
     {PART_WATCH, "do", NULL, KEY_LIST},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/progress.h"
+#include "base/quantity.h"
 #include "base/terminal.h"
 
 const struct cli_verb *cli_current_verb;
@@ -145,19 +146,11 @@ int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, in
 }
 
 int64_t cli_parse_bytes(const char *what, const char *text) {
-    size_t digits = strspn(text, "0123456789");
-    char *number = strndup(text, digits);
-    const char *unit = text + digits;
-    int64_t value = 0;
-    int shift = -1;
-    if (unit[0] == '\0')
-        shift = 0;
-    else if (unit[1] == '\0' && strchr("kKmMgG", unit[0]))
-        shift = unit[0] == 'k' || unit[0] == 'K' ? 10 : unit[0] == 'm' || unit[0] == 'M' ? 20 : 30;
-    if (!number || shift < 0 || !cli_is_number(number, &value) || value > (INT64_MAX >> shift))
-        cli_usage("%s takes a number of bytes, which may end in K, M or G; got \"%s\"", what, text);
-    free(number);
-    return value << shift;
+    int64_t bytes;
+    if (!quantity_read_size(text, text + strlen(text), &bytes))
+        cli_usage("%s takes a number of bytes, which may end in K, M, G or T; got \"%s\"", what,
+                  text);
+    return bytes;
 }
 
 int cli_finish_output(int code) {

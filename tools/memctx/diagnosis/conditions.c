@@ -10,82 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quantity.h"
+
 #define MILLION 1000000
-
-/* --- numbers --------------------------------------------------------------------------------- */
-
-/* Reads "12" or "1.5" times `unit`. Sets *end behind the number. Returns false if there is no
- * number or the product is too large. */
-static bool read_number(const char *text, int64_t unit, int64_t *value, const char **end) {
-    int64_t whole = 0, part = 0, divisor = 1;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        if (whole > (INT64_MAX - 9) / 10)
-            return false;
-        whole = 10 * whole + (*at - '0');
-    }
-    if (at == text)
-        return false;
-    if (at[0] == '.' && at[1] >= '0' && at[1] <= '9') {
-        for (at++; *at >= '0' && *at <= '9'; at++) {
-            if (divisor < MILLION) { /* further digits are below any unit that matters */
-                part = 10 * part + (*at - '0');
-                divisor *= 10;
-            }
-        }
-    }
-    *end = at;
-    if (unit > 0 && whole > (INT64_MAX / 2) / unit)
-        return false;
-    *value = whole * unit + (int64_t)((double)part * (double)unit / (double)divisor);
-    return true;
-}
-
-/* Returns the first character behind the number, before its unit is known. */
-static const char *skip_number(const char *text) {
-    return text + strspn(text, "0123456789.");
-}
-
-/* Reads a size up to `end`: a number and nothing, K, M, G or T, which may end in B or iB. */
-static bool read_size(const char *text, const char *end, int64_t *bytes) {
-    const char *unit = skip_number(text), *stop;
-    int shift = 0;
-    if (unit < end && *unit != '\0' && strchr("kKmMgGtT", *unit)) {
-        shift = strchr("kK", *unit) ? 10 : strchr("mM", *unit) ? 20 : strchr("gG", *unit) ? 30 : 40;
-        unit++;
-        if (end - unit == 2 && memcmp(unit, "iB", 2) == 0)
-            unit += 2;
-    }
-    if (end - unit == 1 && *unit == 'B')
-        unit++;
-    return unit == end && read_number(text, INT64_C(1) << shift, bytes, &stop) &&
-           stop == skip_number(text);
-}
-
-/* Reads a time up to `end` in microseconds: a number and us, ms, s, m or h, or seconds. */
-static bool read_time(const char *text, const char *end, int64_t *us) {
-    static const struct {
-        const char *name;
-        int64_t us;
-    } units[] = {{"us", 1},
-                 {"ms", 1000},
-                 {"s", MILLION},
-                 {"", MILLION},
-                 {"m", INT64_C(60) * MILLION},
-                 {"h", INT64_C(3600) * MILLION}};
-    const char *unit = skip_number(text), *stop;
-    size_t length = unit <= end ? (size_t)(end - unit) : 0;
-    if (unit > end)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strlen(units[i].name) == length && strncmp(units[i].name, unit, length) == 0)
-            return read_number(text, units[i].us, us, &stop) && stop == unit;
-    return false;
-}
 
 bool condition_parse_time(const char *text, int64_t *ms) {
     int64_t us;
-    if (!read_time(text, text + strlen(text), &us) || us / 1000 > CONDITION_WINDOW_MS_MAX)
+    if (!quantity_read_time(text, text + strlen(text), &us) || us / 1000 > CONDITION_WINDOW_MS_MAX)
         return false;
     *ms = us / 1000;
     return true;
@@ -102,12 +33,12 @@ static bool parse_amount(const char *text, struct condition *condition, char *er
     const char *end = text + strlen(text), *percent = strchr(text, '%'), *stop;
     if (!percent) {
         condition->scale = CONDITION_ABSOLUTE;
-        return read_size(text, end, &condition->threshold) ||
+        return quantity_read_size(text, end, &condition->threshold) ||
                FAIL("\"%.40s\" is no size; write a number that may end in K, M, G or T, as in "
                     "rss>2G",
                     text);
     }
-    if (!read_number(text, MILLION / 100, &condition->threshold, &stop) || stop != percent)
+    if (!quantity_read_number(text, MILLION / 100, &condition->threshold, &stop) || stop != percent)
         return FAIL("\"%.40s\" is no share; write a number before the %%, as in rss>85%%limit",
                     text);
     condition->scale = CONDITION_OF_LIMIT;
@@ -127,7 +58,7 @@ static bool parse_growth(const char *text, struct condition *condition, char *er
     const char *slash = strchr(text, '/');
     if (!slash)
         return FAIL("growth needs a time, as in growth>100M/10m");
-    if (!read_size(text, slash, &condition->threshold))
+    if (!quantity_read_size(text, slash, &condition->threshold))
         return FAIL("\"%.40s\" is no size and time; write growth>SIZE/TIME, as in growth>100M/10m",
                     text);
     if (!condition_parse_time(slash + 1, &condition->window_ms) || condition->window_ms < 1000)
@@ -140,7 +71,7 @@ static bool parse_growth(const char *text, struct condition *condition, char *er
 static bool parse_pressure(const char *text, struct condition *condition, char *error,
                            size_t error_bytes) {
     const char *slash = strchr(text, '/');
-    if (!slash || !read_time(text, slash, &condition->threshold))
+    if (!slash || !quantity_read_time(text, slash, &condition->threshold))
         return FAIL("psi needs two times, waiting within a window, as in psi>150ms/2s");
     if (!condition_parse_time(slash + 1, &condition->window_ms) || condition->window_ms < 500)
         return FAIL("\"%.40s\" is no window from 500ms to 24h; write psi>TIME/TIME, as in "

@@ -115,7 +115,9 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
     finding->evidence = cli_format(
         "%s, %.0f %% of the resident set, did not come from malloc; the largest part is %s of %s",
         look_bytes(sum), 100 * finding->ratio, look_bytes(most), lines[largest][1]);
-    finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
+    bool own = strcmp(lines[largest][0], "own_mappings_bytes") == 0;
+    if (!own || !look_mapped_by_runtime(look->model, finding))
+        finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
 }
 
 static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
@@ -196,6 +198,14 @@ static const struct rule rules[] = {
      "The program, its libraries or its language runtime mapped this memory. memctx has no call "
      "paths for it.",
      NULL, COUNTED, look_for_others_memory},
+    {"small-steps", "growth by realloc in small steps",
+     "Each call takes the time of a realloc, and where the chunk has to move, that of a copy of "
+     "all "
+     "of it. To grow to twice the size takes twice as many calls, and four times the bytes copied.",
+     "Keep the size of the chunk beside the part that is used, and let realloc make it larger by a "
+     "factor, such as 1.5 or 2; some dozen calls are then enough. If the final size is known "
+     "beforehand, allocate it at once.",
+     COUNTED, look_for_small_steps},
     {"temporary", "short-lived chunks",
      "Each of these chunks costs the time of a malloc and a free.",
      "A buffer that is kept and reused costs neither.", COUNTED, look_for_temporary},

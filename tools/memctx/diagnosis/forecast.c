@@ -8,6 +8,7 @@
 
 #define SEEN_TIMES 50       /* the future is told for so many times the time that was seen */
 #define SECONDS_UNTIL 600.0 /* times within this are told with seconds */
+#define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not told */
 #define WEEKDAY_UNTIL (6 * 86400.0)
 
 /* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00", "2026-03-01
@@ -30,7 +31,7 @@ static char *write_time(time_t now, double distance_s) {
 
 /* Returns the moment of an uptime in words. The caller frees it. */
 static char *write_moment(const struct look *look, double uptime_s) {
-    double ago_s = look->model->uptime_s - uptime_s;
+    double ago_s = look->model->uptime_s - uptime_s + model_slept_since(look->model, uptime_s);
     if (look->input->now_s)
         return write_time((time_t)look->input->now_s, -ago_s);
     char *time = look_time(ago_s), *text = cli_format("%s before the snapshot", time);
@@ -61,6 +62,15 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
         forecast->began
             ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)
             : cli_format("%s at least, the first look: %s from then on, steadily", since, rate);
+    double slept_s = model_slept_since(look->model, forecast->since_s);
+    if (slept_s >= SLEPT_TOLD) {
+        char *slept = look_time(slept_s), *told = finding->since;
+        finding->since = cli_format("%s; of the time since, the machine slept %s, which the rate "
+                                    "leaves out",
+                                    told, slept);
+        free(slept);
+        free(told);
+    }
     free(since);
     free(rate);
     free(step);

@@ -58,6 +58,16 @@ char *look_time(double seconds);
     look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
 
+/* Returns what realloc did in the context with these figures, limited by model_tame; all 0:
+ * nothing.
+ */
+struct wire_resizes look_resizes(const struct look *look, size_t number);
+
+bool look_is_python(const struct model *model);
+/* If the program's language runtime maps memory itself, and can be told to use malloc, says so in
+ * the finding's advice and action. */
+bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
+
 /* Adds a finding about the whole process or about a suspect. The caller fills in evidence and
  * action. The pointer is valid until the next call. */
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,
@@ -89,9 +99,11 @@ void look_for_huge_pages(struct look *look, const struct rule *rule);
 void look_for_growth(struct look *look, const struct rule *rule);
 /* look_mapped.c: memory that keeps growing and did not come from malloc. */
 void look_for_mapped_growth(struct look *look, const struct rule *rule);
+/* look_resize.c: how chunks grow. */
+void look_for_small_steps(struct look *look, const struct rule *rule);
+void look_for_copies(struct look *look, const struct rule *rule);
 /* look_use.c: how memory is used. */
 void look_for_temporary(struct look *look, const struct rule *rule);
-void look_for_copies(struct look *look, const struct rule *rule);
 void look_for_remote_frees(struct look *look, const struct rule *rule);
 
 #endif

@@ -14,6 +14,7 @@
     50000 /* and looked for in no more than these, because that takes time                         \
            */
 #define SPREAD_INTERVALS 3
+#define SPREAD_PART 16 /* and each of them by a part of all growth, see one_of_many */
 
 /* Returns the bytes that shrinking paths of the suspect's site lost. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
@@ -147,6 +148,13 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(when);
     free(count);
     free(stays);
+    if (look_is_python(look->model)) {
+        finding->advice = "The call paths show the functions of the interpreter, not the lines of "
+                          "the script. For those, start it with python3 -X tracemalloc=10 and "
+                          "compare two snapshots: tracemalloc.take_snapshot().compare_to(before, "
+                          "\"lineno\"). Then free these objects, or give the container that keeps "
+                          "them a limit.";
+    }
     finding->action = intervals >= 3
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)
                           : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
@@ -189,18 +197,38 @@ static bool is_small(const struct series *series, size_t number, int64_t floor) 
     return chunks < CHUNKS_MIN && chunks > -CHUNKS_MIN && bytes < floor && bytes > -floor;
 }
 
-/* Takes the paths that are too small to be told, and that no suspect has. figures[i] receives the
- * growth in bytes of path i, or 0. Returns the growth of all of them together, which is of no kind
- * if paths shrank by more than a quarter of it. */
+static int64_t bytes_grown(const struct series *series, size_t number) {
+    return series->rows[series->samples->count - 1][number].requested_bytes -
+           series->rows[0][number].requested_bytes;
+}
+
+/* Returns the most bytes that a path may have grown by, to count as one of many: a part of what all
+ * paths grew by that no suspect has. A path that grew at once, and not in each interval, is no
+ * suspect, but may be one of many that take turns. */
+static int64_t one_of_many(const struct look *look, const struct series *series,
+                           const bool *taken) {
+    int64_t grown = 0;
+    for (size_t i = 1; i < look->model->figures_count; i++)
+        if (look->paths.same[i] == i && !taken[i])
+            grown = model_tame(grown + larger(0, bytes_grown(series, i)));
+    return grown / SPREAD_PART;
+}
+
+/* Takes the paths that are too small to be told alone, or are one of many that grew at once, and
+ * that no suspect has. figures[i] receives the growth in bytes of path i, or 0; *at_once says that
+ * some are not small. Returns the growth of all of them together, which is of no kind if paths
+ * shrank by more than a quarter of it. */
 static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
-                               int64_t floor, int64_t *figures) {
-    size_t last = series->samples->count - 1;
-    int64_t grown = 0, lost = 0;
+                               int64_t floor, int64_t *figures, bool *at_once) {
+    int64_t grown = 0, lost = 0, most = one_of_many(look, series, taken);
+    *at_once = false;
     for (size_t i = 1; i < look->model->figures_count; i++) {
+        int64_t bytes = bytes_grown(series, i);
+        bool small = is_small(series, i, floor);
         figures[i] = 0;
-        if (look->paths.same[i] != i || taken[i] || !is_small(series, i, floor))
+        if (look->paths.same[i] != i || taken[i] || (!small && (bytes > most || bytes < -most)))
             continue;
-        int64_t bytes = series->rows[last][i].requested_bytes - series->rows[0][i].requested_bytes;
+        *at_once |= !small;
         figures[i] = larger(bytes, 0);
         grown = model_tame(grown + figures[i]);
         lost = model_tame(lost + larger(-bytes, 0));
@@ -232,7 +260,8 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     size_t intervals = series->samples->count - 1, paths = 0;
     int64_t floor = floor_of(look, MIB, 1);
     int64_t *figures = cli_alloc(look->model->figures_count, sizeof *figures);
-    struct growth growth = add_small(look, series, taken, floor, figures);
+    bool at_once;
+    struct growth growth = add_small(look, series, taken, floor, figures, &at_once);
     for (size_t i = 0; i < look->model->figures_count; i++)
         paths += figures[i] > 0;
     struct blame blame = {.count = 0};
@@ -248,9 +277,13 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
         struct finding *finding =
             tell_growth(look, rule, growth_severity(look, intervals, &growth), suspect, &growth);
         char *evidence = finding->evidence;
-        finding->evidence = cli_format("%s; it is spread: each of the %zu call paths alone grew by "
-                                       "fewer than %d chunks and %s",
-                                       evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
+        finding->evidence =
+            at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
+                                 "interval, but many in turns",
+                                 evidence, finding->contexts)
+                    : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
+                                 "than %d chunks and %s",
+                                 evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
         free(evidence);
         char *diff = diff_since_first(look);
         finding->action = diff ? diff : finding->action;

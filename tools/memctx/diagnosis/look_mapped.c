@@ -68,9 +68,18 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
 }
 
 /* python3 maps memory for small objects itself, without malloc. */
-static bool is_python(const struct model *model) {
+bool look_is_python(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
     return strncmp(slash ? slash + 1 : model->exe, "python", 6) == 0;
+}
+
+bool look_mapped_by_runtime(const struct model *model, struct finding *finding) {
+    if (!look_is_python(model))
+        return false;
+    finding->advice = "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each "
+                      "object has a call path.";
+    finding->action = cli_copy("start the program with PYTHONMALLOC=malloc, then look again");
+    return true;
 }
 
 /* Returns how sure it is that the growth does not stop. */
@@ -110,16 +119,12 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     finding->sure = how_sure(samples, kind, growth);
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
-    bool python = kind == MODEL_PLACE_ANONYMOUS && is_python(model);
-    if (python) {
-        finding->advice = "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, "
-                          "each object has a call path.";
-    }
-    finding->action =
-        python       ? cli_copy("start the program with PYTHONMALLOC=malloc, then look again")
-        : most.place ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
-                                  most.place->start, model->pid)
-                     : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+    if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
+        return;
+    finding->action = most.place
+                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+                                       most.place->start, model->pid)
+                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
 }
 
 void look_for_mapped_growth(struct look *look, const struct rule *rule) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_use.c - finds short-lived chunks, arrays that grow by copying, frees by other threads. */
+/* look_use.c - finds short-lived chunks, and frees by other threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,7 +16,9 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
             continue; /* the root's peak is that of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
-        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->frees : 0;
+        /* A realloc counts as a free and an allocation, but no chunk was short-lived. */
+        int64_t frees = self->frees - look_resizes(look, i).reallocs;
+        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? frees : 0;
     }
     struct blame blame;
     look_blame(look, &blame, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
@@ -35,40 +37,6 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     }
     blame_free(&blame);
     free(allocs);
-}
-
-/* Finds arrays that grow by being copied: many chunks were freed, and they were much smaller
- * than the chunks that stay. */
-void look_for_copies(struct look *look, const struct rule *rule) {
-    const struct model *model = look->model;
-    int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);
-    for (size_t i = 0; i < model->figures_count; i++) {
-        const struct model_totals *self = &look->totals[i];
-        int64_t freed = self->requested_cum_bytes - self->requested_bytes;
-        if (self->live_chunks > 0 && self->frees >= 4 * self->live_chunks && freed > 0) {
-            int64_t mean_freed = freed / self->frees;
-            int64_t mean_live = self->requested_bytes / self->live_chunks;
-            copied[i] = mean_freed * 3 < mean_live && freed > self->requested_bytes / 2 ? freed : 0;
-        }
-    }
-    struct blame blame;
-    look_blame(look, &blame, copied, floor_of(look, 8 * MIB, 10));
-    for (size_t i = 0; i < blame.count; i++) {
-        const struct blame_suspect *suspect = &blame.suspects[i];
-        int64_t live = SUM_OVER(look, suspect, requested_bytes);
-        int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
-        int64_t frees = SUM_OVER(look, suspect, frees);
-        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
-                                             share(suspect->figure, live));
-        finding->evidence = cli_format(
-            "%" PRId64 " chunk%s of %s on average grew through %" PRId64
-            " smaller chunks (%s in all), each copied into the next; during a copy both exist",
-            chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), frees,
-            look_bytes(suspect->figure));
-        finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
-    }
-    blame_free(&blame);
-    free(copied);
 }
 
 /* Returns a text that names the thread which frees most chunks of another thread; an empty text if

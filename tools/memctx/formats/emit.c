@@ -194,6 +194,8 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_open(json, NULL, '{');
         json_put_text(json, "name", mark->name);
         json_put_decimal(json, "uptime_s", mark->uptime_s);
+        if (mark->slept_s > 0)
+            json_put_decimal(json, "slept_s", mark->slept_s);
         if (mark->left_out.contexts > 0)
             write_left_out(json, &mark->left_out);
         if (entries && mark->has_entries) {
@@ -299,6 +301,26 @@ static void write_remotes(struct json_writer *json, const struct model *model) {
     json_put_close(json, ']');
 }
 
+/* Writes the counts of realloc where there are any. */
+static void write_resizes(struct json_writer *json, const struct model *model,
+                          const struct model_write_options *options) {
+    json_put_newline(json);
+    json_put_integer(json, "lost_reallocs", model->lost_reallocs);
+    json_put_open(json, "reallocs", '[');
+    for (size_t i = 0; i < model->resize_count; i++) {
+        const struct wire_resizes *resizes = &model->resizes[i];
+        if (options->shown && !options->shown[resizes->context])
+            continue;
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "context", model->contexts[resizes->context].id);
+#define X(name) json_put_integer(json, #name, resizes->name);
+        MODEL_RESIZES(X)
+#undef X
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
 static void write_memory(struct json_writer *json, const struct model *model) {
     json_put_open(json, "ledger", '{');
 #define X(name) json_put_integer(json, #name, model->ledger.name);
@@ -323,6 +345,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     json_put_text(&json, "exe", model->exe);
     json_put_text(&json, "program", model_program(model));
     json_put_decimal(&json, "uptime_s", model->uptime_s);
+    if (model->slept_s > 0)
+        json_put_decimal(&json, "slept_s", model->slept_s);
     json_put_integer(&json, "depth", model->depth);
     json_put_boolean(&json, "exact", model->exact);
     json_put_integer(&json, "rss_bytes", model->ledger.rss_bytes);
@@ -362,6 +386,7 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
         if (model->has_pages)
             write_pages(&json, model);
     }
+    write_resizes(&json, model, options);
     json_put_newline(&json);
     json_put_open(&json, "contexts", '[');
     for (size_t i = 0; i < model->context_count; i++)

@@ -93,6 +93,36 @@ static bool sort_ids(struct model *model, struct cli_failure *failure) {
     return true;
 }
 
+static int compare_resizes(const void *a, const void *b) {
+    const struct wire_resizes *left = a, *right = b;
+    return (left->context > right->context) - (left->context < right->context);
+}
+
+void model_sort_resizes(struct model *model) {
+    struct wire_resizes *list = model->resizes;
+    size_t count = 0;
+    if (model->resize_count == 0)
+        return;
+    qsort(list, model->resize_count, sizeof *list, compare_resizes);
+    for (size_t i = 0; i < model->resize_count; i++) {
+        if (count == 0 || list[count - 1].context != list[i].context) {
+            list[count++] = list[i];
+            continue;
+        }
+#define X(name) list[count - 1].name = model_add(list[count - 1].name, list[i].name);
+        MODEL_RESIZES(X)
+#undef X
+    }
+    model->resize_count = count;
+}
+
+const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t context) {
+    struct wire_resizes key = {.context = context};
+    if (model->resize_count == 0)
+        return NULL;
+    return bsearch(&key, model->resizes, model->resize_count, sizeof key, compare_resizes);
+}
+
 bool model_link(struct model *model, struct cli_failure *failure) {
     if (model->context_count == 0) {
         return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
@@ -205,6 +235,16 @@ static int by_age(const void *a, const void *b) {
 void model_sort_marks(struct model *model) {
     if (model->mark_count > 0)
         qsort(model->marks, model->mark_count, sizeof *model->marks, by_age);
+}
+
+double model_slept_since(const struct model *model, double uptime_s) {
+    const struct model_mark *last = NULL;
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        if (mark->uptime_s <= uptime_s && (!last || mark->uptime_s > last->uptime_s))
+            last = mark;
+    }
+    return last && model->slept_s > last->slept_s ? model->slept_s - last->slept_s : 0;
 }
 
 /* True if `mark` is the better one to compare with: it is the user's, or the later one. */

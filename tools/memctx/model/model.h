@@ -72,6 +72,15 @@ enum model_flags {
     X(returned_bytes)                                                                              \
     X(rss_bytes)
 
+/* The counts of struct wire_resizes. */
+#define MODEL_RESIZES(X)                                                                           \
+    X(reallocs)                                                                                    \
+    X(copies)                                                                                      \
+    X(copied_bytes)                                                                                \
+    X(grows)                                                                                       \
+    X(grown_bytes)                                                                                 \
+    X(grown_from_bytes)
+
 /* Bytes of kinds of mappings, from the kernel's map of the process (memory.c). */
 #define MODEL_MAPPINGS(X)                                                                          \
     X(rss_bytes)                                                                                   \
@@ -193,7 +202,7 @@ struct model_share { /* part of one context in a mixed page */
 
 struct model_mark {
     char name[WIRE_MARK_NAME_MAX];
-    double uptime_s;
+    double uptime_s, slept_s;
     uint64_t uptime_ns; /* time of the mark in the target; 0: the mark is from a snapshot */
     bool has_entries;   /* false: the counters are not loaded */
     struct wire_left_out left_out;   /* its counters may be WIRE_UNKNOWN */
@@ -216,10 +225,11 @@ struct model {
     uint64_t start_ticks;
     char *library_version;
     char *exe;
-    char *program; /* as the user named it, without folders: "redis-server", where exe may be the
-                      file behind a symbolic link; NULL: not known */
-    char *source;  /* name in messages: "pid 12" or the snapshot's file name */
-    double uptime_s;
+    char *program;   /* as the user named it, without folders: "redis-server", where exe may be the
+                        file behind a symbolic link; NULL: not known */
+    char *source;    /* name in messages: "pid 12" or the snapshot's file name */
+    double uptime_s; /* without the time that the machine slept, as all uptimes */
+    double slept_s;  /* how long the machine slept since it started */
     int64_t build_ns;
     int64_t depth;
     bool exact;
@@ -251,6 +261,10 @@ struct model {
     struct model_thread *threads;
     struct model_view *views;
     struct model_remote *remotes;
+    /* One for each context that resized chunks, in the order of the contexts. `context` is an index
+     * here, and `heap` means nothing. */
+    struct wire_resizes *resizes;
+    int64_t lost_reallocs; /* calls of realloc that `resizes` does not count */
     struct model_mark *marks;
     /* As in wire.h, but contexts are indices. Sorted by address, except for pages far from the
      * first segment. */
@@ -258,7 +272,7 @@ struct model {
     struct model_share *shares;
     char **notes; /* predictions of memctx isolate, merge, set and trim (notes.h) */
     size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
-    size_t page_count, share_count, note_count, place_count;
+    size_t page_count, share_count, note_count, place_count, resize_count;
 };
 
 /* For the loaders: makes an empty model. Copies `source`. */
@@ -307,6 +321,11 @@ int64_t model_share(int64_t a, int64_t b, int64_t c);
  * are charged to a label such as [other callers], without their peaks, and a partial context lacks
  * chunks. */
 int64_t model_peak(const struct model_context *context);
+/* For the loaders: brings the counts of realloc into the order of the contexts, and adds up those
+ * of one context. */
+void model_sort_resizes(struct model *model);
+/* Returns the context's counts of realloc; NULL: it resized no chunk. */
+const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t context);
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);
@@ -314,6 +333,9 @@ void model_add_totals(struct model_totals *sum, const struct model_totals *part)
 bool model_totals_any(const struct model_totals *totals);
 /* True if the process made the mark by itself (MEMCTX_MARKS). */
 bool model_is_kept_mark(const struct model_mark *mark);
+/* Returns how long the machine slept between a mark's uptime and the dump. An uptime at which no
+ * mark was set counts as that of the mark before; if there is none, returns 0. */
+double model_slept_since(const struct model *model, double uptime_s);
 void model_sort_marks(struct model *model); /* the oldest first */
 /* Returns the mark of this name. If `name` is NULL, returns the latest mark of the user, or, if
  * there is none, the latest of MEMCTX_MARKS. Returns NULL if there is none at all. */

@@ -84,6 +84,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     if (!model->exe) {
         model->exe = cli_clean(cli_copy(head.exe));
         model->uptime_s = (double)head.uptime_ns / 1e9;
+        model->slept_s = (double)head.slept_ns / 1e9;
         model->depth = head.depth;
     }
     model->exact = head.exact != 0;
@@ -389,6 +390,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     struct model_mark *mark = &model->marks[model->mark_count++];
     *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
                                 .uptime_s = (double)wire.uptime_ns / 1e9,
+                                .slept_s = (double)wire.slept_ns / 1e9,
                                 .left_out = wire.left_out};
     memcpy(mark->name, wire.name, sizeof wire.name);
     cli_clean(mark->name);
@@ -409,6 +411,26 @@ static bool take_entry(struct loader *loader, struct records *records) {
         model_own_figures(loader->model, &loader->model->contexts[wire.context]);
         mark->entries[mark->entry_count++] = wire;
     }
+    return true;
+}
+
+static bool take_resizes(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_resizes wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "a record of reallocs is cut off");
+    if (wire.context == WIRE_NONE) {
+        model->lost_reallocs = model_tame(wire.reallocs);
+        return true;
+    }
+    /* As for a mark: a context that is newer than the contexts that were read is left out. */
+    wire.context = model_find_context(model, wire.context);
+    if (wire.context == WIRE_NONE)
+        return true;
+    model_own_figures(model, &model->contexts[wire.context]);
+    model->resizes = make_room(model->resizes, &loader->resize_room, model->resize_count,
+                               sizeof *model->resizes);
+    model->resizes[model->resize_count++] = wire;
     return true;
 }
 
@@ -527,6 +549,7 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
         [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
         [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
         [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
+        [WIRE_PART_RESIZES] = take_resizes,
     };
     struct records records = {.at = bytes, .left = length};
     struct wire_piece head;
@@ -559,6 +582,7 @@ void loader_finish(struct loader *loader, uint32_t flags) {
         place_views(loader);
     }
     model->build_ns = (int64_t)loader->took_ns;
+    model_sort_resizes(model);
     figures_finish(&loader->figures, model, flags);
     model_add_up(model);
     free(loader->thread_of);

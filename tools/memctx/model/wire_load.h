@@ -40,7 +40,7 @@ struct loader {
     uint32_t *thread_of; /* index of each heap's thread; 0: the thread has exited */
     size_t heap_count;
     /* Capacities of the arrays. */
-    size_t context_room, module_room, view_room, remote_room, page_room, share_room;
+    size_t context_room, module_room, view_room, remote_room, page_room, share_room, resize_room;
     size_t thread_room, entry_room;
     struct model_mark *mark; /* the mark whose entries are being read */
 };

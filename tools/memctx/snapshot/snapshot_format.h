@@ -84,6 +84,7 @@ enum snapshot_table {
     SNAPSHOT_SHARES = 14,
     SNAPSHOT_NOTES = 15,
     SNAPSHOT_TAILS = 16,
+    SNAPSHOT_RESIZES = 17,
     SNAPSHOT_TABLES,
 };
 
@@ -107,6 +108,9 @@ enum snapshot_process {
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
     PROCESS_PROGRAM = 13, /* text: the program as the user named it; may be missing */
+    PROCESS_SLEPT =
+        15, /* number: the bits of a double: seconds that the machine slept since it started */
+    PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
 };
 
 /* Single figures by the names they have in the JSON; a reader skips names that it does not know. */
@@ -239,6 +243,7 @@ enum snapshot_marks {
     MARKS_LEFT_OUT = 5,  /* number: contexts that held least, which have no entries */
     MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher one are newer than the mark */
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
+    MARKS_SLEPT = 13,    /* number: as PROCESS_SLEPT, when the mark was set */
     MARKS_SUMS = 8, /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over these contexts */
 };
 
@@ -293,6 +298,12 @@ enum snapshot_tails {
     TAILS_OUTER = 1,    /* index of the frames */
     TAILS_INNER = 2,    /* index or none, of the frames; none: malloc */
     TAILS_FUNCTION = 3, /* index of the frames: the address behind the tail call, with its names */
+};
+
+/* What realloc did in the contexts where it resized a chunk, in the order of these. */
+enum snapshot_resizes {
+    RESIZES_CONTEXT = 1, /* delta of the row of the context */
+    RESIZES_COUNTS = 2,  /* and the five after it: MODEL_RESIZES, figures */
 };
 
 #endif

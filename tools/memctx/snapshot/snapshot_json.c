@@ -289,6 +289,26 @@ static bool load_remotes(struct model *model, const json_t *root, struct cli_fai
     return true;
 }
 
+static void load_resizes(struct model *model, const json_t *root) {
+    const json_t *list = json_object_get(root, "reallocs");
+    int64_t lost = integer_of(root, "lost_reallocs");
+    model->lost_reallocs = lost == WIRE_UNKNOWN ? 0 : lost;
+    model->resizes = cli_alloc(json_array_size(list), sizeof *model->resizes);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *object = json_array_get(list, i);
+        uint32_t context = model_find_context(model, number_of(object, "context"));
+        if (context == WIRE_NONE)
+            continue;
+        struct wire_resizes *resizes = &model->resizes[model->resize_count++];
+        resizes->context = context;
+#define X(name) resizes->name = integer_of(object, #name);
+        MODEL_RESIZES(X)
+#undef X
+        model_own_figures(model, &model->contexts[context]);
+    }
+    model_sort_resizes(model);
+}
+
 static void load_notes(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "notes");
     model->note_count = json_array_size(list);
@@ -424,6 +444,7 @@ static void load_marks(struct model *model, const json_t *root) {
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
+        mark->slept_s = json_number_value(json_object_get(object, "slept_s"));
         load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries))
@@ -451,6 +472,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     model->exe = text_of(root, "exe");
     model->program = text_of(root, "program");
     model->uptime_s = json_number_value(json_object_get(root, "uptime_s"));
+    model->slept_s = json_number_value(json_object_get(root, "slept_s"));
     model->depth = integer_of(root, "depth");
     model->exact = json_is_true(json_object_get(root, "exact"));
     int64_t start_ticks = integer_of(root, "start_ticks");
@@ -474,6 +496,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         return false;
     load_marks(model, root);
     load_notes(model, root);
+    load_resizes(model, root);
     model_add_up(model);
     return true;
 }

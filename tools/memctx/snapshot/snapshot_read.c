@@ -38,7 +38,7 @@ struct snapshot_reader {
     struct model_tails tails; /* functions of the pair whose rows are being read */
     /* Values of the previous row, to which the next row is relative. */
     uint64_t address, page_end, id_expected;
-    uint32_t view_context, entry_context;
+    uint32_t view_context, entry_context, resizes_context;
     uint64_t rest[SNAPSHOT_TOTALS_COUNT];
 };
 
@@ -195,6 +195,7 @@ static void read_process(struct snapshot_reader *reader) {
     if (model->pid == WIRE_UNKNOWN)
         reader->wrong = "it has no pid or no exe";
     model->uptime_s = get_double(reader, PROCESS_UPTIME);
+    model->slept_s = get_double(reader, PROCESS_SLEPT);
     model->depth = unpack_figure(block, PROCESS_DEPTH, 0);
     model->exact = unpack_number(block, PROCESS_EXACT) != 0;
     model->start_ticks = unpack_number(block, PROCESS_START_TICKS);
@@ -205,6 +206,8 @@ static void read_process(struct snapshot_reader *reader) {
     model->has_pages = unpack_number(block, PROCESS_HAS_PAGES) != 0;
     model->has_mappings = unpack_number(block, PROCESS_HAS_MAPPINGS) != 0;
     model->program = get_text(reader, PROCESS_PROGRAM);
+    model->lost_reallocs =
+        model_tame((int64_t)unpack_number(&reader->block, PROCESS_LOST_REALLOCS));
 }
 
 static void take_figure(struct model *model, uint64_t group, const char *name, int64_t value) {
@@ -403,6 +406,7 @@ static void read_marks(struct snapshot_reader *reader) {
         const char *name = get_text(reader, MARKS_NAME);
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
+        mark->slept_s = get_double(reader, MARKS_SLEPT);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
         get_left_out(&reader->block, &mark->left_out);
@@ -525,6 +529,27 @@ static void read_tails(struct snapshot_reader *reader) {
     }
 }
 
+static void read_resizes(struct snapshot_reader *reader) {
+    struct unpack_block *block = &reader->block;
+    struct model *model = reader->model;
+    model->resizes = room(reader, model->resizes, model->resize_count, sizeof *model->resizes);
+    for (uint32_t i = 0; i < block->rows; i++) {
+        struct wire_resizes *resizes = &model->resizes[model->resize_count++];
+        uint64_t context = reader->resizes_context + unpack_signed(block, RESIZES_CONTEXT);
+        if (context >= model->context_count) {
+            reader->wrong = "reallocs belong to a context that is not listed";
+            return;
+        }
+        *resizes = (struct wire_resizes){.context = (uint32_t)context};
+        unsigned column = RESIZES_COUNTS;
+#define X(name) resizes->name = unpack_figure(block, column++, 0);
+        MODEL_RESIZES(X)
+#undef X
+        reader->resizes_context = resizes->context;
+        model_own_figures(model, &model->contexts[context]);
+    }
+}
+
 /* --- all of it --------------------------------------------------------------------------- */
 
 static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = {
@@ -536,6 +561,7 @@ static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = 
     [SNAPSHOT_MARKS] = read_marks,         [SNAPSHOT_MARK_ENTRIES] = read_mark_entries,
     [SNAPSHOT_PAGES] = read_pages,         [SNAPSHOT_SHARES] = read_shares,
     [SNAPSHOT_NOTES] = read_notes,         [SNAPSHOT_TAILS] = read_tails,
+    [SNAPSHOT_RESIZES] = read_resizes,
 };
 
 static bool read_block(struct snapshot_reader *reader) {
@@ -583,6 +609,7 @@ static bool check_whole(struct snapshot_reader *reader) {
         tails_add(model, &reader->tails);
     if (!model_link(model, reader->failure))
         return false;
+    model_sort_resizes(model);
     model_add_up(model);
     return true;
 }

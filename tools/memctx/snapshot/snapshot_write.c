@@ -163,6 +163,8 @@ static void write_process(struct snapshot_writer *writer) {
     pack_number(pack, PROCESS_HAS_PAGES, model->has_pages);
     pack_number(pack, PROCESS_HAS_MAPPINGS, model->has_mappings);
     put_text(writer, PROCESS_PROGRAM, model->program);
+    pack_number(pack, PROCESS_SLEPT, bits_of(model->slept_s));
+    pack_number(pack, PROCESS_LOST_REALLOCS, (uint64_t)model->lost_reallocs);
     pack_end_row(pack);
     pack_end_table(pack);
 }
@@ -332,6 +334,7 @@ static void write_marks(struct snapshot_writer *writer) {
         const struct model_mark *mark = &model->marks[i];
         put_text(writer, MARKS_NAME, mark->name);
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
+        pack_number(pack, MARKS_SLEPT, bits_of(mark->slept_s));
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
         put_left_out(pack, &mark->left_out);
@@ -424,6 +427,24 @@ static void write_tails(struct snapshot_writer *writer) {
     pack_end_table(writer->pack);
 }
 
+static void write_resizes(struct snapshot_writer *writer) {
+    struct pack *pack = writer->pack;
+    const struct model *model = writer->model;
+    uint32_t before = 0;
+    pack_begin_table(pack, SNAPSHOT_RESIZES);
+    for (size_t i = 0; i < model->resize_count; i++) {
+        const struct wire_resizes *resizes = &model->resizes[i];
+        unsigned column = RESIZES_COUNTS;
+        pack_signed(pack, RESIZES_CONTEXT, (uint64_t)resizes->context - before);
+#define X(name) pack_figure(pack, column++, resizes->name, 0);
+        MODEL_RESIZES(X)
+#undef X
+        pack_end_row(pack);
+        before = resizes->context;
+    }
+    pack_end_table(pack);
+}
+
 void snapshot_write(const struct model *model, FILE *file,
                     const struct model_write_options *options) {
     struct snapshot_writer writer = {.model = model, .options = *options};
@@ -444,6 +465,7 @@ void snapshot_write(const struct model *model, FILE *file,
         write_pages(&writer);
     write_notes(&writer);
     write_tails(&writer);
+    write_resizes(&writer);
     pack_finish(writer.pack);
     free(writer.frames);
     free(writer.model_frames);

@@ -253,6 +253,7 @@ void target_load_begun(struct target *target, struct model *model,
     target_ask_part(target, WIRE_PART_MARKS, 0);
     model_sort_marks(model);
     target_ask_part(target, WIRE_PART_NOTES, 0);
+    target_ask_part(target, WIRE_PART_RESIZES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     model->program = process_program(&target->facts);

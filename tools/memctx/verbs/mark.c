@@ -29,7 +29,7 @@ static void print_local(double ago_s) {
 static void print_list(const struct model *model) {
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
-        double ago_s = model->uptime_s - mark->uptime_s;
+        double ago_s = model->uptime_s - mark->uptime_s + model_slept_since(model, mark->uptime_s);
         if (!model->from_snapshot)
             print_local(ago_s);
         printf("%10.1f s ago  %s%s", ago_s, mark->name,
@@ -49,6 +49,7 @@ static void print_list_json(const struct model *model) {
     json_put_text(&json, "schema", "memctx-marks/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_decimal(&json, "uptime_s", model->uptime_s);
+    json_put_decimal(&json, "slept_s", model->slept_s);
     json_put_open(&json, "marks", '[');
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
@@ -56,6 +57,7 @@ static void print_list_json(const struct model *model) {
         json_put_open(&json, NULL, '{');
         json_put_text(&json, "name", mark->name);
         json_put_decimal(&json, "uptime_s", mark->uptime_s);
+        json_put_decimal(&json, "slept_s", mark->slept_s);
         json_put_boolean(&json, "automatic", model_is_kept_mark(mark));
         json_put_integer(&json, "left_out_contexts", (int64_t)mark->left_out.contexts);
         json_put_close(&json, '}');

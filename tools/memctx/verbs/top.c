@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/quantity.h"
 #include "live/frame.h"
 #include "live/screen.h"
 #include "target/target.h"
@@ -43,11 +44,13 @@ static enum rates_column parse_column(const char *word) {
 }
 
 static double parse_seconds(const char *text) {
-    char *end;
-    double seconds = strtod(text, &end);
-    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 3600))
-        cli_usage("--interval takes a number of seconds from 0.1 to 3600; got \"%s\"", text);
-    return seconds;
+    int64_t us;
+    if (!quantity_read_time(text, text + strlen(text), &us) || us < QUANTITY_US_PER_S / 10 ||
+        us > INT64_C(3600) * QUANTITY_US_PER_S)
+        cli_usage("--interval takes a time from 0.1 to 3600 seconds, as in 2, 500ms or 1m; got "
+                  "\"%s\"",
+                  text);
+    return (double)us / QUANTITY_US_PER_S;
 }
 
 static void take_option(struct top_request *request, int option) {

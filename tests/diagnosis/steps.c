@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* steps.c - chunks that grow by realloc: a log by 3 bytes a call, many lines by 1 byte, and healthy
+ * ones by a factor, with little steps, or seldom. It prints "look" and waits for a line. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static NOINLINE void say_and_wait(void) {
+    char line[16];
+    puts("look");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        exit(0);
+}
+
+/* --- one chunk, a few bytes a call --- */
+
+static char *log_text;
+
+static NOINLINE void log_add(size_t length) {
+    log_text = realloc(log_text, length);
+    memset(log_text + length - 3, 'x', 3);
+}
+
+static void log_grows(void) {
+    for (size_t length = 3; length <= 3 * 400000; length += 3)
+        log_add(length);
+}
+
+/* --- many lines, each read byte by byte; between them chunks that keep them from growing in place
+ */
+
+enum { LINES = 3000, LINE_BYTES = 900 };
+
+static NOINLINE char *line_read(void) {
+    char *line = NULL;
+    for (size_t length = 1; length <= LINE_BYTES; length++) {
+        line = realloc(line, length);
+        line[length - 1] = 'y';
+    }
+    return line;
+}
+
+static char *lines[LINES];
+
+static void lines_grow(void) {
+    for (size_t i = 0; i < LINES; i++)
+        lines[i] = line_read();
+}
+
+/* --- large chunks, fewer calls, many of which copy all of the chunk --- */
+
+static NOINLINE char *table_extend(char *table, size_t length) {
+    return realloc(table, length);
+}
+
+enum { TABLES = 300 };
+
+static char *tables[TABLES];
+
+/* The tables stand in each other's way. */
+static void tables_grow(void) {
+    for (size_t length = 2048; length <= 200 << 10; length += 2048) {
+        for (int i = 0; i < TABLES; i++) {
+            tables[i] = table_extend(tables[i], length);
+            tables[i][length - 1] = 1;
+        }
+    }
+}
+
+/* --- healthy --- */
+
+static NOINLINE char *array_double(char *array, size_t length) {
+    return realloc(array, length);
+}
+
+/* A million calls, each of which doubles an array. */
+static void arrays_double(void) {
+    for (int i = 0; i < 100000; i++) {
+        char *array = NULL;
+        for (size_t length = 16; length <= 8192; length *= 2)
+            array = array_double(array, length);
+        array[0] = 1;
+        if (i % 1000)
+            free(array);
+        else
+            lines[i / 1000] = array;
+    }
+}
+
+/* Arrays that double, stand in each other's way, and stay. */
+static void arrays_stay(void) {
+    for (size_t length = 16; length <= 512 << 10; length *= 2) {
+        for (int i = 0; i < 100; i++)
+            lines[i] = array_double(lines[i], length);
+    }
+}
+
+static NOINLINE char *list_grow(char *list, size_t length) {
+    return realloc(list, length);
+}
+
+/* As the lists of Python do: by an eighth. */
+static void lists_grow(void) {
+    for (int i = 0; i < 4000; i++) {
+        char *list = NULL;
+        for (size_t length = 64; length < 1 << 20; length += length / 8)
+            list = list_grow(list, length);
+        list[0] = 1;
+        free(list);
+    }
+}
+
+/* Small steps, but no more than a few thousand. */
+static void few_steps(void) {
+    for (size_t length = 1; length < 20000; length++)
+        log_text = realloc(log_text, length);
+    log_text[0] = 1;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"log", log_grows},         {"lines", lines_grow}, {"tables", tables_grow},
+                 {"doubles", arrays_double}, {"lists", lists_grow}, {"few", few_steps},
+                 {"stay", arrays_stay}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].run();
+            say_and_wait();
+            return 0;
+        }
+    }
+    return 2;
+}

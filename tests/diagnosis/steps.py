@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""Growth by realloc: in small steps doctor tells it, with what was counted; by a factor it does not."""
+import os
+import re
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from planted import command, doctor, installed, names
+from text import labelled, told
+
+PYTHON_TEXT = """
+import sys
+def text_build(count):
+    text = ""
+    for number in range(count):
+        text += "x"
+    return text
+kept = text_build(600000)
+print("look", flush=True)
+sys.stdin.readline()
+"""
+PYTHON_LIST = """
+import sys
+kept = []
+for round in range(40):
+    numbers = []
+    for number in range(50000):
+        numbers.append(None)
+    kept.append(numbers)
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+def program(language, directory):
+    if language != "rs":
+        return harness.build_program(f"tests/diagnosis/steps.{language}", f"steps-{language}")
+    made = os.path.join(directory, "steps-rs")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "steps.rs")
+    done = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", made], os.environ)
+    check_equal(done.returncode, 0, f"rustc: {done.stderr}")
+    return made
+
+
+def start(directory, language, case):
+    argv = ["/usr/bin/python3", "-c", case] if language == "py" else [program(language, directory), case]
+    return Target(argv, directory, MEMCTX_CONTROL="eager")
+
+
+def counted(target):
+    """The counts of the context with most calls of realloc."""
+    dump = command(target, "dump", target.pid)
+    check_equal(dump["lost_reallocs"], 0, "calls that are not counted")
+    return max(dump["reallocs"], key=lambda one: one["reallocs"])
+
+
+def in_small_steps(language, case, function, calls, grown_bytes, at_least_copied=0, name=None):
+    def run():
+        with runtime_dir() as directory, start(directory, language, case) as target:
+            check_equal(target.hear(120), "look", "what the program says")
+            found = doctor(target)["findings"]
+            text = told(target)
+            counts = counted(target)
+        check(found, "nothing was found")
+        check_equal([one["id"] for one in found if one["id"] != "growth"], ["small-steps"], "findings")
+        first = found[0]
+        check(names(first, function), f"{function} is not in the path: {first['path']}")
+        check(abs(counts["reallocs"] - calls) <= calls / 1000, f"{calls} calls: {counts}")
+        check(abs(counts["grown_bytes"] - grown_bytes) <= grown_bytes / 1000, f"{grown_bytes} bytes more: {counts}")
+        check(counts["copied_bytes"] >= at_least_copied, f"copied at least {at_least_copied}: {counts}")
+        check(counts["copies"] <= counts["grows"] <= counts["reallocs"], f"{counts}")
+        check(f"{counts['grows']} calls of realloc made chunks larger" in first["evidence"], first["evidence"])
+        check(f"{counts['copies']} of the calls copied" in first["evidence"], first["evidence"])
+        check(re.search(rf"\b{function}\b", labelled(text, 1, "who")), text)
+        check("by a factor" in labelled(text, 1, "fix"), text)
+        check(labelled(text, 1, "sure").startswith("certain"), text)
+        return first["evidence"]
+    test_named(f"steps-{language}-{name or case}")(run)
+
+
+in_small_steps("c", "log", "log_add", 399999, 1199997)
+in_small_steps("c", "lines", "line_read", 3000 * 899, 3000 * 899)
+in_small_steps("c", "tables", "table_extend", 300 * 99, 300 * 99 * 2048, 200 << 20)
+in_small_steps("cc", "exact", "append", 4 * 149999, 4 * 149999 * 7)
+in_small_steps("rs", "", "samples_push", 399999, 399999 * 8, name="vec")
+in_small_steps("py", PYTHON_TEXT, "PyUnicode_Append", 599500, 599500, name="text")
+
+
+def by_a_factor(language, case, name=None):
+    """Some of them are told as copies, and none of them as small steps, or as short-lived chunks."""
+    def run():
+        with runtime_dir() as directory, start(directory, language, case) as target:
+            check_equal(target.hear(120), "look", "what the program says")
+            found = doctor(target)["findings"]
+            counts = counted(target)
+        listed = [(one["id"], one["evidence"]) for one in found]
+        check(not {"small-steps", "temporary"} & {one["id"] for one in found}, f"{listed}")
+        return f"{counts['reallocs']} calls"
+    test_named(f"steps-healthy-{language}-{name or case}")(run)
+
+
+by_a_factor("c", "doubles")
+by_a_factor("c", "lists")
+by_a_factor("c", "few")
+by_a_factor("cc", "doubling")
+by_a_factor("py", PYTHON_LIST, name="list")
+
+
+@test
+def steps_of_arrays_that_double_and_stay():
+    """They are told as copies, with what was counted."""
+    with runtime_dir() as directory, start(directory, "c", "stay") as target:
+        check_equal(target.hear(120), "look", "what the program says")
+        found = doctor(target)["findings"]
+        counts = counted(target)
+    check_equal([one["id"] for one in found], ["copies"], "findings")
+    check(names(found[0], "array_double"), f"path: {found[0]['path']}")
+    check(found[0]["sure"].startswith("certain"), found[0]["sure"])
+    check_equal(counts["reallocs"], 1500, f"{counts}")
+    check(f"it was called 1500 times, and copied a chunk to another place {counts['copies']} times" in found[0]["evidence"],
+          found[0]["evidence"])
+    check_equal(found[0]["bytes"], counts["copied_bytes"], "bytes")
+    return found[0]["evidence"]
+
+
+@test
+def steps_are_kept_in_a_file_and_reset():
+    """A snapshot has the same counts, in either form; after memctx reset they begin anew."""
+    with runtime_dir() as directory, start(directory, "c", "log") as target:
+        check_equal(target.hear(120), "look", "what the program says")
+        target.wait_socket()
+        live = command(target, "dump", target.pid)["reallocs"]
+        for suffix in ("mctx", "json"):
+            path = os.path.join(directory, f"now.{suffix}")
+            done = run_cli("dump", target.pid, "-o", path, env=target.cli_env)
+            check_equal(done.returncode, 0, f"memctx dump: {done.stderr}")
+            check_equal(command(target, "dump", path)["reallocs"], live, path)
+            check_equal(doctor(target, pid=path)["findings"][0]["id"], "small-steps", f"doctor of {path}")
+        done = run_cli("reset", target.pid, env=target.cli_env)
+        check_equal(done.returncode, 0, f"memctx reset: {done.stderr}")
+        check_equal(command(target, "dump", target.pid)["reallocs"], [], "after the reset")
+        check(not [one for one in doctor(target)["findings"] if one["id"] == "small-steps"], "told after the reset")

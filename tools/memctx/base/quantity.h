@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quantity.h - the one grammar of sizes and times in arguments and conditions.
+ *
+ * A number is "12" or "1.5"; no sign, no exponent. A size is a number and nothing, K, M, G or T
+ * (powers of 1024), which may end in B or iB. A time is a number and us, ms, s, m or h; without a
+ * unit it is in seconds. The functions return false, and leave the result alone, for any other text
+ * and for what is too large for 63 bits.
+ */
+#ifndef MEMCTX_QUANTITY_H
+#define MEMCTX_QUANTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define QUANTITY_US_PER_S 1000000
+
+/* Reads a number times `unit`. Sets *end behind the number. */
+bool quantity_read_number(const char *text, int64_t unit, int64_t *value, const char **end);
+/* Reads a size, all of the text up to `end`. */
+bool quantity_read_size(const char *text, const char *end, int64_t *bytes);
+/* Reads a time in microseconds, all of the text up to `end`. */
+bool quantity_read_time(const char *text, const char *end, int64_t *us);
+
+#endif

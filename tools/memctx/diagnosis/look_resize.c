@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* look_resize.c - finds arrays that grow by realloc in small steps, or by being copied. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnosis/look.h"
+
+struct wire_resizes look_resizes(const struct look *look, size_t number) {
+    uint32_t context = model_figures_at(look->model, number)->context;
+    const struct wire_resizes *found =
+        context == WIRE_NONE ? NULL : model_resizes_of(look->model, context);
+    struct wire_resizes resizes = {0};
+    if (found) {
+#define X(name) resizes.name = larger(0, model_tame(found->name));
+        MODEL_RESIZES(X)
+#undef X
+    }
+    return resizes;
+}
+
+/* Returns the sum over the contexts of a suspect. */
+static struct wire_resizes resizes_of(const struct look *look,
+                                      const struct blame_suspect *suspect) {
+    struct wire_resizes sum = {0};
+    for (size_t i = 0; i < suspect->count; i++) {
+        struct wire_resizes part =
+            look_resizes(look, blame_number(&look->paths, suspect->members[i]));
+#define X(name) sum.name = model_tame(sum.name + part.name);
+        MODEL_RESIZES(X)
+#undef X
+    }
+    return sum;
+}
+
+/* What a call of realloc costs is about what a copy of so many bytes costs. */
+#define BYTES_LIKE_A_CALL KIB
+/* Growth by a factor adds a fixed share of the size each time: an eighth in the lists of Python,
+ * a half or all of it in most arrays. Steps of a fixed size are a smaller share the larger the
+ * array is. */
+#define SMALL_STEP 32 /* the mean size is so many times the mean step, or more */
+#define STEPS_FLOOR 250000
+
+/* Returns what growth in small steps cost, in calls of realloc; 0: the chunks grew by a factor. */
+static int64_t steps_of(const struct wire_resizes *resizes) {
+    if (resizes->grows == 0 || resizes->grown_bytes > resizes->grown_from_bytes / SMALL_STEP)
+        return 0;
+    return resizes->grows + resizes->copied_bytes / BYTES_LIKE_A_CALL;
+}
+
+/* Returns ", and N more calls ..." if the counts lack some. The caller frees it. */
+static char *tell_lost(const struct model *model) {
+    return model->lost_reallocs == 0
+               ? cli_copy("")
+               : cli_format("; %" PRId64 " more calls in the process are not counted, because the "
+                            "tables of memctx had no room",
+                            model->lost_reallocs);
+}
+
+void look_for_small_steps(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *steps = cli_alloc(model->figures_count, sizeof *steps);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        struct wire_resizes resizes = look_resizes(look, i);
+        steps[i] = steps_of(&resizes);
+    }
+    struct blame blame;
+    look_blame(look, &blame, steps, STEPS_FLOOR);
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        struct wire_resizes all = resizes_of(look, suspect);
+        int64_t alive = SUM_OVER(look, suspect, requested_bytes);
+        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, alive,
+                                             share(all.reallocs, SUM_OVER(look, suspect, allocs)));
+        finding_counts_chunks(finding);
+        char *lost = tell_lost(model);
+        int64_t grows = larger(1, all.grows);
+        finding->evidence = cli_format(
+            "%" PRId64 " calls of realloc made chunks larger, by %s on average, when these had %s "
+            "on average; %" PRId64 " of the calls copied the chunk to another place, %s in all; %s "
+            "%s alive%s",
+            all.grows, look_bytes(all.grown_bytes / grows),
+            look_bytes(all.grown_from_bytes / grows), all.copies, look_bytes(all.copied_bytes),
+            look_bytes(alive), alive == 1 ? "is" : "are", lost);
+        free(lost);
+        finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
+    }
+    blame_free(&blame);
+    free(steps);
+}
+
+/* Returns the bytes that growth of the context's chunks copied; 0: they did not grow so. Realloc is
+ * counted. Other copies, as those of a std::vector, are inferred: many chunks were freed, and they
+ * were much smaller than the chunks that stay. Chunks that were about as large as those that stay
+ * are strings or buffers that come and go, and were made to fit. */
+static int64_t copied_by_growth(const struct look *look, size_t number) {
+    const struct model_totals *self = &look->totals[number];
+    struct wire_resizes resizes = look_resizes(look, number);
+    int64_t freed = self->requested_cum_bytes - self->requested_bytes;
+    if (self->live_chunks <= 0 || steps_of(&resizes) >= STEPS_FLOOR)
+        return 0;
+    bool counted = resizes.reallocs > self->frees / 2;
+    int64_t steps = counted ? resizes.grows : self->frees;
+    int64_t old_bytes = counted ? resizes.grown_from_bytes : freed;
+    int64_t copied = counted ? resizes.copied_bytes : freed;
+    if (steps < 4 * self->live_chunks || (counted && steps < resizes.reallocs / 2) || steps == 0)
+        return 0;
+    int64_t mean_live = self->requested_bytes / self->live_chunks;
+    return old_bytes / steps < mean_live / 3 && copied > self->requested_bytes / 2 ? copied : 0;
+}
+
+void look_for_copies(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);
+    for (size_t i = 0; i < model->figures_count; i++)
+        copied[i] = copied_by_growth(look, i);
+    struct blame blame;
+    look_blame(look, &blame, copied, floor_of(look, 8 * MIB, 10));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t live = SUM_OVER(look, suspect, requested_bytes);
+        int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
+        int64_t frees = SUM_OVER(look, suspect, frees);
+        struct wire_resizes resizes = resizes_of(look, suspect);
+        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
+                                             share(suspect->figure, live));
+        if (resizes.reallocs > frees / 2) {
+            finding->sure = "certain: counted, not estimated";
+            finding->evidence = cli_format(
+                "%" PRId64 " chunk%s of %s on average grew by realloc; it was called %" PRId64
+                " times, and copied a chunk to another place %" PRId64 " times, %s in all; during "
+                "a copy both exist",
+                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), resizes.reallocs,
+                resizes.copies, look_bytes(resizes.copied_bytes));
+        } else {
+            finding->evidence = cli_format(
+                "%" PRId64 " chunk%s of %s on average grew through %" PRId64
+                " smaller chunks (%s in all), each copied into the next; during a copy both exist",
+                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), frees,
+                look_bytes(suspect->figure));
+        }
+        finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
+    }
+    blame_free(&blame);
+    free(copied);
+}
