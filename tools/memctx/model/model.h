@@ -219,6 +219,7 @@ struct model {
     char *program; /* as the user named it, without folders: "redis-server", where exe may be the
                       file behind a symbolic link; NULL: not known */
     char *source;  /* name in messages: "pid 12" or the snapshot's file name */
+    char *how;     /* how the memory was read; NULL: the process answered by itself */
     double uptime_s;
     int64_t build_ns;
     int64_t depth;

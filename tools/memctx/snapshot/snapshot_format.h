@@ -107,6 +107,7 @@ enum snapshot_process {
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
     PROCESS_PROGRAM = 13, /* text: the program as the user named it; may be missing */
+    PROCESS_HOW = 14, /* text: how the memory was read; missing: the process answered by itself */
 };
 
 /* Single figures by the names they have in the JSON; a reader skips names that it does not know. */

@@ -205,6 +205,7 @@ static void read_process(struct snapshot_reader *reader) {
     model->has_pages = unpack_number(block, PROCESS_HAS_PAGES) != 0;
     model->has_mappings = unpack_number(block, PROCESS_HAS_MAPPINGS) != 0;
     model->program = get_text(reader, PROCESS_PROGRAM);
+    model->how = get_text(reader, PROCESS_HOW);
 }
 
 static void take_figure(struct model *model, uint64_t group, const char *name, int64_t value) {

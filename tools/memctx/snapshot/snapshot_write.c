@@ -163,6 +163,8 @@ static void write_process(struct snapshot_writer *writer) {
     pack_number(pack, PROCESS_HAS_PAGES, model->has_pages);
     pack_number(pack, PROCESS_HAS_MAPPINGS, model->has_mappings);
     put_text(writer, PROCESS_PROGRAM, model->program);
+    if (model->how)
+        put_text(writer, PROCESS_HOW, model->how);
     pack_end_row(pack);
     pack_end_table(pack);
 }

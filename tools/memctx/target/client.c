@@ -274,6 +274,14 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
                            .length = length}};
     struct wire_frame frame;
     *answer = (struct client_answer){0};
+    *closed = false;
+    if (client->outside) {
+        char *bytes = NULL;
+        bool good = outside_answer(client->outside, type, body, length, &bytes, &answer->length,
+                                   &answer->status, failure);
+        answer->body = bytes;
+        return good;
+    }
     if (length > sizeof request.body)
         return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
     if (length > 0)
@@ -530,4 +538,6 @@ void client_close(struct client *client) {
     if (client->fd >= 0)
         close(client->fd);
     client->fd = -1;
+    outside_close(client->outside);
+    client->outside = NULL;
 }

@@ -15,6 +15,7 @@
 #include <memctx/wire.h>
 
 #include "base/cli.h"
+#include "outside/outside.h"
 #include "target/process.h"
 
 #define CLIENT_DIRECTORIES_MAX 24
@@ -27,6 +28,8 @@ struct client_directories {
 
 struct client {
     int fd;
+    /* NULL: the process answers. Otherwise its memory is read, and there is no connection. */
+    struct outside *outside;
     const struct process_facts *facts; /* for connecting again; belongs to the caller */
     bool hurry;
     bool told;     /* the user was told of the wait */
