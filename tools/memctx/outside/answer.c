@@ -153,7 +153,8 @@ static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, boo
     ledger->metadata_mapped = (int64_t)FIELD(tables, usage, meta_usage, mapped_bytes);
     ledger->metadata_used = (int64_t)FIELD(tables, usage, meta_usage, used_bytes);
     ledger->metadata_resident = WIRE_UNKNOWN;
-    ledger->rss_bytes = outside->path ? WIRE_UNKNOWN : outside->process.rss_bytes;
+    ledger->rss_bytes =
+        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     free(global);
 }
 

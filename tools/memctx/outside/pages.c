@@ -16,8 +16,8 @@
 #define UNIT_BYTES 16U
 #define SLICES_MOST 65U /* of a page or span */
 #define OS_PAGES_MOST 16U
-#define SHARES_MOST 1024U /* of a page: an answer has room for them */
-#define SEGMENTS_MOST (1U << 20)
+#define SHARES_MOST 1024U     /* of a page: an answer has room for them */
+#define HUGE_MOST (1UL << 42) /* bytes of a chunk */
 
 struct scan {
     struct tables *tables;
@@ -408,12 +408,12 @@ static void scan_huge(struct scan *scan, uint64_t segment) {
     take_header(scan, scan->headers, segment, &page);
     uint64_t bytes = FIELD(tables, scan->headers, page, mapped_bytes);
     uint64_t chunk = FIELD(tables, scan->headers, page, chunk);
-    if (page.kind != IS(PAGE_HUGE) || bytes > 1UL << 47 || chunk < segment)
+    if (page.kind != IS(PAGE_HUGE) || bytes > HUGE_MOST || chunk < segment)
         return;
     scan->resident_known = false;
     size_t before = tables->page_count;
     scan_large(scan, &page, bytes, chunk - segment);
-    if (tables->page_count == before || tables->reach.pagemap < 0)
+    if (tables->page_count == before)
         return;
     for (uint64_t at = 0; at < bytes; at += scan->segment_bytes) {
         uint64_t part = bytes - at < scan->segment_bytes ? bytes - at : scan->segment_bytes;

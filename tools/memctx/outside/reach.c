@@ -158,9 +158,74 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
     return false;
 }
 
+/* Calls `take` for each run of bytes of a piece that the file holds. The kernel leaves a hole for
+ * memory that was not resident; a file that was written without holes is taken to be whole. */
+static void each_held(const struct reach *reach, const struct reach_piece *piece, uint64_t from,
+                      uint64_t end, void (*take)(uint64_t start, uint64_t end, void *argument),
+                      void *argument) {
+    uint64_t stop = piece->offset + (end - piece->start);
+    off_t at = (off_t)(piece->offset + (from - piece->start));
+    while ((uint64_t)at < stop) {
+        off_t data = lseek(reach->fd, at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO) /* nothing but a hole up to the end of the file */
+            return;
+        off_t hole = data < 0 ? -1 : lseek(reach->fd, data, SEEK_HOLE);
+        if (data < 0 || hole <= data) { /* the file system does not tell */
+            data = at;
+            hole = (off_t)stop;
+        }
+        if ((uint64_t)data >= stop)
+            return;
+        take(piece->start + ((uint64_t)data - piece->offset),
+             piece->start + ((uint64_t)hole < stop ? (uint64_t)hole : stop) - piece->offset,
+             argument);
+        at = hole;
+    }
+}
+
+struct held {
+    uint64_t address, bytes; /* bytes: sum over the runs */
+    unsigned char *resident; /* NULL: only the sum is wanted */
+};
+
+static void take_held(uint64_t start, uint64_t end, void *argument) {
+    struct held *held = argument;
+    held->bytes += end - start;
+    for (uint64_t at = start; held->resident && at < end; at += OS_PAGE_BYTES)
+        held->resident[(at - held->address) / OS_PAGE_BYTES] = 1;
+}
+
+/* Marks the OS pages that a core file holds. */
+static void read_held(const struct reach *reach, uint64_t address, unsigned char *resident,
+                      size_t count) {
+    struct held held = {.address = address, .resident = resident};
+    uint64_t end = address + count * OS_PAGE_BYTES;
+    memset(resident, 0, count);
+    const struct reach_piece *piece = find_piece(reach, address);
+    for (piece = piece ? piece : reach->pieces;
+         piece < reach->pieces + reach->piece_count && piece->start < end; piece++) {
+        uint64_t piece_end = piece->start + piece->bytes;
+        uint64_t from = piece->start > address ? piece->start : address;
+        if (piece_end > from)
+            each_held(reach, piece, from, piece_end < end ? piece_end : end, take_held, &held);
+    }
+}
+
+int64_t reach_held_bytes(const struct reach *reach) {
+    struct held held = {0};
+    for (size_t i = 0; i < reach->piece_count; i++)
+        each_held(reach, &reach->pieces[i], reach->pieces[i].start,
+                  reach->pieces[i].start + reach->pieces[i].bytes, take_held, &held);
+    return (int64_t)held.bytes;
+}
+
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count) {
     uint64_t words[1024];
+    if (reach->is_core) {
+        read_held(reach, address, resident, count);
+        return true;
+    }
     while (count > 0) {
         size_t part = count < sizeof words / sizeof *words ? count : sizeof words / sizeof *words;
         if (reach->pagemap < 0 || !read_at(reach->pagemap, address / OS_PAGE_BYTES * sizeof *words,

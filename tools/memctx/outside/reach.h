@@ -31,7 +31,7 @@ struct reach_thread {
 
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
-    int pagemap;                    /* /proc/PID/pagemap; -1: not known which memory is resident */
+    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
     bool is_core;                   /* else a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
@@ -61,6 +61,9 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
  * is not known. */
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count);
+/* Returns the bytes of memory that a core file holds, without its holes: the resident set as far as
+ * a core tells it. */
+int64_t reach_held_bytes(const struct reach *reach);
 
 /* For core.c: adds a mapping, a piece, a thread. */
 void reach_add_mapping(struct reach *reach, uint64_t start, uint64_t end, const char *name);

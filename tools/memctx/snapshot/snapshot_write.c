@@ -65,6 +65,7 @@ static void number_all(struct snapshot_writer *writer) {
     struct share *share = &writer->share;
     share_text(share, model->exe);
     share_text(share, model->program);
+    share_text(share, model->how);
     share_text(share, model->library_version);
     number_figures(writer);
     for (size_t i = 0; i < model->module_count; i++) {

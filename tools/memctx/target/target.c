@@ -79,8 +79,7 @@ static bool open_outside(struct target *target, const char *why, struct cli_fail
     if (!outside)
         return false;
     target->client = (struct client){.fd = -1, .facts = &target->facts, .outside = outside};
-    snprintf(target->client.source, sizeof target->client.source, "pid %d",
-             (int)target->facts.pid);
+    snprintf(target->client.source, sizeof target->client.source, "pid %d", (int)target->facts.pid);
     snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
              "%s", outside_library_version(outside));
     return true;
@@ -109,8 +108,8 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     if (client_connect(&target->client, &target->facts, false, &failure))
         return;
     /* The first failure tells more than the second one, unless memory was the only obstacle. */
-    if (live || failure.code == CLI_NOT_PERMITTED ||
-        process_find_library(pid) != PROCESS_WITH || !open_outside(target, failure.text, &other))
+    if (live || failure.code == CLI_NOT_PERMITTED || process_find_library(pid) != PROCESS_WITH ||
+        !open_outside(target, failure.text, &other))
         cli_die_failure(&failure);
 }
 
@@ -304,10 +303,9 @@ void target_load_begun(struct target *target, struct model *model,
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     if (target->is_snapshot)
-        model->program =
-            outside_program(target->client.outside)
-                ? cli_copy(outside_program(target->client.outside))
-                : NULL;
+        model->program = outside_program(target->client.outside)
+                             ? cli_copy(outside_program(target->client.outside))
+                             : NULL;
     else
         model->program = process_program(&target->facts);
     model->library_version = cli_copy(target->client.hello.library_version);
