@@ -99,10 +99,9 @@ const char *outside_how(struct outside *outside) {
         outside->how = cli_format("read from the core file %s%s", outside->path, missing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem, because %s%s%s", (int)outside->process.pid,
-            outside->why,
-            outside->process.stopped ? "" : "; the process ran meanwhile, so sums may not agree",
-            missing);
+            "read from outside through /proc/%d/mem%s%s; reason: %s", (int)outside->process.pid,
+            outside->process.stopped ? "" : " while the process ran, so sums may not agree",
+            missing, outside->why);
     return outside->how;
 }
 

@@ -29,7 +29,7 @@ struct outside_process {
     bool stopped;
     double age_s;
     int64_t rss_bytes;
-    const char *why; /* why it is read from outside, for the user: "it is stopped" */
+    const char *why; /* why it is read from outside, for the user: "the process is stopped" */
 };
 
 /* Return NULL on a failure. */

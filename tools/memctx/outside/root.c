@@ -127,8 +127,8 @@ bool tables_open(struct tables *tables, const char *source, struct cli_failure *
         return cli_fail(failure, CLI_NO_TARGET,
                         reach->is_core && reach->mapping_count == 0
                             ? "%s: the core file has no list of mapped files (NT_FILE), so the "
-                              "library is not found in it; it is damaged, or was not written by "
-                              "Linux or gcore"
+                              "library is not found in it; the file is cut off or damaged, or not "
+                              "written by Linux or gcore"
                             : "%s: libmemctx.so was not mapped",
                         source);
     return cli_fail(failure, CLI_REFUSED,

@@ -101,7 +101,7 @@ static void open_process(struct target *target, pid_t pid, bool live) {
                 target->facts.name, (int)pid);
     }
     if (stopped || (wants_outside && !live)) {
-        if (!open_outside(target, stopped ? "it is stopped" : "--outside asked for it", &failure))
+        if (!open_outside(target, stopped ? "the process is stopped" : "--outside asked for it", &failure))
             cli_die_failure(&failure);
         return;
     }
