@@ -484,7 +484,7 @@ bool outside_answer(struct outside *outside, enum wire_type type, const void *re
         *status = WIRE_REFUSED;
         answer.length = (size_t)snprintf(
             answer.bytes, WIRE_ANSWER_MAX,
-            "this needs an answer of the process, and its memory is read from outside");
+            "only the process can answer this, and its memory is read from outside");
     }
     *body = answer.bytes;
     *bytes = answer.length;

@@ -85,6 +85,18 @@ static bool open_outside(struct target *target, const char *why, struct cli_fail
     return true;
 }
 
+static void open_stopped(struct target *target, bool live) {
+    const struct process_facts *facts = &target->facts;
+    struct cli_failure failure = {.code = CLI_REFUSED};
+    if (!live && open_outside(target, "the process is stopped", &failure))
+        return;
+    cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
+            "pid %d (%s) is stopped, so it cannot answer%s%s; kill -CONT %d resumes it",
+            (int)facts->pid, facts->name,
+            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text,
+            (int)facts->pid);
+}
+
 static void open_process(struct target *target, pid_t pid, bool live) {
     struct cli_failure failure, other;
     if (!process_read_facts(pid, &target->facts))
@@ -95,13 +107,12 @@ static void open_process(struct target *target, pid_t pid, bool live) {
                 (int)pid, target->facts.name);
     }
     bool stopped = target->facts.state == 'T' || target->facts.state == 't';
-    if (stopped && live) {
-        cli_die(CLI_REFUSED,
-                "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d resumes it", (int)pid,
-                target->facts.name, (int)pid);
+    if (stopped) {
+        open_stopped(target, live);
+        return;
     }
-    if (stopped || (wants_outside && !live)) {
-        if (!open_outside(target, stopped ? "the process is stopped" : "--outside asked for it", &failure))
+    if (wants_outside && !live) {
+        if (!open_outside(target, "--outside asked for it", &failure))
             cli_die_failure(&failure);
         return;
     }
