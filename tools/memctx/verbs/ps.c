@@ -41,11 +41,16 @@ static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
     if (row->facts.state == 'T' || row->facts.state == 't') {
-        row->reason = cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
+        row->reason = cli_format("it is stopped; memctx dump %d reads its memory from outside, and "
+                                 "kill -CONT %d resumes it",
+                                 (int)row->facts.pid, (int)row->facts.pid);
         return;
     }
     if (!client_connect(&client, &row->facts, true, &failure)) {
-        row->reason = cli_copy(failure.text);
+        row->reason = failure.code == CLI_NOT_PERMITTED
+                          ? cli_copy(failure.text)
+                          : cli_format("%s; memctx dump %d reads its memory from outside",
+                                       failure.text, (int)row->facts.pid);
         return;
     }
     row->has_socket = true;
