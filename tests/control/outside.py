@@ -109,8 +109,12 @@ def outside_without_socket():
             wait_until(lambda: "libmemctx" in open(f"/proc/{target.pid}/maps", encoding="ascii").read(),
                        "the library")
             wait_until(lambda: "too young" not in read(target.pid)["how"], "the reason of an older process")
-            how = read(target.pid)["how"]
-            check("has not started" in how, f"the reason: {how}")
+            dump = read(target.pid)
+            check("has not started" in dump["how"], f"the reason: {dump['how']}")
+            done = harness.run_cli("ps", "--json", env=target.cli_env)
+            row = next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
+            check_equal((row["socket"], row["outside"], row["requested_bytes"]),
+                        (False, True, dump["totals"]["requested_bytes"]), "socket, outside, bytes in ps")
 
 
 def start_sandboxed(argv, directory):
@@ -324,7 +328,7 @@ def spoil(core, targets, kind, rng):
         return core[:rng.randrange(len(core))]
     core = bytearray(core)
     first, length = {"head": (0, 4096), "notes": (4096, 12288), **targets}[kind]
-    for _ in range(rng.choice([1, 1, 2, 8])):
+    for _ in range(rng.choice([1, 2, 8, 40])):
         size = rng.choice([1, 2, 4, 4, 8, 8])
         at = first + rng.randrange(max(1, length - size)) // size * size
         value = int.from_bytes(core[at:at + size], "little")

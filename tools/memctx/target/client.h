@@ -55,6 +55,10 @@ void client_list_all_directories(struct client_directories *directories);
  * a byte, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
+/* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the
+ * user. */
+bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
+                         struct cli_failure *failure);
 void client_close(struct client *client);
 
 /* Sends one request and reads its answer. Returns false if the connection broke or the answer is

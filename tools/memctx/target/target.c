@@ -68,27 +68,10 @@ void target_read_outside(void) {
     wants_outside = true;
 }
 
-/* Opens the process's memory instead of its socket. */
-static bool open_outside(struct target *target, const char *why, struct cli_failure *failure) {
-    struct outside_process process = {.pid = target->facts.pid,
-                                      .stopped = strchr("Tt", target->facts.state) != NULL,
-                                      .age_s = target->facts.age_s,
-                                      .rss_bytes = target->facts.rss_bytes,
-                                      .why = why};
-    struct outside *outside = outside_open_process(&process, failure);
-    if (!outside)
-        return false;
-    target->client = (struct client){.fd = -1, .facts = &target->facts, .outside = outside};
-    snprintf(target->client.source, sizeof target->client.source, "pid %d", (int)target->facts.pid);
-    snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
-             "%s", outside_library_version(outside));
-    return true;
-}
-
 static void open_stopped(struct target *target, bool live) {
     const struct process_facts *facts = &target->facts;
     struct cli_failure failure = {.code = CLI_REFUSED};
-    if (!live && open_outside(target, "the process is stopped", &failure))
+    if (!live && client_open_outside(&target->client, facts, "the process is stopped", &failure))
         return;
     cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
             "pid %d (%s) is stopped, so it cannot answer%s%s; kill -CONT %d resumes it",
@@ -112,7 +95,8 @@ static void open_process(struct target *target, pid_t pid, bool live) {
         return;
     }
     if (wants_outside && !live) {
-        if (!open_outside(target, "--outside asked for it", &failure))
+        if (!client_open_outside(&target->client, &target->facts, "--outside asked for it",
+                                 &failure))
             cli_die_failure(&failure);
         return;
     }
@@ -120,7 +104,7 @@ static void open_process(struct target *target, pid_t pid, bool live) {
         return;
     /* The first failure tells more than the second one, unless memory was the only obstacle. */
     if (live || failure.code == CLI_NOT_PERMITTED || process_find_library(pid) != PROCESS_WITH ||
-        !open_outside(target, failure.text, &other))
+        !client_open_outside(&target->client, &target->facts, failure.text, &other))
         cli_die_failure(&failure);
 }
 
