@@ -296,6 +296,7 @@ class Tables:
         heap = self.word(self.addresses["heap_global"] + self.fields["heap_global.first"])
         views = self.word(heap + self.fields["heap.views"])
         nodes = self.word(self.addresses["tree_blocks"])
+        count = self.word(self.word(self.addresses["tree_count_shown"]), 4)
         modules = self.word(self.addresses["unwind_rules_shown"])
         near = self.addresses["segment_near"]
         flags = self.core[self.place(near):self.place(near) + 32768]
@@ -309,8 +310,8 @@ class Tables:
                 "heaps": (self.place(self.addresses["heap_global"]), self.sizes["heap_global"]),
                 "heap": (self.place(heap), 256),
                 "views of the heap": (self.place(heap + self.fields["heap.views"]), 16),
-                "views": (self.place(views), 60 * self.sizes["view"]),
-                "nodes": (self.place(nodes), 60 * self.sizes["tree_node"]),
+                "views": (self.place(views), count * self.sizes["view"]),
+                "nodes": (self.place(nodes) + 8 * self.sizes["tree_node"], (count - 8) * self.sizes["tree_node"]),
                 "fixed nodes": (self.place(self.addresses["tree_fixed_nodes"]), 8 * self.sizes["tree_node"]),
                 "count of nodes": (self.place(self.word(self.addresses["tree_count_shown"])), 4),
                 "modules": (self.place(modules), 3 * self.sizes["module"]),
