@@ -245,9 +245,19 @@ def core_of_redis():
         harness.check_sums(outside)
 
 
+def sleeps(pid):
+    """The program is past its start: it is in nanosleep."""
+    try:
+        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+            sleeping = file.read().split()[0] in ("35", "230")
+    except OSError:  # this kernel or container does not tell
+        sleeping = harness.read_status(pid, "State").startswith("S")
+    return sleeping and "libmemctx" in maps_of(pid)
+
+
 def small_core(directory, place):
     with harness.Target(["sleep", "60"], directory) as target:
-        wait_until(lambda: harness.run_cli("dump", str(target.pid)).returncode == 0, "a dump")
+        wait_until(lambda: sleeps(target.pid), "sleep")
         path = core_of(target, place)
     with open(path, "rb") as file:
         return bytearray(file.read())
@@ -356,7 +366,7 @@ def core_damaged():
             done = harness.run_cli("dump", "--json", "--threads", "--no-symbols", path, timeout_s=60)
             what = f"round {number}, {kind}: exit status {done.returncode} {done.stderr[-1500:]}"
             check(done.returncode in (0, 1, 3), what)
-            check("damaged answer" not in done.stderr, what)
+            check("damaged answer" not in done.stderr and "damaged dump" not in done.stderr, what)
             check((done.returncode == 0) == (done.stdout != ""), f"half an answer: {what}")
             seen.add(done.returncode)
         check({0, 1} <= seen, f"all cores ended alike: {seen}")
@@ -373,7 +383,7 @@ def core_without_tables():
             file.write(core)
         check("tables have layout 99" in read(path, code=1), "another layout")
         with harness.Target(["sleep", "60"], directory) as target:
-            wait_until(lambda: harness.run_cli("dump", str(target.pid)).returncode == 0, "a dump")
+            wait_until(lambda: sleeps(target.pid), "sleep")
             with open(f"/proc/{target.pid}/coredump_filter", "w", encoding="ascii") as file:
                 file.write("0")
             path = core_of(target, place)

@@ -239,9 +239,9 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
     const char *node = tables->nodes + id * SIZE(tables, tree_node);
     uint64_t module = FIELD(tables, node, tree_node, module);
     uint64_t flags = FIELD(tables, node, tree_node, flags);
-    bool named = module == CONSTANT(tables, MODULE_NAMED);
-    bool fixed =
-        id < CONSTANT(tables, TREE_FIXED_COUNT) || module == CONSTANT(tables, MODULE_OTHERS);
+    bool first = id < CONSTANT(tables, TREE_FIXED_COUNT); /* children of the root */
+    bool named = !first && module == CONSTANT(tables, MODULE_NAMED);
+    bool fixed = first || module == CONSTANT(tables, MODULE_OTHERS);
     uint8_t placement = 0;
     uint32_t leaf = id / CONSTANT(tables, PLACED_PER_LEAF);
     uint64_t placed = leaf < CONSTANT(tables, PLACED_LEAVES)
@@ -252,13 +252,15 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
         placement = (uint8_t)tables_word(tables, placed + id % CONSTANT(tables, PLACED_PER_LEAF),
                                          sizeof placement);
     out->id = id;
-    out->parent = id == 0 ? WIRE_NONE : (uint32_t)FIELD(tables, node, tree_node, parent);
+    out->parent = id == 0 ? WIRE_NONE
+                  : first ? 0
+                          : (uint32_t)FIELD(tables, node, tree_node, parent);
     out->kind = id == 0 ? WIRE_KIND_ROOT
                 : named ? WIRE_KIND_NAMED
                 : fixed ? WIRE_KIND_UNKNOWN
                         : WIRE_KIND_PATH;
     out->exact_address = FIELD(tables, node, tree_node, exact) != 0;
-    out->module = module < tables->module_count ? (uint32_t)module : WIRE_NONE;
+    out->module = !fixed && module < tables->module_count ? (uint32_t)module : WIRE_NONE;
     out->address = named || fixed ? 0 : FIELD(tables, node, tree_node, address);
     out->placement = placement & CONSTANT(tables, PLACE_MASK);
     out->recursive_from = WIRE_NONE;
