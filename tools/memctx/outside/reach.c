@@ -221,7 +221,7 @@ int64_t reach_held_bytes(const struct reach *reach) {
 
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count) {
-    uint64_t words[1024];
+    uint64_t words[1024] = {0};
     if (reach->is_core) {
         read_held(reach, address, resident, count);
         return true;
