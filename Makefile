@@ -200,6 +200,7 @@ torture-faults: export MEMCTX_FAULTS := all
 torture-faults:
 	@tests/run faults
 torture-control: export MEMCTX_FUZZ_FRAMES := 1000000
+torture-control: export MEMCTX_TEST_CORES := 3000
 torture-control:
 	@tests/run control
 torture-stress: export MEMCTX_STRESS_OPS := 20000000

@@ -29,6 +29,7 @@ static struct {
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
+const uint32_t *const tree_count_shown = &tree.count;
 
 struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};

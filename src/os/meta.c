@@ -28,6 +28,7 @@ static struct {
     size_t bytes;
 } mappings[MAPPINGS_MAX];
 static char first_chunk[FIRST_BYTES + OS_PAGE_BYTES];
+const int64_t *const meta_usage_shown = &meta.mapped_bytes; /* used_bytes stands behind it */
 
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);

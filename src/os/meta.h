@@ -24,6 +24,8 @@ void *meta_alloc(size_t bytes);
 void meta_free(void *block, size_t bytes); /* `bytes`: the size passed to meta_alloc */
 size_t meta_block_bytes(size_t bytes);     /* size of the block that meta_alloc(bytes) uses */
 struct meta_usage meta_usage(bool with_resident);
+/* For control/outside.c: where the first two fields stand. */
+INTERNAL const int64_t *const meta_usage_shown;
 INTERNAL struct lock meta_lock;
 
 /* Called after a fork. False: the child cannot use the rest of the current chunk. */

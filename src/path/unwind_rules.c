@@ -35,6 +35,8 @@ static struct {
     struct cfi_object at_hand[MODULES_AT_HAND]; /* the first modules, as the loader has them */
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* written under unwind_rules_lock */
+const struct module *const unwind_rules_shown = modules;
+const uint32_t *const unwind_rules_count_shown = &global.module_count;
 
 #define CFA_MAX (1 << 26) /* bytes; a function with a larger frame gets no rule */
 

@@ -130,6 +130,9 @@ INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
 
 /* Modules with an index below the count are valid. Of their fields only `closed` and `link_map`
  * ever change. */
+/* For control/outside.c: where the modules and their count stand. */
+INTERNAL const struct module *const unwind_rules_shown;
+INTERNAL const uint32_t *const unwind_rules_count_shown;
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */

@@ -112,7 +112,7 @@ def control_switched_off():
     with runtime_dir() as runtime, Target(sleeper(), runtime, MEMCTX_CONTROL="off") as live:
         wait_for_library(live.pid)
         expect(3, "has the library but no socket: it was started with MEMCTX_CONTROL=off",
-               "dump", live.pid, env=live.cli_env)
+               "mark", live.pid, env=live.cli_env)
         row = find_row(live)
         check_equal(row["socket"], False, "socket")
         check("MEMCTX_CONTROL=off" in row["reason"], f"reason: {row['reason']}")

@@ -140,8 +140,8 @@ def run_without_socket(directory, reason, verbose):
                         MEMCTX_VERBOSE=verbose) as target:
         check_equal(target.hear(30), f"ready {target.pid}", f"{reason}: the target's line")
         time.sleep(0.3)
-        done = harness.run_cli("dump", target.pid, env=target.cli_env)
-        check_equal(done.returncode, 3, f"{reason}: exit status of dump ({done.stderr})")
+        done = harness.run_cli("mark", target.pid, env=target.cli_env)
+        check_equal(done.returncode, 3, f"{reason}: exit status of mark ({done.stderr})")
         code, text = target.finish()
     check_equal(code, 0, f"{reason}: exit status")
     lines = text.splitlines()
@@ -356,8 +356,9 @@ def start_ticks(pid):
         return int(file.read().rsplit(")", 1)[1].split()[19])
 
 
-def dump_of_fake(answer_for):
-    """What `memctx dump` says to a server that greets it with answer_for(pid)."""
+def mark_of_fake(answer_for):
+    """What `memctx mark` says to a server that greets it with answer_for(pid). (`memctx dump` would
+    read the process from outside.)"""
     with runtime_dir() as directory:
         folder = os.path.join(directory, "memctx")
         os.mkdir(folder, 0o700)
@@ -365,7 +366,7 @@ def dump_of_fake(answer_for):
         with harness.Target(argv, directory, MEMCTX_CONTROL="off") as server:
             pid = int(server.hear(20))
             server.say(answer_for(pid).hex())
-            return harness.run_cli("dump", pid, env=server.cli_env)
+            return harness.run_cli("mark", pid, env=server.cli_env)
 
 
 @test
@@ -388,7 +389,7 @@ def foreign_listener_refused():
 
                 thread = threading.Thread(target=greet)
                 thread.start()
-                done = harness.run_cli("dump", victim.pid, env=victim.cli_env)
+                done = harness.run_cli("mark", victim.pid, env=victim.cli_env)
                 server.shutdown(socket.SHUT_RDWR)
                 thread.join()
             check_equal(done.returncode, 3, f"exit status ({done.stderr})")
@@ -401,7 +402,7 @@ def reused_pid_recognised():
     for what, answer in {
             "start time": lambda pid: hello(pid, start_ticks(pid) - 500),
             "pid": lambda pid: hello(pid + 1, start_ticks(pid))}.items():
-        done = dump_of_fake(answer)
+        done = mark_of_fake(answer)
         check_equal(done.returncode, 3, f"exit status, other {what} ({done.stderr})")
         check(done.stderr.startswith("memctx: "), f"message, other {what}: {done.stderr!r}")
         check_equal(done.stdout, "", f"output, other {what}")
@@ -409,7 +410,7 @@ def reused_pid_recognised():
 
 @test
 def other_version_refused():
-    done = dump_of_fake(lambda pid: hello(pid, start_ticks(pid), version=99))
+    done = mark_of_fake(lambda pid: hello(pid, start_ticks(pid), version=99))
     check_equal(done.returncode, 1, f"exit status ({done.stderr})")
     check("99" in done.stderr and "version" in done.stderr, f"message: {done.stderr!r}")
 
@@ -417,7 +418,7 @@ def other_version_refused():
 @test
 def not_our_protocol():
     for answer in (b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 100, b"", b"\0" * 24, b"MCTX"):
-        done = dump_of_fake(lambda pid, answer=answer: answer)
+        done = mark_of_fake(lambda pid, answer=answer: answer)
         check(done.returncode in (1, 3), f"exit status {done.returncode} for {answer[:10]!r}")
         check(done.stderr.startswith("memctx: "), f"message for {answer[:10]!r}: {done.stderr!r}")
 
@@ -425,7 +426,7 @@ def not_our_protocol():
 @test
 def oversize_answer_refused():
     """The command does not believe a length either."""
-    done = dump_of_fake(lambda pid: hello(pid, start_ticks(pid), length=1 << 62))
+    done = mark_of_fake(lambda pid: hello(pid, start_ticks(pid), length=1 << 62))
     check(done.returncode in (1, 3), f"exit status {done.returncode}")
     check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")
 

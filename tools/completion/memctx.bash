@@ -39,7 +39,7 @@ _memctx() {
         run) options="--depth --verify --no-children --rule --marks --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --bytes --peak --self --svg --no-pager $names" ;;
+            --human --bytes --peak --self --outside --svg --no-pager $names" ;;
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;

@@ -10,7 +10,8 @@
 #include "verbs/verbs.h"
 
 #define TARGET_HELP                                                                                \
-    "TARGET is a pid, a unique process name, or a snapshot file made by memctx dump -o.\n"
+    "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, or a core\n"  \
+    "file. A process that does not answer is read from outside, through /proc/PID/mem.\n"
 #define LIVE_TARGET_HELP "TARGET is a pid or a unique process name.\n"
 #define COMMON_HELP                                                                                \
     "  -h, --help         print this text\n"                                                       \
@@ -67,8 +68,9 @@ static const struct cli_verb verbs[] = {
      "                     (or to -, which is standard output)\n"
      "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
      "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
-     "  --self             print the library's own statistics instead\n" READING_NAME_HELP
-         READING_PAGER_HELP COMMON_HELP,
+     "  --self             print the library's own statistics instead\n"
+     "  --outside          read the process's memory from outside, even if it would "
+     "answer\n" READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      dump_main},
     {"top", "TARGET...|--all [OPTIONS]", "watch running processes, once a second",
      "TARGET is a pid or a unique process name. With several, or with --all, the first screen is "

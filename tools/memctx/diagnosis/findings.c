@@ -135,7 +135,14 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
 static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
-    struct finding *finding = finding_new(look, rule, SEVERITY_WARNING, 0, 0);
+    struct finding *finding =
+        finding_new(look, rule, look->model->how ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
+    if (look->model->how) {
+        finding->verdict =
+            cli_copy("the figures are not exact, because they were read from outside");
+        finding->evidence = cli_copy(look->model->how);
+        return;
+    }
     finding->verdict = cli_copy("some operations were not charged to their call path");
     finding->evidence =
         cli_copy("the dump is not exact: some operations were not charged to their call path");

@@ -349,6 +349,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
         json_put_decimal(&json, "slept_s", model->slept_s);
     json_put_integer(&json, "depth", model->depth);
     json_put_boolean(&json, "exact", model->exact);
+    if (model->how)
+        json_put_text(&json, "how", model->how);
     json_put_integer(&json, "rss_bytes", model->ledger.rss_bytes);
     json_put_integer(&json, "start_ticks", (int64_t)model->start_ticks);
     json_put_text(&json, "library_version", model->library_version);

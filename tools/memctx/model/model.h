@@ -228,6 +228,7 @@ struct model {
     char *program;   /* as the user named it, without folders: "redis-server", where exe may be the
                         file behind a symbolic link; NULL: not known */
     char *source;    /* name in messages: "pid 12" or the snapshot's file name */
+    char *how;       /* how the memory was read; NULL: the process answered by itself */
     double uptime_s; /* without the time that the machine slept, as all uptimes */
     double slept_s;  /* how long the machine slept since it started */
     int64_t build_ns;

@@ -108,9 +108,10 @@ enum snapshot_process {
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
     PROCESS_PROGRAM = 13, /* text: the program as the user named it; may be missing */
+    PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
     PROCESS_SLEPT =
         15, /* number: the bits of a double: seconds that the machine slept since it started */
-    PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
+    PROCESS_HOW = 16, /* text: how the memory was read; missing: the process answered by itself */
 };
 
 /* Single figures by the names they have in the JSON; a reader skips names that it does not know. */

@@ -475,6 +475,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     model->slept_s = json_number_value(json_object_get(root, "slept_s"));
     model->depth = integer_of(root, "depth");
     model->exact = json_is_true(json_object_get(root, "exact"));
+    model->how = text_of(root, "how");
     int64_t start_ticks = integer_of(root, "start_ticks");
     model->start_ticks = start_ticks > 0 ? (uint64_t)start_ticks : 0;
     model->library_version = text_of(root, "library_version");

@@ -65,6 +65,7 @@ static void number_all(struct snapshot_writer *writer) {
     struct share *share = &writer->share;
     share_text(share, model->exe);
     share_text(share, model->program);
+    share_text(share, model->how);
     share_text(share, model->library_version);
     number_figures(writer);
     for (size_t i = 0; i < model->module_count; i++) {
@@ -165,6 +166,8 @@ static void write_process(struct snapshot_writer *writer) {
     put_text(writer, PROCESS_PROGRAM, model->program);
     pack_number(pack, PROCESS_SLEPT, bits_of(model->slept_s));
     pack_number(pack, PROCESS_LOST_REALLOCS, (uint64_t)model->lost_reallocs);
+    if (model->how)
+        put_text(writer, PROCESS_HOW, model->how);
     pack_end_row(pack);
     pack_end_table(pack);
 }

@@ -274,6 +274,14 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
                            .length = length}};
     struct wire_frame frame;
     *answer = (struct client_answer){0};
+    *closed = false;
+    if (client->outside) {
+        char *bytes = NULL;
+        bool good = outside_answer(client->outside, type, body, length, &bytes, &answer->length,
+                                   &answer->status, failure);
+        answer->body = bytes;
+        return good;
+    }
     if (length > sizeof request.body)
         return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
     if (length > 0)
@@ -526,8 +534,26 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
     return true;
 }
 
+bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
+                         struct cli_failure *failure) {
+    struct outside_process process = {.pid = facts->pid,
+                                      .stopped = facts->state == 'T' || facts->state == 't',
+                                      .age_s = facts->age_s,
+                                      .rss_bytes = facts->rss_bytes,
+                                      .why = why};
+    *client = (struct client){.fd = -1, .facts = facts};
+    snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);
+    client->outside = outside_open_process(&process, failure);
+    if (client->outside)
+        snprintf(client->hello.library_version, sizeof client->hello.library_version, "%s",
+                 outside_library_version(client->outside));
+    return client->outside;
+}
+
 void client_close(struct client *client) {
     if (client->fd >= 0)
         close(client->fd);
     client->fd = -1;
+    outside_close(client->outside);
+    client->outside = NULL;
 }

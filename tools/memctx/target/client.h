@@ -15,6 +15,7 @@
 #include <memctx/wire.h>
 
 #include "base/cli.h"
+#include "outside/outside.h"
 #include "target/process.h"
 
 #define CLIENT_DIRECTORIES_MAX 24
@@ -27,6 +28,8 @@ struct client_directories {
 
 struct client {
     int fd;
+    /* NULL: the process answers. Otherwise its memory is read, and there is no connection. */
+    struct outside *outside;
     const struct process_facts *facts; /* for connecting again; belongs to the caller */
     bool hurry;
     bool told;     /* the user was told of the wait */
@@ -52,6 +55,10 @@ void client_list_all_directories(struct client_directories *directories);
  * a byte, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
+/* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the
+ * user. */
+bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
+                         struct cli_failure *failure);
 void client_close(struct client *client);
 
 /* Sends one request and reads its answer. Returns false if the connection broke or the answer is

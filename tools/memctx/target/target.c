@@ -62,8 +62,26 @@ static pid_t choose_process(struct name_search *search) {
     exit(CLI_USAGE);
 }
 
-static void open_process(struct target *target, pid_t pid) {
-    struct cli_failure failure;
+static bool wants_outside;
+
+void target_read_outside(void) {
+    wants_outside = true;
+}
+
+static void open_stopped(struct target *target, bool live) {
+    const struct process_facts *facts = &target->facts;
+    struct cli_failure failure = {.code = CLI_REFUSED};
+    if (!live && client_open_outside(&target->client, facts, "the process is stopped", &failure))
+        return;
+    cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
+            "pid %d (%s) is stopped, so it cannot answer%s%s; kill -CONT %d resumes it",
+            (int)facts->pid, facts->name,
+            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text,
+            (int)facts->pid);
+}
+
+static void open_process(struct target *target, pid_t pid, bool live) {
+    struct cli_failure failure, other;
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X') {
@@ -71,13 +89,35 @@ static void open_process(struct target *target, pid_t pid) {
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, target->facts.name);
     }
-    if (target->facts.state == 'T' || target->facts.state == 't') {
-        cli_die(CLI_REFUSED,
-                "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d resumes it", (int)pid,
-                target->facts.name, (int)pid);
+    bool stopped = target->facts.state == 'T' || target->facts.state == 't';
+    if (stopped) {
+        open_stopped(target, live);
+        return;
     }
-    if (!client_connect(&target->client, &target->facts, false, &failure))
+    if (wants_outside && !live) {
+        if (!client_open_outside(&target->client, &target->facts, "--outside asked for it",
+                                 &failure))
+            cli_die_failure(&failure);
+        return;
+    }
+    if (client_connect(&target->client, &target->facts, false, &failure))
+        return;
+    /* The first failure tells more than the second one, unless memory was the only obstacle. */
+    if (live || failure.code == CLI_NOT_PERMITTED || process_find_library(pid) != PROCESS_WITH ||
+        !client_open_outside(&target->client, &target->facts, failure.text, &other))
         cli_die_failure(&failure);
+}
+
+static void open_core(struct target *target, const char *path) {
+    struct cli_failure failure;
+    struct outside *outside = outside_open_core(path, &failure);
+    if (!outside)
+        cli_die_failure(&failure);
+    target->client = (struct client){.fd = -1, .outside = outside};
+    snprintf(target->client.source, sizeof target->client.source, "%s", path);
+    snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
+             "%s", outside_library_version(outside));
+    target->facts.pid = (pid_t)outside_pid(outside);
 }
 
 static bool is_file(const char *word) {
@@ -91,14 +131,14 @@ void target_open(struct target *target, const char *word, bool live) {
     if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
         if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX)
             cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
-        open_process(target, (pid_t)pid);
+        open_process(target, (pid_t)pid, live);
         return;
     }
     if (!strchr(word, '/')) {
         struct name_search search = {.word = word};
         process_for_each(visit_process, &search);
         if (search.count > 0) {
-            open_process(target, choose_process(&search));
+            open_process(target, choose_process(&search), live);
             return;
         }
         if (!is_file(word)) {
@@ -125,6 +165,8 @@ void target_open(struct target *target, const char *word, bool live) {
     }
     target->is_snapshot = true;
     target->path = word;
+    if (outside_is_core(word))
+        open_core(target, word);
 }
 
 void target_ask_head(struct target *target, uint32_t flags) {
@@ -256,7 +298,12 @@ void target_load_begun(struct target *target, struct model *model,
     target_ask_part(target, WIRE_PART_RESIZES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
-    model->program = process_program(&target->facts);
+    if (target->is_snapshot)
+        model->program = outside_program(target->client.outside)
+                             ? cli_copy(outside_program(target->client.outside))
+                             : NULL;
+    else
+        model->program = process_program(&target->facts);
     model->library_version = cli_copy(target->client.hello.library_version);
     for (size_t i = 0; options->every_mark && i < model->mark_count; i++)
         load_entries(target, &model->marks[i]);
@@ -267,15 +314,18 @@ void target_load_rest(struct target *target, struct model *model,
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
     progress_end();
-    if (target->is_snapshot) /* it was loaded as a whole */
+    if (target->is_snapshot && !target->client.outside) /* it was loaded as a whole */
         return;
-    if (options->mappings) /* now, because the sums were read just before */
+    bool mappings = options->mappings && !target->is_snapshot;
+    if (mappings) /* now, because the sums were read just before */
         start_map_reader(&reader, target->facts.pid);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
     loader_finish(&target->loader, options->flags);
-    if (options->mappings) {
+    if (target->client.outside)
+        model->how = cli_copy(outside_how(target->client.outside));
+    if (mappings) {
         progress_tell("reading the kernel's map of the process");
         if (reader.started)
             pthread_join(reader.thread, NULL);
@@ -298,7 +348,7 @@ void target_load_contexts(struct target *target, struct model *model,
     struct cli_failure failure;
     if (target->is_snapshot)
         progress_tell("reading %s", target->path);
-    if (!target->is_snapshot) {
+    if (!target->is_snapshot || target->client.outside) {
         load_process(target, model, options);
     } else if (!snapshot_load(model, target->path, &failure)) {
         cli_die_failure(&failure);

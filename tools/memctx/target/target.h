@@ -16,16 +16,19 @@
 #include "target/client.h"
 
 struct target {
-    bool is_snapshot;
-    const char *path; /* of the snapshot */
+    bool is_snapshot; /* a file: a snapshot, or a core file if client.outside is not NULL */
+    const char *path; /* of the file */
     struct process_facts facts;
     struct client client; /* connection to the process */
     struct loader loader; /* in use while the model is loaded */
     struct cli_failure failure;
 };
 
-/* Finds the target and connects to a process. `live`: refuses a snapshot. */
+/* Finds the target and connects to a process. `live`: refuses a snapshot. A process that does not
+ * answer is read from outside (outside/outside.h) if not `live`, and so is a core file. */
 void target_open(struct target *target, const char *word, bool live);
+/* Makes target_open read every process from outside. */
+void target_read_outside(void);
 /* What to load of a target's dump. */
 struct target_load_options {
     uint32_t flags;   /* a sum of enum model_flags */

@@ -257,7 +257,8 @@ int doctor_main(int argc, char **argv) {
     target_open(&target, word, request.watch_s > 0);
     if (!target.is_snapshot) {
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
-        input.foreign_frees = self_figure(&target, "foreign_frees");
+        if (!target.client.outside)
+            input.foreign_frees = self_figure(&target, "foreign_frees");
         limits_read_mounts(&mounts, "");
         if (limits_find_tightest(&mounts, target.facts.pid, &limit))
             input.limit = &limit;

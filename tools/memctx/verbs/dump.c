@@ -28,7 +28,8 @@ enum {
     OPTION_LIMIT,
     OPTION_SELF,
     OPTION_PEAK,
-    OPTION_SVG
+    OPTION_SVG,
+    OPTION_OUTSIDE
 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
@@ -44,6 +45,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"self", no_argument, NULL, OPTION_SELF},
                                              {"peak", no_argument, NULL, OPTION_PEAK},
                                              {"svg", required_argument, NULL, OPTION_SVG},
+                                             {"outside", no_argument, NULL, OPTION_OUTSIDE},
                                              {"output", required_argument, NULL, 'o'},
                                              READING_NAME_OPTIONS,
                                              READING_PAGER_OPTION,
@@ -78,6 +80,7 @@ static void take_option(struct dump_request *request, int option) {
     case OPTION_SELF: request->self = true; break;
     case OPTION_PEAK: request->render.peak = true; break;
     case OPTION_SVG: request->svg = optarg; break;
+    case OPTION_OUTSIDE: target_read_outside(); break;
     case 'o': request->output = optarg; break;
     default: reading_take(&request->names, option); break;
     }
@@ -152,7 +155,7 @@ int dump_main(int argc, char **argv) {
     target_open(&target, word, false);
     bool best =
         !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
-        !request.view.contexts &&
+        !target.client.outside && !request.view.contexts &&
         best_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
     if (!best)
         target_load(&target, &model, &load);

@@ -26,7 +26,7 @@ static const struct option options_list[] = {
 
 struct row {
     struct process_facts facts;
-    bool has_socket;
+    bool has_socket, is_outside; /* is_outside: the figures were read from the process's memory */
     struct totals totals;
     char *library_version;
     char *reason; /* why the process cannot be asked; NULL: it answered */
@@ -37,15 +37,28 @@ struct list {
     size_t count, capacity;
 };
 
+/* Reads the figures of a process that does not answer. */
+static void read_outside(struct row *row) {
+    struct client client;
+    struct cli_failure failure;
+    if (!client_open_outside(&client, &row->facts, row->reason, &failure))
+        return;
+    row->is_outside = totals_ask(&client, &row->totals, &failure);
+    row->library_version = cli_copy(client.hello.library_version);
+    client_close(&client);
+}
+
 static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
     if (row->facts.state == 'T' || row->facts.state == 't') {
         row->reason = cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
+        read_outside(row);
         return;
     }
     if (!client_connect(&client, &row->facts, true, &failure)) {
         row->reason = cli_copy(failure.text);
+        read_outside(row);
         return;
     }
     row->has_socket = true;
@@ -147,6 +160,7 @@ static void print_json(const struct list *list, size_t swept) {
         json_put_text(&json, "command", row->facts.command);
         json_put_text(&json, "library_version", row->library_version);
         json_put_boolean(&json, "socket", row->has_socket);
+        json_put_boolean(&json, "outside", row->is_outside);
         json_put_text(&json, "reason", row->reason);
         json_put_close(&json, '}');
     }
@@ -171,7 +185,8 @@ static void print_text(const struct list *list, size_t swept, bool human) {
                render_bytes(requested, row->totals.requested_bytes, human),
                render_bytes(contexts, row->totals.contexts, false), row->facts.command);
         if (row->reason)
-            printf("%8s not asked: %s\n", "", row->reason);
+            printf("%8s %snot asked: %s\n", "", row->is_outside ? "read from outside; " : "",
+                   row->reason);
     }
     if (list->count == 0) {
         fprintf(stderr, "memctx: no process of this user runs with libmemctx.so; start one with "

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * outside.c - the constant that says where the library's tables are, for a reader of the process's
+ * memory or of its core file (docs/outside.md).
+ *
+ * Nothing in the library reads it. It costs a process no time: it stands in data that the loader
+ * writes at the start anyway.
+ */
+#include <memctx/outside.h>
+
+#include "base/options.h"
+#include "context/tree.h"
+#include "figures/pages.h"
+#include "named/named.h"
+#include "os/meta.h"
+#include "region/heap.h"
+#include "region/member.h"
+#include "segment/internal.h"
+
+#ifndef MEMCTX_VERSION
+#define MEMCTX_VERSION "unknown"
+#endif
+
+INTERNAL const struct outside_root outside_root;
+
+/* The pointers of the second half of OUTSIDE_ADDRESSES are variables themselves. */
+const struct outside_root outside_root
+    __attribute__((used, aligned(OUTSIDE_ALIGNMENT), section(".data.rel.ro.memctx"))) = {
+        .magic = OUTSIDE_MAGIC_A OUTSIDE_MAGIC_B,
+        .version = OUTSIDE_VERSION,
+        .bytes = sizeof(struct outside_root),
+        .library_version = MEMCTX_VERSION,
+#define X(name) [OUTSIDE_AT_##name] = (uintptr_t)&name,
+        .addresses = {OUTSIDE_ADDRESSES(X)},
+#undef X
+#define X(name) [OUTSIDE_IS_##name] = name,
+        .constants = {OUTSIDE_CONSTANTS(X)},
+#undef X
+#define X(type, field)                                                                             \
+    [OUTSIDE_##type##_##field] = {offsetof(struct type, field), sizeof(((struct type *)0)->field)},
+        .fields = {OUTSIDE_FIELDS(X)},
+#undef X
+#define X(type) [OUTSIDE_SIZE_##type] = sizeof(struct type),
+        .structs = {OUTSIDE_STRUCTS(X)},
+#undef X
+};
+_Static_assert(sizeof OUTSIDE_MAGIC_A OUTSIDE_MAGIC_B == OUTSIDE_MAGIC_BYTES, "the magic fits");
+_Static_assert(offsetof(struct meta_usage, used_bytes) ==
+                   offsetof(struct meta_usage, mapped_bytes) + sizeof(int64_t),
+               "as in meta.c");
+_Static_assert(sizeof(struct owners) == offsetof(struct owners, views), "the views follow");

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: MIT
+"""Processes without an answer, and core files: their figures equal those that the socket told."""
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import struct
+import tempfile
+
+import harness
+from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_until
+
+# Figures that a process tells from inside alone, or that change while it is looked at.
+INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
+MAGIC = b"memctx: read from outside here."
+
+
+def read(target, *options, code=0):
+    """`memctx dump --json` of a pid or a core file, with the figures of threads."""
+    done = harness.run_cli("dump", "--json", "--threads", "--no-symbols", *options, str(target))
+    check_equal(done.returncode, code, f"exit status of dump {target}; stderr: {done.stderr}")
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def contexts_of(dump):
+    """What is resident may change under a process at rest: empty memory goes back to the kernel."""
+    contexts = {}
+    for context in dump["contexts"]:
+        for part in (context["self"], context["total"]):
+            part.pop("resident_bytes", None)
+        contexts[context["id"]] = context
+    return contexts
+
+
+def compare(inside, outside):
+    """Every context, page figure, module and thread is equal."""
+    resident = [dump["totals"]["resident_bytes"] for dump in (inside, outside)]
+    check(abs(resident[0] - resident[1]) < 2 << 20, f"resident bytes: {resident}")
+    one, other = contexts_of(inside), contexts_of(outside)
+    check_equal(set(other), set(one), "ids of contexts")
+    for number, context in one.items():
+        check_equal(other[number], context, f"context {number}")
+    for key in set(inside) - INSIDE_ONLY - {"contexts", "ledger", "totals", "threads"}:
+        check_equal(outside[key], inside[key], key)
+    for key in ("segments_mapped", "pages_reserved", "mixed_reserved", "mixed_block_bytes",
+                "segment_headers", "metadata_used", "untouched_bytes"):
+        check_equal(outside["ledger"][key], inside["ledger"][key], f"ledger: {key}")
+    check_equal([thread["tid"] for thread in outside["threads"]],
+                [thread["tid"] for thread in inside["threads"]], "threads")
+
+
+PYTHON = ("import sys, threading\n"
+          "kept = [bytes(i % 3000) for i in range(20000)] + [bytearray(3 << 20), bytearray(700000)]\n"
+          "del kept[5:15000:2]\n"
+          "def work(): kept.extend([i] for i in range(5000))\n"
+          "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+          "print('ready', flush=True)\n"
+          "sys.stdin.read()\n")
+
+
+def start_python(directory, **env):
+    target = harness.Target(["/usr/bin/python3", "-c", PYTHON], directory, **env)
+    try:
+        check_equal(target.hear(60), "ready", "what the program said")
+    except BaseException:
+        target.kill()
+        raise
+    return target
+
+
+@test
+def outside_equals_inside():
+    """A process at rest has the same figures on its socket, from outside and while it is stopped."""
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager") as target:
+        target.wait_socket()
+        inside = target.dump("--threads", "--no-symbols")
+        check("how" not in inside, "the socket was not asked")
+        outside = read(target.pid, "--outside")
+        check("--outside asked" in outside["how"], outside["how"])
+        check_equal(outside["exact"], False, "exact while the process runs")
+        compare(inside, outside)
+        target.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+        stopped = read(target.pid)
+        check("is stopped" in stopped["how"], stopped["how"])
+        check_equal(stopped["exact"], True, "exact while the process is stopped")
+        compare(inside, stopped)
+        for verb in (["mark", "x"], ["trim"]):
+            done = harness.run_cli(verb[0], str(target.pid), *verb[1:])
+            check("is stopped" in done.stderr and done.returncode == 1, f"{verb}: {done.stderr}")
+        for verb in ("doctor", "frag"):
+            done = harness.run_cli(verb, str(target.pid))
+            check_equal(done.returncode, 0, f"{verb} of a stopped process; {done.stderr}")
+        target.process.send_signal(signal.SIGCONT)
+
+
+@test
+def outside_without_socket():
+    """Without a control thread, and in a program that never allocates again, there are figures."""
+    with runtime_dir() as directory:
+        with start_python(directory, MEMCTX_CONTROL="off") as target:
+            dump = read(target.pid)
+            check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
+            check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
+        with harness.Target(["sleep", "60"], directory) as target:
+            wait_until(lambda: "libmemctx" in open(f"/proc/{target.pid}/maps", encoding="ascii").read(),
+                       "the library")
+            wait_until(lambda: "too young" not in read(target.pid)["how"], "the reason of an older process")
+            dump = read(target.pid)
+            check("has not started" in dump["how"], f"the reason: {dump['how']}")
+            done = harness.run_cli("ps", "--json", env=target.cli_env)
+            row = next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
+            check_equal((row["socket"], row["outside"], row["requested_bytes"]),
+                        (False, True, dump["totals"]["requested_bytes"]), "socket, outside, bytes in ps")
+
+
+def start_sandboxed(argv, directory):
+    bwrap = shutil.which("bwrap")
+    words = [bwrap, "--dev-bind", "/", "/", "--unshare-all", "--"] if bwrap else \
+        ["unshare", "-U", "-r", "-i", "-n", "-u", "--"]
+    return harness.Target([*words, *argv], directory, preload=False)
+
+
+@test
+def outside_in_a_sandbox():
+    """A process in namespaces of its own (bwrap, else unshare), without a socket, is read."""
+    with runtime_dir() as directory:
+        program = ["env", f"LD_PRELOAD={harness.LIB}", "MEMCTX_CONTROL=off", "/usr/bin/python3", "-c",
+                   PYTHON.replace("'ready'", "'ready', flush=True) or print(len(kept)")]
+        with start_sandboxed(program, directory) as target:
+            try:
+                target.hear(60)
+            except Failure as failure:
+                raise Skip(f"no sandbox here: {failure}") from failure
+            inner = [int(name) for name in os.listdir("/proc") if name.isdigit()
+                     and is_below(int(name), target.pid) and "libmemctx" in maps_of(int(name))]
+            check(inner, "no process with the library")
+            check(read(inner[-1])["totals"]["requested_bytes"] > 20 << 20, "too few bytes")
+
+
+def maps_of(pid):
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def is_below(pid, ancestor):
+    while pid > 1 and pid != ancestor:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                pid = int(file.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return False
+    return pid == ancestor
+
+
+@test
+def outside_forbidden():
+    """A user reads no memory of another user's process, stopped or not."""
+    if os.geteuid() != 0:
+        raise Skip("needs root, to be another user")
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="off") as target:
+        for options in ([], ["--outside"]):
+            done = harness.run_program([harness.public_copy(harness.CLI), "dump", *options, str(target.pid)],
+                                       harness.clean_env(), uid=harness.NOBODY)
+            check(done.returncode == 4 and "run memctx as" in done.stderr,
+                  f"{options}: {done.returncode} {done.stderr}")
+
+
+# --- core files -------------------------------------------------------------------------------
+
+
+def core_of(target, directory):
+    """Kill the target so that the kernel writes its core; return the file's path."""
+    with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+        pattern = file.read().strip()
+    if "/" in pattern or pattern.startswith("|") or "%" in pattern:
+        return gcore_of(target, directory)
+    where = os.readlink(f"/proc/{target.pid}/cwd")
+    resource.prlimit(target.pid, resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    target.process.send_signal(signal.SIGSEGV)
+    target.process.wait(60)
+    for name in ("core", f"core.{target.pid}"):
+        if os.path.exists(os.path.join(where, name)):
+            path = os.path.join(directory, f"core.{target.pid}")
+            shutil.move(os.path.join(where, name), path)
+            return path
+    raise Skip("the kernel wrote no core file here")
+
+
+def gcore_of(target, directory):
+    if not shutil.which("gcore"):
+        raise Skip("core files go elsewhere here, and there is no gcore")
+    done = harness.run_program(["gcore", "-o", os.path.join(directory, "core"), str(target.pid)],
+                               harness.clean_env())
+    path = os.path.join(directory, f"core.{target.pid}")
+    if not os.path.exists(path):
+        raise Skip(f"gcore may not trace here: {done.stderr[-200:]}")
+    return path
+
+
+@test
+def core_equals_socket():
+    """The core file of a python3 that ended by SIGSEGV has the figures that the socket told before."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        with start_python(directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            inside = target.dump("--threads", "--no-symbols")
+            core = core_of(target, place)
+        outside = read(core)
+        check_equal(outside["how"], f"read from the core file {core}", "how")
+        check_equal((outside["exact"], outside["pid"]), (True, target.pid), "exact, pid")
+        compare(inside, outside)
+        saved = os.path.join(place, "saved.memctx")
+        for verb in (["doctor", core], ["frag", core], ["dump", core, "-o", saved], ["diff", core, saved],
+                     ["dump", saved], ["dump", "--flat", core], ["export", core, "--folded", "-"]):
+            done = harness.run_cli(*verb)
+            check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
+        text = harness.run_cli("dump", saved).stdout
+        check(f"read from the core file {core}" in text, "a snapshot of a core does not say so")
+        for verb in (["mark", core, "x"], ["top", core]):
+            check_equal(harness.run_cli(*verb).returncode, 1, f"exit status of {verb}")
+
+
+@test
+def core_of_redis():
+    """The core file of redis-server, which was busy with commands before."""
+    server = shutil.which("redis-server")
+    if not server:
+        raise Skip("no redis-server")
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        argv = [server, "--port", "0", "--save", "", "--dir", place, "--unixsocket", os.path.join(place, "redis.sock")]
+        with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            wait_until(lambda: "Server initialized" in target.hear(60), "redis")
+            core = core_of(target, place)
+            outside = read(core)
+        check(outside["totals"]["requested_bytes"] > 500000, f"totals: {outside['totals']}")
+        check_equal(outside["exact"], True, "exact")
+        harness.check_sums(outside)
+
+
+def sleeps(pid):
+    """The program is past its start: it is in nanosleep."""
+    try:
+        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+            sleeping = file.read().split()[0] in ("35", "230")
+    except OSError:  # this kernel or container does not tell
+        sleeping = harness.read_status(pid, "State").startswith("S")
+    return sleeping and "libmemctx" in maps_of(pid)
+
+
+def small_core(directory, place):
+    with harness.Target(["sleep", "60"], directory) as target:
+        wait_until(lambda: sleeps(target.pid), "sleep")
+        path = core_of(target, place)
+    with open(path, "rb") as file:
+        return bytearray(file.read())
+
+
+class Tables:
+    """Where the library's tables stand in a core file, by the lists of include/memctx/outside.h."""
+
+    def __init__(self, core):
+        self.core = core
+        with open(os.path.join(harness.ROOT, "include/memctx/outside.h"), encoding="ascii") as file:
+            text = file.read()
+        lists = dict(re.findall(r"#define OUTSIDE_(\w+)\(X\)((?:.*\\\n)*.*)", text))
+        names = {key: re.findall(r"X\(([\w, ]+)\)", lists[key])
+                 for key in ("ADDRESSES", "CONSTANTS", "FIELDS", "STRUCTS")}
+        self.root = core.find(MAGIC)
+        check(self.root > 0, "the core has no root")
+        self.addresses_at = self.root + 32 + 8 + 32
+        self.constants_at = self.addresses_at + 8 * len(names["ADDRESSES"])
+        self.fields_at = self.constants_at + 4 * len(names["CONSTANTS"])
+        self.structs_at = self.fields_at + 8 * len(names["FIELDS"])
+        self.end = self.structs_at + 4 * len(names["STRUCTS"])
+        check_equal(self.number(self.root + 36, 4), (self.end - self.root + 7) & ~7, "bytes of the root")
+        self.addresses = {name: self.number(self.addresses_at + 8 * i) for i, name in enumerate(names["ADDRESSES"])}
+        self.fields = {name.replace(", ", "."): self.number(self.fields_at + 8 * i, 4)
+                       for i, name in enumerate(names["FIELDS"])}
+        self.sizes = {name: self.number(self.structs_at + 4 * i, 4) for i, name in enumerate(names["STRUCTS"])}
+        count, at = self.number(56, 2), self.number(32)
+        self.loads = [struct.unpack_from("<IIQQQQQQ", core, at + 56 * i) for i in range(count)]
+
+    def number(self, at, size=8):
+        return int.from_bytes(self.core[at:at + size], "little")
+
+    def place(self, address):
+        """The offset in the file of an address."""
+        for kind, _, offset, start, _, held, _, _ in self.loads:
+            if kind == 1 and start <= address < start + held:
+                return offset + address - start
+        raise Failure(f"0x{address:x} is not in the core")
+
+    def word(self, address, size=8):
+        return self.number(self.place(address), size)
+
+    def targets(self):
+        """Ranges of the file that a reader follows: name -> (offset, bytes)."""
+        heap = self.word(self.addresses["heap_global"] + self.fields["heap_global.first"])
+        views = self.word(heap + self.fields["heap.views"])
+        nodes = self.word(self.addresses["tree_blocks"])
+        count = self.word(self.word(self.addresses["tree_count_shown"]), 4)
+        modules = self.word(self.addresses["unwind_rules_shown"])
+        near = self.addresses["segment_near"]
+        flags = self.core[self.place(near):self.place(near) + 32768]
+        number = next(i for i, flag in enumerate(flags) if flag == 1)
+        segment = (self.word(self.addresses["segment_near_first"]) + number) << 22
+        pages = segment + 2 * self.sizes["page"]
+        return {"addresses": (self.addresses_at, self.constants_at - self.addresses_at),
+                "constants": (self.constants_at, self.fields_at - self.constants_at),
+                "fields": (self.fields_at, self.structs_at - self.fields_at),
+                "structs": (self.structs_at, self.end - self.structs_at),
+                "heaps": (self.place(self.addresses["heap_global"]), self.sizes["heap_global"]),
+                "heap": (self.place(heap), 256),
+                "views of the heap": (self.place(heap + self.fields["heap.views"]), 16),
+                "views": (self.place(views), count * self.sizes["view"]),
+                "nodes": (self.place(nodes) + 8 * self.sizes["tree_node"], (count - 8) * self.sizes["tree_node"]),
+                "fixed nodes": (self.place(self.addresses["tree_fixed_nodes"]), 8 * self.sizes["tree_node"]),
+                "count of nodes": (self.place(self.word(self.addresses["tree_count_shown"])), 4),
+                "modules": (self.place(modules), 3 * self.sizes["module"]),
+                "count of modules": (self.place(self.word(self.addresses["unwind_rules_count_shown"])), 4),
+                "segments": (self.place(near) + number - 8, 16),
+                "page headers": (self.place(pages), 24 * self.sizes["page"])}
+
+
+WILD = [0, 1, 7, 8, 127, 255, 4096, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+
+
+def spoil(core, targets, kind, rng):
+    """Damage a copy of the core: cut it, or write over headers or over one of the tables."""
+    if kind == "cut":
+        return core[:rng.randrange(len(core))]
+    core = bytearray(core)
+    first, length = {"head": (0, 4096), "notes": (4096, 12288), **targets}[kind]
+    for _ in range(rng.choice([1, 2, 8, 40])):
+        size = rng.choice([1, 2, 4, 4, 8, 8])
+        at = first + rng.randrange(max(1, length - size)) // size * size
+        value = int.from_bytes(core[at:at + size], "little")
+        wild = rng.choice([*WILD, value + 1, value + 8, value ^ 4096, rng.getrandbits(64)])
+        core[at:at + size] = (wild % 2**(8 * size)).to_bytes(size, "little")
+    return core
+
+
+@test
+def core_damaged():
+    """Damaged core files give figures or a message, in little time, and never a crash."""
+    rounds = int(os.environ.get("MEMCTX_TEST_CORES", "120"))
+    rng = random.Random(int(os.environ.get("MEMCTX_TEST_SEED", "1")))
+    seen = set()
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        core = small_core(directory, place)
+        targets = Tables(core).targets()
+        kinds = ["cut", "head", "notes", *targets]
+        path = os.path.join(place, "core.spoilt")
+        for number in range(rounds):
+            kind = kinds[number % len(kinds)]
+            with open(path, "wb") as file:
+                file.write(spoil(core, targets, kind, rng))
+            done = harness.run_cli("dump", "--json", "--threads", "--no-symbols", path, timeout_s=60)
+            what = f"round {number}, {kind}: exit status {done.returncode} {done.stderr[-1500:]}"
+            check(done.returncode in (0, 1, 3), what)
+            check("damaged answer" not in done.stderr and "damaged dump" not in done.stderr, what)
+            check((done.returncode == 0) == (done.stdout != ""), f"half an answer: {what}")
+            seen.add(done.returncode)
+        check({0, 1} <= seen, f"all cores ended alike: {seen}")
+
+
+@test
+def core_without_tables():
+    """What is missing is said: other layouts, and a core without anonymous memory."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        core = small_core(directory, place)
+        path = os.path.join(place, "core.other")
+        core[core.find(MAGIC) + 32] = 99
+        with open(path, "wb") as file:
+            file.write(core)
+        check("tables have layout 99" in read(path, code=1), "another layout")
+        with harness.Target(["sleep", "60"], directory) as target:
+            wait_until(lambda: sleeps(target.pid), "sleep")
+            with open(f"/proc/{target.pid}/coredump_filter", "w", encoding="ascii") as file:
+                file.write("0")
+            path = core_of(target, place)
+        check("coredump_filter" in read(path, code=1), "a core without anonymous memory")

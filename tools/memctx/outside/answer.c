@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+/* answer.c - tells the tables in the form of the socket's answers; see outside.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "outside/outside.h"
+#include "outside/tables.h"
+
+#define HEAPS_A_RECORD 128U
+#define LABEL_BYTES 200U
+
+struct outside {
+    struct tables tables;
+    char source[64]; /* for messages */
+    char *path;      /* of the core file; NULL: a process */
+    struct outside_process process;
+    char *why, *how;
+    bool is_read, pages_are_read;
+};
+
+struct answer {
+    char *bytes;
+    size_t length;
+    uint64_t next;
+    uint32_t count;
+};
+
+static struct outside *open_tables(struct outside *outside, struct cli_failure *failure) {
+    if (!tables_open(&outside->tables, outside->source, failure)) {
+        outside_close(outside);
+        return NULL;
+    }
+    return outside;
+}
+
+struct outside *outside_open_process(const struct outside_process *process,
+                                     struct cli_failure *failure) {
+    struct outside *outside = cli_alloc(1, sizeof *outside);
+    outside->process = *process;
+    outside->why = cli_copy(process->why);
+    snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
+    if (!reach_open_process(&outside->tables.reach, process->pid, failure)) {
+        outside_close(outside);
+        return NULL;
+    }
+    return open_tables(outside, failure);
+}
+
+struct outside *outside_open_core(const char *path, struct cli_failure *failure) {
+    struct outside *outside = cli_alloc(1, sizeof *outside);
+    outside->path = cli_copy(path);
+    snprintf(outside->source, sizeof outside->source, "%.60s", path);
+    if (!reach_open_core(&outside->tables.reach, path, failure)) {
+        outside_close(outside);
+        return NULL;
+    }
+    return open_tables(outside, failure);
+}
+
+bool outside_is_core(const char *path) {
+    return reach_is_core(path);
+}
+
+void outside_close(struct outside *outside) {
+    if (!outside)
+        return;
+    tables_forget(&outside->tables);
+    reach_close(&outside->tables.reach);
+    free(outside->path);
+    free(outside->why);
+    free(outside->how);
+    free(outside);
+}
+
+const char *outside_library_version(const struct outside *outside) {
+    return outside->tables.root.library_version;
+}
+
+int64_t outside_pid(const struct outside *outside) {
+    return outside->tables.reach.pid;
+}
+
+const char *outside_program(const struct outside *outside) {
+    return outside->tables.reach.name[0] != '\0' ? outside->tables.reach.name : NULL;
+}
+
+const char *outside_how(struct outside *outside) {
+    const struct tables *tables = &outside->tables;
+    char missing[200] = "";
+    if (tables->missing > 0)
+        snprintf(missing, sizeof missing,
+                 "; incomplete: %zu parts of the library's tables are missing or damaged, the "
+                 "first at 0x%" PRIx64 " (%s)",
+                 tables->missing, tables->missing_address, tables->missing_what);
+    free(outside->how);
+    if (outside->path)
+        outside->how = cli_format("read from the core file %s%s", outside->path, missing);
+    else
+        outside->how = cli_format(
+            "read from outside through /proc/%d/mem%s%s; reason: %s", (int)outside->process.pid,
+            outside->process.stopped ? "" : " while the process ran, so sums may not agree",
+            missing, outside->why);
+    return outside->how;
+}
+
+/* --- one answer ------------------------------------------------------------------------------ */
+
+/* Appends a zeroed record. Returns NULL if the answer has no room for it. */
+static void *add_record(struct answer *answer, size_t bytes) {
+    bytes = (bytes + 7) & ~(size_t)7;
+    if (bytes > WIRE_ANSWER_MAX - answer->length)
+        return NULL;
+    void *room = answer->bytes + answer->length;
+    answer->length += bytes;
+    answer->count++;
+    return room;
+}
+
+static bool read_tables(struct outside *outside, struct cli_failure *failure) {
+    if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
+        return false;
+    outside->is_read = true;
+    return true;
+}
+
+/* --- the head -------------------------------------------------------------------------------- */
+
+static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, bool resident) {
+    struct tables *tables = &outside->tables;
+    char *global = cli_alloc(1, SIZE(tables, segment_global));
+    char usage[64] = {0};
+    if (!reach_read(&tables->reach, ADDRESS(tables, segment_global), global,
+                    SIZE(tables, segment_global)))
+        tables_miss(tables, "sums of memory", ADDRESS(tables, segment_global));
+    size_t usage_bytes = (size_t)OFFSET(tables, meta_usage, used_bytes) + sizeof(int64_t);
+    if (usage_bytes <= sizeof usage)
+        reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage, usage_bytes);
+    int64_t segments = (int64_t)FIELD(tables, global, segment_global, segments);
+    int64_t cached = (int64_t)FIELD(tables, global, segment_global, huge_cached_bytes);
+    int64_t dirty = (int64_t)FIELD(tables, global, segment_global, dirty_slices);
+    unsigned slice = CONSTANT(tables, SLICE_SHIFT);
+    ledger->segments_mapped = (segments << CONSTANT(tables, SEGMENT_SHIFT)) +
+                              (int64_t)FIELD(tables, global, segment_global, huge_bytes) + cached;
+    ledger->segments_resident = resident ? 0 : WIRE_UNKNOWN;
+    ledger->freelist_bytes = (dirty << slice) + cached;
+    ledger->freelist_items = dirty + (int64_t)FIELD(tables, global, segment_global, huge_cached);
+    ledger->segment_headers = segments * CONSTANT(tables, HEADER_SLICES) << slice;
+    ledger->returned_bytes =
+        (int64_t)tables_word(tables, ADDRESS(tables, segment_returned), sizeof(int64_t));
+    ledger->metadata_mapped = (int64_t)FIELD(tables, usage, meta_usage, mapped_bytes);
+    ledger->metadata_used = (int64_t)FIELD(tables, usage, meta_usage, used_bytes);
+    ledger->metadata_resident = WIRE_UNKNOWN;
+    ledger->rss_bytes =
+        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
+    free(global);
+}
+
+static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
+                        struct answer *answer, struct cli_failure *failure) {
+    struct tables *tables = &outside->tables;
+    if (request->flags & WIRE_DUMP_BEGIN)
+        outside->is_read = outside->pages_are_read = false; /* a new dump */
+    struct wire_dump *dump = add_record(answer, sizeof *dump);
+    if (!dump || !read_tables(outside, failure))
+        return false;
+    uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
+    uint32_t begun = (uint32_t)tables_word(tables, ADDRESS(tables, pages_clock_begin), 4);
+    dump->uptime_ns = outside->path
+                          ? (uint64_t)(clock - begun) << CONSTANT(tables, SEGMENT_TICK_SHIFT)
+                          : (uint64_t)(outside->process.age_s * 1e9);
+    dump->pid = (uint32_t)tables->reach.pid;
+    uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
+    size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
+    dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 &&
+                  (outside->path || outside->process.stopped);
+    dump->flags = request->flags;
+    dump->contexts = tables->node_count;
+    dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
+    for (uint32_t id = 0; id < tables->node_count; id++) {
+        dump->requested_bytes += tables->sums[id].requested_bytes;
+        dump->live_chunks += tables->sums[id].live_chunks;
+        dump->allocs += tables->sums[id].allocs;
+        dump->frees += tables->sums[id].frees;
+    }
+    fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
+    return true;
+}
+
+/* --- contexts -------------------------------------------------------------------------------- */
+
+static void add_named_label(struct tables *tables, uint64_t place, char label[LABEL_BYTES]) {
+    uint32_t per_block = CONSTANT(tables, NAMED_PLACES_PER_BLOCK);
+    char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES], identifier[33] = "";
+    uint64_t block =
+        place / per_block < CONSTANT(tables, NAMED_BLOCKS)
+            ? tables_word(tables, ADDRESS(tables, named_blocks) + place / per_block * sizeof block,
+                          sizeof block)
+            : 0;
+    if (!reach_read(&tables->reach, block + place % per_block * SIZE(tables, named), named,
+                    SIZE(tables, named)) ||
+        !reach_read_text(&tables->reach, FIELD(tables, named, named, name), name, sizeof name)) {
+        tables_miss(tables, "names of contexts", block);
+        snprintf(label, LABEL_BYTES, "[name not readable]");
+        free(named);
+        return;
+    }
+    uint32_t bits = 0; /* the word behind `spare` begins with the policy, in 8 bits */
+    uint32_t at = OFFSET(tables, named, spare) + (uint32_t)sizeof bits;
+    if (at + sizeof bits <= SIZE(tables, named))
+        memcpy(&bits, named + at, sizeof bits);
+    size_t room = tables->root.fields[OUTSIDE_named_identifier].bytes;
+    memcpy(identifier, named + OFFSET(tables, named, identifier),
+           room < sizeof identifier - 1 ? room : sizeof identifier - 1);
+    bool alive = FIELD(tables, named, named, generation) & 1;
+    if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
+        snprintf(label, LABEL_BYTES, "%.150s: those with next to nothing", name);
+    else
+        snprintf(label, LABEL_BYTES, "%.150s%s%s", name, alive && identifier[0] ? ": " : "",
+                 alive ? identifier : "");
+    free(named);
+}
+
+/* Fills the parts of a record that come from the node, and writes its label. */
+static void fill_node(struct tables *tables, uint32_t id, struct wire_context *out,
+                      char label[LABEL_BYTES]) {
+    static const char *const labels[] = {"[process]",
+                                         "[unknown]",
+                                         "[unwinding]",
+                                         "[truncated]",
+                                         "[no unwind information]",
+                                         "[broken stack]",
+                                         "[no call paths]",
+                                         "[other callers]"};
+    const uint32_t last = sizeof labels / sizeof *labels - 1;
+    const char *node = tables->nodes + id * SIZE(tables, tree_node);
+    uint64_t module = FIELD(tables, node, tree_node, module);
+    uint64_t flags = FIELD(tables, node, tree_node, flags);
+    bool first = id < CONSTANT(tables, TREE_FIXED_COUNT); /* children of the root */
+    bool named = !first && module == CONSTANT(tables, MODULE_NAMED);
+    bool fixed = first || module == CONSTANT(tables, MODULE_OTHERS);
+    uint8_t placement = 0;
+    uint32_t leaf = id / CONSTANT(tables, PLACED_PER_LEAF);
+    uint64_t placed = leaf < CONSTANT(tables, PLACED_LEAVES)
+                          ? tables_word(tables, ADDRESS(tables, heap_placed) + leaf * sizeof placed,
+                                        sizeof placed)
+                          : 0;
+    if (placed)
+        placement = (uint8_t)tables_word(tables, placed + id % CONSTANT(tables, PLACED_PER_LEAF),
+                                         sizeof placement);
+    out->id = id;
+    out->parent = id == 0 ? WIRE_NONE
+                  : first ? 0
+                          : (uint32_t)FIELD(tables, node, tree_node, parent);
+    out->kind = id == 0 ? WIRE_KIND_ROOT
+                : named ? WIRE_KIND_NAMED
+                : fixed ? WIRE_KIND_UNKNOWN
+                        : WIRE_KIND_PATH;
+    out->exact_address = FIELD(tables, node, tree_node, exact) != 0;
+    out->module = !fixed && module < tables->module_count ? (uint32_t)module : WIRE_NONE;
+    out->address = named || fixed ? 0 : FIELD(tables, node, tree_node, address);
+    out->placement = placement & CONSTANT(tables, PLACE_MASK);
+    out->recursive_from = WIRE_NONE;
+    out->flags = (flags & CONSTANT(tables, TREE_PARTIAL) ? WIRE_CONTEXT_PARTIAL : 0) |
+                 (flags & CONSTANT(tables, TREE_LATE) ? WIRE_CONTEXT_LATE : 0) |
+                 (flags & CONSTANT(tables, TREE_FOLDED) ? WIRE_CONTEXT_RECURSIVE : 0);
+    label[0] = '\0';
+    if (named)
+        add_named_label(tables, FIELD(tables, node, tree_node, address), label);
+    else if (fixed)
+        snprintf(label, LABEL_BYTES, "%s", labels[id < last ? id : last]);
+}
+
+/* Returns the first view of a context in the sorted list. */
+static size_t find_views(const struct tables *tables, uint32_t context) {
+    size_t low = 0, high = tables->view_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tables->views[middle].context < context)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Adds a record with the views of one group. Returns false if there is no room for it. */
+static bool add_context(struct outside *outside, struct answer *answer, uint32_t id, uint32_t group,
+                        bool threads) {
+    struct tables *tables = &outside->tables;
+    char label[LABEL_BYTES];
+    uint32_t views = tables->views_of[id], first = group * HEAPS_A_RECORD;
+    uint32_t part = !threads || views <= first       ? 0
+                    : views - first < HEAPS_A_RECORD ? views - first
+                                                     : HEAPS_A_RECORD;
+    struct wire_context head = {0};
+    fill_node(tables, id, &head, label);
+    head.views = (uint16_t)part;
+    head.holds = (views > 0 ? WIRE_CONTEXT_SUMS : 0) | (group > 0 ? WIRE_CONTEXT_FURTHER : 0);
+    head.label_bytes = group == 0 && label[0] != '\0' ? (uint16_t)(strlen(label) + 1) : 0;
+    size_t bytes = sizeof head + (views > 0 ? sizeof(struct wire_sums) : 0) +
+                   part * sizeof(struct wire_view) + head.label_bytes;
+    head.bytes = (uint16_t)((bytes + 7) & ~(size_t)7);
+    char *at = add_record(answer, bytes);
+    if (!at)
+        return false;
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    const struct seen_view *seen = tables->views + (part > 0 ? find_views(tables, id) + first : 0);
+    if (views > 0) {
+        struct wire_sums sums = tables->sums[id];
+        /* A record with threads has the sums of these threads alone. */
+        if (threads)
+            sums = (struct wire_sums){.peak_requested_bytes = WIRE_UNKNOWN};
+        for (uint32_t i = 0; i < part; i++) {
+            sums.requested_bytes += seen[i].sums.requested_bytes;
+            sums.live_chunks += seen[i].sums.live_chunks;
+            sums.allocs += seen[i].sums.allocs;
+            sums.frees += seen[i].sums.frees;
+            sums.requested_cum_bytes += seen[i].sums.requested_cum_bytes;
+        }
+        if (views == 1)
+            sums.peak_requested_bytes = tables->sums[id].peak_requested_bytes;
+        memcpy(at, &sums, sizeof sums);
+        at += sizeof sums;
+    }
+    for (uint32_t i = 0; i < part; i++) {
+        struct wire_view view = {.heap = seen[i].heap, .sums = seen[i].sums};
+        memcpy(at, &view, sizeof view);
+        at += sizeof view;
+    }
+    memcpy(at, label, head.label_bytes);
+    return true;
+}
+
+static void answer_contexts(struct outside *outside, const struct wire_piece_request *request,
+                            struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    bool threads = request->flags & WIRE_DUMP_THREADS;
+    uint32_t group = (uint16_t)request->from;
+    for (uint64_t id = request->from >> 16; id < tables->node_count; id++, group = 0) {
+        if (!tables->exists[id])
+            continue;
+        uint32_t groups =
+            threads ? (tables->views_of[id] + HEAPS_A_RECORD - 1) / HEAPS_A_RECORD : 1;
+        for (; group < groups || group == 0; group++)
+            if (!add_context(outside, answer, (uint32_t)id, group, threads)) {
+                answer->next = WIRE_FROM_ID(id) | group;
+                return;
+            }
+    }
+}
+
+/* --- the other parts ------------------------------------------------------------------------- */
+
+static void answer_modules(struct outside *outside, const struct wire_piece_request *request,
+                           struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    for (uint64_t i = request->from; i < tables->module_count; i++) {
+        size_t bytes = strlen(tables->paths[i]) + 1;
+        struct wire_module *out = add_record(answer, sizeof *out + bytes);
+        if (!out) {
+            answer->next = i;
+            return;
+        }
+        *out = tables->modules[i];
+        out->path_bytes = (uint32_t)bytes;
+        memcpy(out + 1, tables->paths[i], bytes);
+    }
+}
+
+static void read_thread_name(const struct outside *outside, uint32_t tid, char name[16]) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%u/comm", (int)outside->process.pid, tid);
+    FILE *file = outside->path ? NULL : fopen(path, "re");
+    if (!file)
+        return;
+    if (!fgets(name, 16, file))
+        name[0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    fclose(file);
+}
+
+static void answer_threads(struct outside *outside, const struct wire_piece_request *request,
+                           struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    for (uint64_t i = request->from; i < tables->heap_count; i++) {
+        struct wire_thread *out = tables->heaps[i].tid ? add_record(answer, sizeof *out) : NULL;
+        if (tables->heaps[i].tid && !out) {
+            answer->next = i;
+            return;
+        }
+        if (!out)
+            continue;
+        out->heap = tables->heaps[i].number;
+        out->tid = tables->heaps[i].tid;
+        read_thread_name(outside, out->tid, out->name);
+    }
+}
+
+static void answer_remotes(struct outside *outside, const struct wire_piece_request *request,
+                           struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    uint32_t owner = (uint32_t)request->from;
+    for (uint64_t i = request->from >> 32; i < tables->heap_count; i++, owner = 0) {
+        const struct seen_heap *heap = &tables->heaps[i];
+        for (; owner < heap->freed_of_count; owner++) {
+            struct wire_remote *out =
+                heap->freed_of[owner] ? add_record(answer, sizeof *out) : NULL;
+            if (heap->freed_of[owner] && !out) {
+                answer->next = i << 32 | owner;
+                return;
+            }
+            if (out)
+                *out = (struct wire_remote){heap->number, owner, (int64_t)heap->freed_of[owner]};
+        }
+    }
+}
+
+static void answer_pages(struct outside *outside, const struct wire_piece_request *request,
+                         struct answer *answer) {
+    struct tables *tables = &outside->tables;
+    if (!outside->pages_are_read)
+        tables_read_pages(tables);
+    outside->pages_are_read = true;
+    for (uint64_t i = request->from; i < tables->page_count; i++) {
+        const struct seen_page *page = &tables->pages[i];
+        size_t shares = page->wire.share_count * sizeof *tables->shares;
+        struct wire_page *out = add_record(answer, sizeof *out + shares);
+        if (!out) {
+            answer->next = i;
+            return;
+        }
+        *out = page->wire;
+        if (shares > 0)
+            memcpy(out + 1, tables->shares + page->first_share, shares);
+    }
+}
+
+/* Returns false if there is no such part from outside. */
+static bool answer_piece(struct outside *outside, const struct wire_piece_request *request,
+                         struct answer *answer) {
+    struct wire_piece head = {0};
+    answer->length = sizeof head;
+    switch (request->part) {
+    case WIRE_PART_CONTEXTS: answer_contexts(outside, request, answer); break;
+    case WIRE_PART_MODULES: answer_modules(outside, request, answer); break;
+    case WIRE_PART_THREADS: answer_threads(outside, request, answer); break;
+    case WIRE_PART_REMOTES: answer_remotes(outside, request, answer); break;
+    case WIRE_PART_PAGES:
+        answer_pages(outside, request, answer);
+        if (request->flags & WIRE_DUMP_RESIDENT && request->from == 0)
+            head.segments_resident = outside->tables.segments_resident;
+        break;
+    case WIRE_PART_MARKS:
+    case WIRE_PART_NOTES: break; /* none are read from outside */
+    default: return false;
+    }
+    head.next = answer->next;
+    head.count = answer->count;
+    memcpy(answer->bytes, &head, sizeof head);
+    return true;
+}
+
+bool outside_answer(struct outside *outside, enum wire_type type, const void *request,
+                    size_t request_bytes, char **body, size_t *bytes, uint32_t *status,
+                    struct cli_failure *failure) {
+    struct answer answer = {.bytes = cli_alloc(WIRE_ANSWER_MAX + 1, 1)};
+    bool good = true, known = false;
+    *status = WIRE_OK;
+    if (type == WIRE_DUMP && request_bytes == sizeof(struct wire_dump_request)) {
+        known = true;
+        good = answer_head(outside, request, &answer, failure);
+    } else if (type == WIRE_PIECE && request_bytes == sizeof(struct wire_piece_request)) {
+        good = read_tables(outside, failure);
+        known = good && answer_piece(outside, request, &answer);
+    }
+    if (!good) {
+        free(answer.bytes);
+        return false;
+    }
+    if (!known) {
+        *status = WIRE_REFUSED;
+        answer.length = (size_t)snprintf(
+            answer.bytes, WIRE_ANSWER_MAX,
+            "only the process can answer this, and its memory is read from outside");
+    }
+    *body = answer.bytes;
+    *bytes = answer.length;
+    return true;
+}

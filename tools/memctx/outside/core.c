@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * core.c - which memory a core file holds, which files were mapped, which threads there were.
+ *
+ * libelf reads the headers. Damaged ones are expected: a core is cut when the disk is full or
+ * RLIMIT_CORE is reached. Cannot do: cores of another machine type than this one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/procfs.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "outside/reach.h"
+
+#define PIECES_MAX (1U << 20)
+#define NOTES_MAX (64UL << 20) /* bytes; the list of files of a huge process has some MiB */
+
+bool reach_is_core(const char *path) {
+    Elf64_Ehdr head;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    bool is = fd >= 0 && read(fd, &head, sizeof head) == (ssize_t)sizeof head &&
+              memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_type == ET_CORE;
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
+/* Adds a segment, as far as the file really has it. */
+static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t file_bytes) {
+    uint64_t there = segment->p_filesz;
+    if (segment->p_offset >= file_bytes)
+        there = 0;
+    else if (there > file_bytes - segment->p_offset)
+        there = file_bytes - segment->p_offset;
+    if (there > segment->p_memsz)
+        there = segment->p_memsz;
+    if (segment->p_vaddr + there < segment->p_vaddr)
+        there = 0;
+    if (segment->p_flags & PF_W) /* the code of programs is in their files */
+        reach->left_out_bytes += segment->p_memsz - there;
+    if (there > 0)
+        reach_add_piece(reach, segment->p_vaddr, there, segment->p_offset);
+}
+
+/* NT_FILE: two words (entries, unit), three words each entry (start, end, offset), the names. */
+static void take_files(struct reach *reach, const char *bytes, size_t length) {
+    uint64_t head[2], entry[3];
+    if (length < sizeof head || bytes[length - 1] != '\0')
+        return;
+    memcpy(head, bytes, sizeof head);
+    if (head[0] > (length - sizeof head) / (sizeof entry + 1))
+        return;
+    const char *name = bytes + sizeof head + head[0] * sizeof entry, *end = bytes + length;
+    for (uint64_t i = 0; i < head[0] && name < end; i++) {
+        memcpy(entry, bytes + sizeof head + i * sizeof entry, sizeof entry);
+        reach_add_mapping(reach, entry[0], entry[1], name);
+        name += strlen(name) + 1;
+    }
+}
+
+static void take_thread(struct reach *reach, const char *bytes, size_t length) {
+    struct elf_prstatus status;
+    if (length < sizeof status || reach->thread_count >= PIECES_MAX)
+        return;
+    memcpy(&status, bytes, sizeof status);
+    reach->threads = cli_grow(reach->threads, reach->thread_count + 1, sizeof *reach->threads);
+    reach->threads[reach->thread_count++] = (struct reach_thread){.tid = (uint32_t)status.pr_pid};
+}
+
+static void take_note(struct reach *reach, const GElf_Nhdr *head, const char *bytes) {
+    struct elf_prpsinfo info;
+    switch (head->n_type) {
+    case NT_FILE: take_files(reach, bytes, head->n_descsz); break;
+    case NT_PRSTATUS: take_thread(reach, bytes, head->n_descsz); break;
+    case NT_PRPSINFO:
+        if (head->n_descsz < sizeof info)
+            break;
+        memcpy(&info, bytes, sizeof info);
+        reach->pid = info.pr_pid;
+        memcpy(reach->name, info.pr_fname, sizeof info.pr_fname);
+        cli_clean(reach->name);
+        break;
+    default: break;
+    }
+}
+
+static void take_notes(struct reach *reach, Elf *elf, const GElf_Phdr *segment,
+                       uint64_t file_bytes) {
+    if (segment->p_offset > file_bytes || segment->p_filesz > file_bytes - segment->p_offset ||
+        segment->p_filesz > NOTES_MAX)
+        return;
+    Elf_Data *data =
+        elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz, ELF_T_NHDR);
+    GElf_Nhdr head;
+    size_t at = 0, name_at, bytes_at;
+    while (data && (at = gelf_getnote(data, at, &head, &name_at, &bytes_at)) > 0)
+        take_note(reach, &head, (const char *)data->d_buf + bytes_at);
+}
+
+static int compare_pieces(const void *a, const void *b) {
+    const struct reach_piece *one = a, *other = b;
+    return one->start < other->start ? -1 : one->start > other->start;
+}
+
+/* The program's file: the mapped file whose name the kernel's short name begins. */
+static void find_exe(struct reach *reach) {
+    for (size_t i = 0; i < reach->mapping_count && reach->name[0] != '\0' && !reach->exe; i++) {
+        const char *slash = strrchr(reach->mappings[i].name, '/');
+        if (strncmp(slash ? slash + 1 : reach->mappings[i].name, reach->name, 15) == 0)
+            reach->exe = cli_copy(reach->mappings[i].name);
+    }
+    if (!reach->exe && reach->mapping_count > 0)
+        reach->exe = cli_copy(reach->mappings[0].name);
+}
+
+static bool take_headers(struct reach *reach, Elf *elf, const char *path,
+                         struct cli_failure *failure) {
+    GElf_Ehdr head;
+    struct stat status;
+    size_t count;
+    if (fstat(reach->fd, &status) != 0 || !gelf_getehdr(elf, &head) ||
+        elf_getphdrnum(elf, &count) != 0)
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged core file; its headers cannot be read",
+                        path);
+    if (head.e_type != ET_CORE || head.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64)
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: not a core file of an x86-64 process; memctx reads no other", path);
+    for (size_t i = 0; i < count && i < PIECES_MAX; i++) {
+        GElf_Phdr segment;
+        if (!gelf_getphdr(elf, (int)i, &segment))
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged core file; program header %zu of %zu cannot be read", path,
+                            i, count);
+        if (segment.p_type == PT_LOAD)
+            add_segment(reach, &segment, (uint64_t)status.st_size);
+        else if (segment.p_type == PT_NOTE)
+            take_notes(reach, elf, &segment, (uint64_t)status.st_size);
+    }
+    qsort(reach->pieces, reach->piece_count, sizeof *reach->pieces, compare_pieces);
+    find_exe(reach);
+    return true;
+}
+
+bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *failure) {
+    *reach = (struct reach){.pagemap = -1, .is_core = true};
+    reach->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (reach->fd < 0)
+        return cli_fail(failure, errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+                        "%s: cannot be opened; %s", path, strerror(errno));
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(reach->fd, ELF_C_READ, NULL);
+    bool good =
+        elf && elf_kind(elf) == ELF_K_ELF
+            ? take_headers(reach, elf, path, failure)
+            : cli_fail(failure, CLI_REFUSED, "%s: damaged core file; %s", path, elf_errmsg(-1));
+    elf_end(elf);
+    if (!good)
+        reach_close(reach);
+    return good;
+}

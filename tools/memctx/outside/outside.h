@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * outside.h - answers requests for a process that does not answer itself, or for a core file.
+ *
+ * The library's tables are read from the target's memory, and the answers have the form of the
+ * socket's (memctx/wire.h), so that no verb sees a difference. Cannot do: change anything in the
+ * target; tell its marks, its notes, and why a context is placed as it is.
+ *
+ * A process may run on meanwhile. Every pointer, index and count is checked before it is used, and
+ * every loop has a bound; a table that contradicts itself costs the figures that stand in it, not
+ * the dump.
+ */
+#ifndef MEMCTX_OUTSIDE_READER_H
+#define MEMCTX_OUTSIDE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <memctx/wire.h>
+
+#include "base/cli.h"
+
+struct outside;
+
+/* What the caller knows of a process. */
+struct outside_process {
+    pid_t pid;
+    bool stopped;
+    double age_s;
+    int64_t rss_bytes;
+    const char *why; /* why it is read from outside, for the user: "the process is stopped" */
+};
+
+/* Return NULL on a failure. */
+struct outside *outside_open_process(const struct outside_process *process,
+                                     struct cli_failure *failure);
+struct outside *outside_open_core(const char *path, struct cli_failure *failure);
+void outside_close(struct outside *outside);
+/* Tells whether a file begins like a core file. */
+bool outside_is_core(const char *path);
+
+/* Answers a request of the type WIRE_DUMP or WIRE_PIECE; refuses all others. Sets *body to the
+ * answer's body, which is followed by a 0 byte and which the caller frees, and *status to an enum
+ * wire_status. Returns false if the tables cannot be read. */
+bool outside_answer(struct outside *outside, enum wire_type type, const void *request,
+                    size_t request_bytes, char **body, size_t *bytes, uint32_t *status,
+                    struct cli_failure *failure);
+
+/* Returns a sentence that says how the figures were read, and which memory was missing. The text
+ * stays valid until the next request. */
+const char *outside_how(struct outside *outside);
+const char *outside_library_version(const struct outside *outside);
+int64_t outside_pid(const struct outside *outside);
+/* Returns the name of a core file's program; NULL: not known. */
+const char *outside_program(const struct outside *outside);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reach.h - the memory of a process, through /proc/PID/mem or from a core file.
+ *
+ * No signal is sent and nothing is written. A process goes on running meanwhile. What a core file
+ * says of itself is not trusted: every offset and length is checked against the file.
+ */
+#ifndef MEMCTX_REACH_H
+#define MEMCTX_REACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/cli.h"
+
+struct reach_mapping { /* of a file */
+    uint64_t start, end;
+    char *name;
+};
+
+struct reach_piece { /* memory that a core file holds */
+    uint64_t start, bytes, offset;
+};
+
+struct reach_thread {
+    uint32_t tid;
+    char name[16];
+};
+
+struct reach {
+    int fd;                         /* /proc/PID/mem, or the core file */
+    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
+    bool is_core;                   /* else a process */
+    struct reach_mapping *mappings; /* by rising address */
+    size_t mapping_count;
+    struct reach_piece *pieces; /* of a core file, by rising address */
+    size_t piece_count;
+    struct reach_thread *threads; /* of a core file; names are not in it */
+    size_t thread_count;
+    uint64_t left_out_bytes; /* memory that the process had and the core file has not */
+    char name[17];           /* core file: of the program, as the kernel cuts it */
+    int64_t pid;
+    char *exe; /* NULL: not known */
+};
+
+/* Opens a process of this machine. */
+bool reach_open_process(struct reach *reach, pid_t pid, struct cli_failure *failure);
+/* Opens a core file. */
+bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *failure);
+/* Tells whether a file begins like a core file. */
+bool reach_is_core(const char *path);
+void reach_close(struct reach *reach);
+
+/* Copies memory. Returns false unless all of it can be read; then the copy is undefined. */
+bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);
+/* Copies a text of less than `room` bytes with its final 0. */
+bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room);
+/* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if that
+ * is not known. */
+bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
+                         size_t count);
+/* Returns the bytes of memory that a core file holds, without its holes: the resident set as far as
+ * a core tells it. */
+int64_t reach_held_bytes(const struct reach *reach);
+
+/* For core.c: adds a mapping, a piece, a thread. */
+void reach_add_mapping(struct reach *reach, uint64_t start, uint64_t end, const char *name);
+void reach_add_piece(struct reach *reach, uint64_t start, uint64_t bytes, uint64_t offset);
+
+#endif

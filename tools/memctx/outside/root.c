@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * root.c - finds the library's root in the target's memory, and checks every number in it.
+ *
+ * The root stands in the data of libmemctx.so, which the loader wrote to, so a core file holds it
+ * whatever its filter of files says.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "outside/tables.h"
+
+#define SEARCH_MAX (64UL << 20) /* bytes of one mapping */
+#define SEARCH_STEP (1UL << 20)
+#define STRUCT_MAX 65536U
+#define CONSTANT_MAX (1U << 26)
+
+static void write_magic(char magic[OUTSIDE_MAGIC_BYTES]) {
+    /* In two steps, so that the command's own memory has the bytes nowhere. */
+    memcpy(magic, OUTSIDE_MAGIC_A, sizeof OUTSIDE_MAGIC_A - 1);
+    memcpy(magic + sizeof OUTSIDE_MAGIC_A - 1, OUTSIDE_MAGIC_B, sizeof OUTSIDE_MAGIC_B);
+}
+
+static bool is_library(const char *name) {
+    const char *slash = strrchr(name, '/');
+    return strncmp(slash ? slash + 1 : name, "libmemctx", 9) == 0;
+}
+
+/* Returns the address of the root in a mapping; 0: it is not there. Parts that cannot be read are
+ * passed over. */
+static uint64_t search(struct tables *tables, uint64_t start, uint64_t end) {
+    char magic[OUTSIDE_MAGIC_BYTES], *bytes = cli_alloc(SEARCH_STEP, 1);
+    uint64_t found = 0;
+    write_magic(magic);
+    if (end > start + SEARCH_MAX)
+        end = start + SEARCH_MAX;
+    for (; start < end && !found; start += SEARCH_STEP) {
+        size_t part = end - start < SEARCH_STEP ? (size_t)(end - start) : SEARCH_STEP;
+        if (!reach_read(&tables->reach, start, bytes, part))
+            continue;
+        for (size_t at = 0; at + sizeof magic <= part && !found; at += OUTSIDE_ALIGNMENT)
+            if (memcmp(bytes + at, magic, sizeof magic) == 0)
+                found = start + at;
+    }
+    free(bytes);
+    return found;
+}
+
+/* Which struct each field belongs to. */
+static const uint32_t struct_of[OUTSIDE_FIELD_COUNT] = {
+#define X(type, field) [OUTSIDE_##type##_##field] = OUTSIDE_SIZE_##type,
+    OUTSIDE_FIELDS(X)
+#undef X
+};
+
+static bool is_sound(const struct outside_root *root) {
+    for (size_t i = 0; i < OUTSIDE_STRUCT_COUNT; i++)
+        if (root->structs[i] == 0 || root->structs[i] > STRUCT_MAX)
+            return false;
+    for (size_t i = 0; i < OUTSIDE_FIELD_COUNT; i++) {
+        uint32_t room = root->structs[struct_of[i]];
+        if (root->fields[i].offset > room || root->fields[i].bytes > room - root->fields[i].offset)
+            return false;
+    }
+    for (size_t i = 0; i < OUTSIDE_CONSTANT_COUNT; i++)
+        if (root->constants[i] == 0 || root->constants[i] > CONSTANT_MAX)
+            return false;
+#define IS(name) root->constants[OUTSIDE_IS_##name]
+    return IS(SEGMENT_SHIFT) >= 20 && IS(SEGMENT_SHIFT) < 30 && IS(SLICE_SHIFT) >= 12 &&
+           IS(SLICE_SHIFT) < IS(SEGMENT_SHIFT) && IS(SEGMENT_LEAF_SHIFT) < 24 &&
+           IS(SEGMENT_ROOT_BITS) < 16 && IS(SEGMENT_TICK_SHIFT) < 40 &&
+           IS(HEADER_SLICES) < 1U << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) &&
+           (uint64_t)root->structs[OUTSIDE_SIZE_page] << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) <=
+               (uint64_t)IS(HEADER_SLICES) << IS(SLICE_SHIFT) &&
+           IS(VIEW_BLOCKS) <= root->structs[OUTSIDE_SIZE_heap] / sizeof(uint64_t) &&
+           root->fields[OUTSIDE_heap_views].bytes >= IS(VIEW_BLOCKS) * sizeof(uint64_t) &&
+           (uint64_t)IS(TREE_NODES_PER_BLOCK) * IS(TREE_BLOCKS) <= CONSTANT_MAX &&
+           (uint64_t)IS(VIEWS_PER_BLOCK) * IS(VIEW_BLOCKS) <= CONSTANT_MAX &&
+           (uint64_t)IS(TREE_NODES_PER_BLOCK) * root->structs[OUTSIDE_SIZE_tree_node] <=
+               CONSTANT_MAX &&
+           (uint64_t)IS(VIEWS_PER_BLOCK) * root->structs[OUTSIDE_SIZE_view] <= CONSTANT_MAX &&
+           IS(TREE_FIXED_COUNT) > FIXED_UNKNOWN && IS(TREE_FIXED_COUNT) <= 64 &&
+           root->fields[OUTSIDE_module_build_id].bytes >= sizeof(uint64_t);
+#undef IS
+}
+
+static bool take_root(struct tables *tables, uint64_t at, const char *source,
+                      struct cli_failure *failure) {
+    struct outside_root *root = &tables->root;
+    if (!reach_read(&tables->reach, at, root, offsetof(struct outside_root, addresses)))
+        return cli_fail(failure, CLI_REFUSED, "%s: the root of the library's tables is cut off",
+                        source);
+    root->library_version[sizeof root->library_version - 1] = '\0';
+    cli_clean(root->library_version);
+    if (root->version != OUTSIDE_VERSION || root->bytes != sizeof *root)
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s has the library %s, whose tables have layout %u (%u bytes); this memctx "
+            "(%s) reads layout %d (%zu bytes) from outside; use the memctx that was "
+            "built with the library",
+            source, root->library_version, root->version, root->bytes, CLI_VERSION, OUTSIDE_VERSION,
+            sizeof *root);
+    if (!reach_read(&tables->reach, at, root, sizeof *root) || !is_sound(root))
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the root of the library's tables at 0x%" PRIx64 " is damaged", source,
+                        at);
+    root->library_version[sizeof root->library_version - 1] = '\0';
+    cli_clean(root->library_version);
+    for (size_t i = OUTSIDE_FIRST_SHOWN; i < OUTSIDE_ADDRESS_COUNT; i++)
+        root->addresses[i] = tables_word(tables, root->addresses[i], sizeof(uint64_t));
+    return true;
+}
+
+bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure) {
+    const struct reach *reach = &tables->reach;
+    size_t candidates = 0;
+    for (size_t i = 0; i < reach->mapping_count; i++) {
+        if (!is_library(reach->mappings[i].name))
+            continue;
+        candidates++;
+        uint64_t at = search(tables, reach->mappings[i].start, reach->mappings[i].end);
+        if (at)
+            return take_root(tables, at, source, failure);
+    }
+    if (candidates == 0)
+        return cli_fail(failure, CLI_NO_TARGET,
+                        reach->is_core && reach->mapping_count == 0
+                            ? "%s: the core file has no list of mapped files (NT_FILE), so the "
+                              "library is not found in it; the file is cut off or damaged, or not "
+                              "written by Linux or gcore"
+                            : "%s: libmemctx.so was not mapped",
+                        source);
+    return cli_fail(failure, CLI_REFUSED,
+                    reach->is_core
+                        ? "%s: the data of libmemctx.so is not in the core file; the file is cut "
+                          "off, coredump_filter left out anonymous private memory (bit 0), or the "
+                          "library is older than this memctx"
+                        : "%s: the data of libmemctx.so has no root; the library is older than "
+                          "this memctx",
+                    source);
+}

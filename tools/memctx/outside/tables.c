@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables.c - reads contexts, heaps, views and modules from the target's memory.
+ *
+ * Whole blocks of a table are copied at once. While the process runs on, the copy of one block is
+ * from another moment than that of the next one, so sums may be off by the operations in between.
+ */
+#include "outside/tables.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAPS_MAX (1U << 20)
+#define PATH_MAX_BYTES 4096U
+
+void tables_miss(struct tables *tables, const char *what, uint64_t address) {
+    if (tables->missing++ == 0) {
+        tables->missing_what = what;
+        tables->missing_address = address;
+    }
+}
+
+uint64_t tables_word(struct tables *tables, uint64_t address, size_t bytes) {
+    uint64_t word = 0;
+    if (!reach_read(&tables->reach, address, &word, bytes))
+        word = 0;
+    return word;
+}
+
+/* --- contexts -------------------------------------------------------------------------------- */
+
+static void read_nodes(struct tables *tables) {
+    uint32_t per_block = CONSTANT(tables, TREE_NODES_PER_BLOCK);
+    uint32_t fixed = CONSTANT(tables, TREE_FIXED_COUNT);
+    size_t size = SIZE(tables, tree_node);
+    for (uint32_t first = 0; first < tables->node_count; first += per_block) {
+        uint32_t count =
+            tables->node_count - first < per_block ? tables->node_count - first : per_block;
+        uint64_t block = tables_word(
+            tables, ADDRESS(tables, tree_blocks) + first / per_block * sizeof block, sizeof block);
+        if (first == 0 && count <= fixed)
+            break;
+        if (!reach_read(&tables->reach, block, tables->nodes + first * size, count * size)) {
+            tables_miss(tables, "call paths", block);
+            memset(tables->nodes + first * size, 0, count * size);
+        }
+    }
+    if (!reach_read(&tables->reach, ADDRESS(tables, tree_fixed_nodes), tables->nodes,
+                    fixed * size)) {
+        tables_miss(tables, "call paths", ADDRESS(tables, tree_fixed_nodes));
+        memset(tables->nodes, 0, fixed * size);
+    }
+}
+
+/* Decides which nodes exist. A parent's id is less than its child's, so one pass is enough. */
+static void check_nodes(struct tables *tables) {
+    for (uint32_t id = 0; id < tables->node_count; id++) {
+        const char *node = tables->nodes + id * SIZE(tables, tree_node);
+        uint64_t module = FIELD(tables, node, tree_node, module);
+        uint64_t parent = FIELD(tables, node, tree_node, parent);
+        if (id < CONSTANT(tables, TREE_FIXED_COUNT)) {
+            tables->exists[id] = true;
+            continue;
+        }
+        if (FIELD(tables, node, tree_node, address) == 0 && module == 0)
+            continue; /* the node was removed */
+        tables->exists[id] = parent < id && tables->exists[parent];
+        if (!tables->exists[id])
+            tables_miss(tables, "call paths", FIELD(tables, node, tree_node, address));
+    }
+}
+
+static bool read_contexts(struct tables *tables, const char *source, struct cli_failure *failure) {
+    uint64_t most =
+        (uint64_t)CONSTANT(tables, TREE_NODES_PER_BLOCK) * CONSTANT(tables, TREE_BLOCKS);
+    uint64_t count = tables_word(tables, ADDRESS(tables, tree_count_shown), sizeof(uint32_t));
+    if (count < CONSTANT(tables, TREE_FIXED_COUNT) || count > most)
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the tree of call paths cannot be read; %" PRIu64
+                        " contexts at 0x%" PRIx64 " make no sense",
+                        source, count, ADDRESS(tables, tree_count_shown));
+    tables->node_count = (uint32_t)count;
+    tables->nodes = cli_alloc(count, SIZE(tables, tree_node));
+    tables->exists = cli_alloc(count, sizeof *tables->exists);
+    tables->sums = cli_alloc(count, sizeof *tables->sums);
+    tables->views_of = cli_alloc(count, sizeof *tables->views_of);
+    read_nodes(tables);
+    check_nodes(tables);
+    return true;
+}
+
+/* --- heaps and views ------------------------------------------------------------------------- */
+
+static struct seen_view *new_view(struct tables *tables) {
+    if (tables->view_count == tables->view_room) {
+        tables->view_room = 2 * tables->view_room + 256;
+        tables->views = cli_grow(tables->views, tables->view_room, sizeof *tables->views);
+    }
+    return &tables->views[tables->view_count++];
+}
+
+/* Subtracts what the counters were at the last reset. */
+static void subtract_baseline(struct tables *tables, const char *heap, uint32_t index,
+                              struct wire_sums *sums) {
+    uint64_t list = FIELD(tables, heap, heap, baselines);
+    uint32_t per_block = CONSTANT(tables, BASELINES_PER_BLOCK);
+    if (list == 0)
+        return;
+    char bytes[4096];
+    uint64_t block = tables_word(tables, list + index / per_block * sizeof block, sizeof block);
+    if (block == 0 || SIZE(tables, baseline) > sizeof bytes ||
+        !reach_read(&tables->reach, block + index % per_block * SIZE(tables, baseline), bytes,
+                    SIZE(tables, baseline)))
+        return;
+    sums->allocs -= (int64_t)FIELD(tables, bytes, baseline, allocs);
+    sums->frees -= (int64_t)FIELD(tables, bytes, baseline, frees);
+    sums->requested_cum_bytes -= (int64_t)FIELD(tables, bytes, baseline, requested_cum_bytes);
+}
+
+static void add_sums(struct wire_sums *to, const struct wire_sums *from, uint32_t views) {
+    to->requested_bytes =
+        (int64_t)((uint64_t)to->requested_bytes + (uint64_t)from->requested_bytes);
+    to->live_chunks = (int64_t)((uint64_t)to->live_chunks + (uint64_t)from->live_chunks);
+    to->allocs = (int64_t)((uint64_t)to->allocs + (uint64_t)from->allocs);
+    to->frees = (int64_t)((uint64_t)to->frees + (uint64_t)from->frees);
+    to->requested_cum_bytes =
+        (int64_t)((uint64_t)to->requested_cum_bytes + (uint64_t)from->requested_cum_bytes);
+    to->peak_requested_bytes = views == 1 ? from->peak_requested_bytes : WIRE_UNKNOWN;
+}
+
+static void take_view(struct tables *tables, struct seen_heap *seen, const char *heap,
+                      const char *view, uint32_t index) {
+    uint32_t context = (uint32_t)FIELD(tables, view, view, context);
+    uint64_t allocs = FIELD(tables, view, view, allocs), frees = FIELD(tables, view, view, frees);
+    uint64_t bytes = FIELD(tables, view, view, requested_cum_bytes);
+    seen->context_of[index] = context < tables->node_count ? context : 0;
+    if (context == 0 || (allocs == 0 && frees == 0))
+        return;
+    if (context >= tables->node_count || !tables->exists[context])
+        context = FIXED_UNKNOWN; /* a node that is being made, or a damaged one */
+    struct wire_sums sums = {
+        .requested_bytes = (int64_t)(bytes - FIELD(tables, view, view, freed_cum_bytes)),
+        .live_chunks = (int64_t)(allocs - frees),
+        .allocs = (int64_t)allocs,
+        .frees = (int64_t)frees,
+        .requested_cum_bytes = (int64_t)bytes,
+        .peak_requested_bytes =
+            seen->totals ? WIRE_UNKNOWN : (int64_t)FIELD(tables, view, view, peak_bytes)};
+    subtract_baseline(tables, heap, index, &sums);
+    add_sums(&tables->sums[context], &sums, ++tables->views_of[context]);
+    *new_view(tables) = (struct seen_view){context, seen->number, sums};
+}
+
+static void read_views(struct tables *tables, struct seen_heap *seen, const char *heap) {
+    uint32_t per_block = CONSTANT(tables, VIEWS_PER_BLOCK);
+    size_t size = SIZE(tables, view);
+    char *block = cli_alloc(per_block, size);
+    for (uint32_t first = 0; first < seen->view_count; first += per_block) {
+        uint32_t count =
+            seen->view_count - first < per_block ? seen->view_count - first : per_block;
+        uint64_t at;
+        memcpy(&at, heap + OFFSET(tables, heap, views) + first / per_block * sizeof at, sizeof at);
+        if (!reach_read(&tables->reach, at, block, count * size)) {
+            tables_miss(tables, "counters", at);
+            continue;
+        }
+        for (uint32_t i = first == 0; i < count; i++)
+            take_view(tables, seen, heap, block + i * size, first + i);
+    }
+    free(block);
+}
+
+/* Reads how often the heap's thread freed chunks of each other heap. */
+static void read_freed_of(struct tables *tables, struct seen_heap *seen, const char *heap) {
+    uint64_t count = FIELD(tables, heap, heap, freed_of_count);
+    if (count == 0 || count > HEAPS_MAX)
+        return;
+    seen->freed_of = cli_alloc(count, sizeof *seen->freed_of);
+    if (reach_read(&tables->reach, FIELD(tables, heap, heap, freed_of), seen->freed_of,
+                   count * sizeof *seen->freed_of))
+        seen->freed_of_count = (uint32_t)count;
+    else
+        tables_miss(tables, "counts of remote frees", FIELD(tables, heap, heap, freed_of));
+}
+
+/* Returns the next heap of the list; 0: this was the last one. */
+static uint64_t read_heap(struct tables *tables, uint64_t address, uint64_t totals, char *heap) {
+    uint64_t most = (uint64_t)CONSTANT(tables, VIEWS_PER_BLOCK) * CONSTANT(tables, VIEW_BLOCKS);
+    if (!reach_read(&tables->reach, address, heap, SIZE(tables, heap))) {
+        tables_miss(tables, "counters", address);
+        return 0;
+    }
+    uint64_t views = FIELD(tables, heap, heap, view_count);
+    uint64_t number = FIELD(tables, heap, heap, number);
+    if (views > most || number > HEAPS_MAX) {
+        tables_miss(tables, "counters", address);
+        return 0;
+    }
+    if ((tables->heap_count & (tables->heap_count - 1)) == 0)
+        tables->heaps = cli_grow(tables->heaps, 2 * tables->heap_count + 1, sizeof *tables->heaps);
+    struct seen_heap *seen = &tables->heaps[tables->heap_count++];
+    *seen = (struct seen_heap){.address = address,
+                               .number = (uint32_t)number,
+                               .tid = (uint32_t)FIELD(tables, heap, heap, tid),
+                               .view_count = (uint32_t)views,
+                               .totals = address == totals,
+                               .context_of = cli_alloc(views + 1, sizeof(uint32_t))};
+    read_views(tables, seen, heap);
+    read_freed_of(tables, seen, heap);
+    return FIELD(tables, heap, heap, next);
+}
+
+static int compare_views(const void *a, const void *b) {
+    const struct seen_view *one = a, *other = b;
+    if (one->context != other->context)
+        return one->context < other->context ? -1 : 1;
+    return one->heap < other->heap ? -1 : one->heap > other->heap;
+}
+
+/* Two views of one context in one heap: one of them belonged to a damaged node. */
+static void join_views(struct tables *tables) {
+    size_t kept = 0;
+    for (size_t i = 0; i < tables->view_count; i++) {
+        struct seen_view *view = &tables->views[i];
+        struct seen_view *last = kept > 0 ? &tables->views[kept - 1] : NULL;
+        if (last && last->context == view->context && last->heap == view->heap) {
+            add_sums(&last->sums, &view->sums, 2);
+            tables->views_of[view->context]--;
+        } else {
+            tables->views[kept++] = *view;
+        }
+    }
+    tables->view_count = kept;
+}
+
+static int compare_heaps(const void *a, const void *b) {
+    const struct seen_heap *one = a, *other = b;
+    return one->address < other->address ? -1 : one->address > other->address;
+}
+
+static bool read_heaps(struct tables *tables, const char *source, struct cli_failure *failure) {
+    char *global = cli_alloc(1, SIZE(tables, heap_global)),
+         *heap = cli_alloc(1, SIZE(tables, heap));
+    bool good =
+        reach_read(&tables->reach, ADDRESS(tables, heap_global), global, SIZE(tables, heap_global));
+    uint64_t totals = FIELD(tables, global, heap_global, totals);
+    uint64_t next = good ? FIELD(tables, global, heap_global, first) : 0;
+    /* The list never shrinks, and a heap may be added meanwhile. */
+    uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
+    tables->lost_views = FIELD(tables, global, heap_global, lost_views);
+    while (next != 0 && tables->heap_count < most && tables->heap_count < HEAPS_MAX)
+        next = read_heap(tables, next, totals, heap);
+    free(global);
+    free(heap);
+    if (!good)
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the list of heaps at 0x%" PRIx64 " cannot be read", source,
+                        ADDRESS(tables, heap_global));
+    if (tables->view_count > 0)
+        qsort(tables->views, tables->view_count, sizeof *tables->views, compare_views);
+    join_views(tables);
+    if (tables->heap_count > 0)
+        qsort(tables->heaps, tables->heap_count, sizeof *tables->heaps, compare_heaps);
+    return true;
+}
+
+const struct seen_heap *tables_heap_at(struct tables *tables, uint64_t address) {
+    if (tables->heap_last < tables->heap_count &&
+        tables->heaps[tables->heap_last].address == address)
+        return &tables->heaps[tables->heap_last];
+    struct seen_heap key = {.address = address};
+    const struct seen_heap *found =
+        tables->heap_count > 0
+            ? bsearch(&key, tables->heaps, tables->heap_count, sizeof key, compare_heaps)
+            : NULL;
+    if (found)
+        tables->heap_last = (size_t)(found - tables->heaps);
+    return found;
+}
+
+/* --- modules --------------------------------------------------------------------------------- */
+
+static void take_module(struct tables *tables, const char *module) {
+    char path[PATH_MAX_BYTES];
+    size_t i = tables->module_count++;
+    struct wire_module *out = &tables->modules[i];
+    *out = (struct wire_module){.start = FIELD(tables, module, module, start),
+                                .end = FIELD(tables, module, module, end),
+                                .bias = FIELD(tables, module, module, bias),
+                                .index = (uint32_t)i,
+                                .closed = FIELD(tables, module, module, closed) != 0};
+    uint64_t bytes = FIELD(tables, module, module, build_id_bytes);
+    uint32_t there = tables->root.fields[OUTSIDE_module_build_id].bytes;
+    if (bytes <= sizeof out->build_id && bytes <= there) {
+        out->build_id_bytes = (uint32_t)bytes;
+        memcpy(out->build_id, module + OFFSET(tables, module, build_id), bytes);
+    }
+    uint64_t at = FIELD(tables, module, module, path);
+    if (!reach_read_text(&tables->reach, at, path, sizeof path)) {
+        /* The kernel leaves read-only data of a file out of a core; the list of files has it. */
+        path[0] = '\0';
+        const struct reach *reach = &tables->reach;
+        for (size_t m = 0; m < reach->mapping_count && path[0] == '\0'; m++)
+            if (reach->mappings[m].start <= out->start && out->start < reach->mappings[m].end)
+                snprintf(path, sizeof path, "%s", reach->mappings[m].name);
+        if (path[0] == '\0')
+            tables_miss(tables, "names of files", at);
+    }
+    tables->paths[i] = cli_copy(path);
+}
+
+static void read_modules(struct tables *tables) {
+    uint64_t count =
+        tables_word(tables, ADDRESS(tables, unwind_rules_count_shown), sizeof(uint32_t));
+    size_t size = SIZE(tables, module);
+    if (count > CONSTANT(tables, MODULES_MAX))
+        count = 0;
+    char *modules = cli_alloc(count + 1, size);
+    tables->modules = cli_alloc(count + 1, sizeof *tables->modules);
+    tables->paths = cli_alloc(count + 1, sizeof *tables->paths);
+    if (!reach_read(&tables->reach, ADDRESS(tables, unwind_rules_shown), modules, count * size)) {
+        tables_miss(tables, "the list of mapped objects", ADDRESS(tables, unwind_rules_shown));
+        count = 0;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        take_module(tables, modules + i * size);
+    free(modules);
+}
+
+bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure) {
+    tables_forget(tables);
+    if (!read_contexts(tables, source, failure) || !read_heaps(tables, source, failure))
+        return false;
+    read_modules(tables); /* after the contexts, so that none is missing */
+    return true;
+}
+
+void tables_forget(struct tables *tables) {
+    for (size_t i = 0; i < tables->heap_count; i++) {
+        free(tables->heaps[i].context_of);
+        free(tables->heaps[i].freed_of);
+    }
+    for (size_t i = 0; i < tables->module_count; i++)
+        free(tables->paths[i]);
+    free(tables->nodes);
+    free(tables->exists);
+    free(tables->sums);
+    free(tables->views_of);
+    free(tables->heaps);
+    free(tables->views);
+    free(tables->modules);
+    free(tables->paths);
+    free(tables->pages);
+    free(tables->shares);
+    struct reach reach = tables->reach;
+    struct outside_root root = tables->root;
+    *tables = (struct tables){.reach = reach, .root = root};
+}

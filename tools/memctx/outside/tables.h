@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables.h - the library's tables, as they were read from the target's memory.
+ *
+ * tables_open finds the root and checks it. tables_read reads everything but pages; pages_read
+ * reads the pages. Nothing of the target's memory is looked at afterwards.
+ */
+#ifndef MEMCTX_OUTSIDE_TABLES_H
+#define MEMCTX_OUTSIDE_TABLES_H
+
+#include <memctx/outside.h>
+#include <memctx/wire.h>
+
+#include "outside/reach.h"
+
+#define FIXED_UNKNOWN 1U /* id of [unknown]; the fixed nodes exist in each version of the root */
+
+struct seen_heap {
+    uint64_t address;
+    uint32_t number, tid, view_count;
+    bool totals;          /* the figures of ended threads */
+    uint32_t *context_of; /* by index of a view; 0: none */
+    uint64_t *freed_of;   /* by number of a heap */
+    uint32_t freed_of_count;
+};
+
+struct seen_view {
+    uint32_t context, heap;
+    struct wire_sums sums;
+};
+
+struct seen_page {
+    struct wire_page wire;
+    size_t first_share; /* in `shares` */
+};
+
+struct tables {
+    struct reach reach;
+    struct outside_root root;
+    /* The contexts: for each id its node as in memory, and whether it exists. */
+    char *nodes;
+    bool *exists;
+    uint32_t node_count;
+    struct wire_sums *sums;
+    uint32_t *views_of; /* by id: number of views with figures */
+    struct seen_heap *heaps;
+    size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
+    struct seen_view *views;      /* by context, then by heap */
+    size_t view_count, view_room;
+    struct wire_module *modules; /* path_bytes of each is 0 */
+    char **paths;
+    size_t module_count;
+    struct seen_page *pages;
+    struct wire_share *shares;
+    size_t page_count, page_room, share_count, share_room;
+    int64_t segments_resident;
+    uint64_t lost_views;
+    /* Tables that could not be read, or made no sense: how many, and the first one. */
+    size_t missing;
+    uint64_t missing_address;
+    const char *missing_what;
+};
+
+bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
+bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
+void tables_read_pages(struct tables *tables);
+void tables_forget(struct tables *tables); /* frees what tables_read and tables_read_pages made */
+
+void tables_miss(struct tables *tables, const char *what, uint64_t address);
+/* Returns the heap at an address of the target; NULL: there is none. */
+const struct seen_heap *tables_heap_at(struct tables *tables, uint64_t address);
+
+/* Return a field of a struct that was copied from the target. */
+static inline uint64_t field_at(const struct tables *tables, enum outside_field field,
+                                const void *record) {
+    const struct outside_place *place = &tables->root.fields[field];
+    uint64_t value = 0; /* the machine is little-endian */
+    __builtin_memcpy(&value, (const char *)record + place->offset,
+                     place->bytes < sizeof value ? place->bytes : sizeof value);
+    return value;
+}
+#define FIELD(tables, record, type, name) field_at(tables, OUTSIDE_##type##_##name, record)
+#define OFFSET(tables, type, name) ((tables)->root.fields[OUTSIDE_##type##_##name].offset)
+#define CONSTANT(tables, name) ((tables)->root.constants[OUTSIDE_IS_##name])
+#define SIZE(tables, type) ((size_t)(tables)->root.structs[OUTSIDE_SIZE_##type])
+#define ADDRESS(tables, name) ((tables)->root.addresses[OUTSIDE_AT_##name])
+
+/* Reads a word of up to 8 bytes at an address; 0 if it cannot be read. */
+uint64_t tables_word(struct tables *tables, uint64_t address, size_t bytes);
+
+#endif
