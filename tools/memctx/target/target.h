@@ -17,13 +17,16 @@
 
 struct target {
     bool is_snapshot;
-    const char *path; /* of the snapshot */
+    const char *path; /* of the snapshot or recording */
+    const char *when; /* the moment of a recording, as the user wrote it; NULL: the last one */
     struct process_facts facts;
     struct client client; /* connection to the process */
     struct loader loader; /* in use while the model is loaded */
     struct cli_failure failure;
 };
 
+/* True if the word is a file, or a file and a moment of it: FILE@-10m. */
+bool target_is_file(const char *word);
 /* Finds the target and connects to a process. `live`: refuses a snapshot. */
 void target_open(struct target *target, const char *word, bool live);
 /* What to load of a target's dump. */
