@@ -27,6 +27,7 @@
 #include "model/model.h"
 #include "snapshot/snapshot.h"
 #include "verbs/reading.h"
+#include "verbs/recorded.h"
 #include "verbs/verbs.h"
 
 #define LAST_DEFAULT "10m"
@@ -366,6 +367,7 @@ int postmortem_main(int argc, char **argv) {
     struct samples samples;
     struct findings findings;
     struct compare compare;
+    struct limits_found limit;
     struct target_load_options load = {0};
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
@@ -386,6 +388,7 @@ int postmortem_main(int argc, char **argv) {
         compare_models(&compare, &before, &model);
     }
     progress_tell("looking for problems");
+    recorded_take(&input, &limit);
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, NULL, 0);
     findings_make(&findings, &input);
