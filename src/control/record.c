@@ -448,19 +448,59 @@ static uint32_t find_cutoff(void) {
     return oldest + (recorder->sequence - oldest) / 2;
 }
 
-static void read_contexts(struct walk *walk) {
+/* Returns a bit for each context that has figures, and adds up the live bytes. In a large tree most
+ * nodes are only steps to others, and looking for the views of each would take ten times as long as
+ * this. NULL: no memory. */
+static uint64_t *find_counted(uint32_t count, int64_t *live) {
+    uint64_t *counted = buffers_map(count / 8 + sizeof *counted, false);
+    *live = 0;
+    if (!counted)
+        return NULL;
+    sums_begin();
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t views = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
+            const struct view *view = heap_view_at(heap, i);
+            uint32_t id = view->context;
+            if (id < count)
+                counted[id / 64] |= 1UL << id % 64;
+            *live += view_live_bytes(view);
+        }
+    }
+    sums_end();
+    return counted;
+}
+
+/* Returns the first id from `id` on that has its bit; `count`: there is none. */
+static uint32_t next_id(const uint64_t *bits, uint32_t id, uint32_t count) {
+    while (id < count) {
+        uint64_t rest = bits[id / 64] >> id % 64;
+        if (rest) {
+            id += (uint32_t)__builtin_ctzl(rest);
+            break;
+        }
+        id = (id / 64 + 1) * 64;
+    }
+    return id < count ? id : count;
+}
+
+static bool read_contexts(struct walk *walk) {
     struct tables *tables = recorder->tables;
-    int64_t least = heap_live_bytes() / LEAST_PART;
-    uint32_t count = tree_count();
+    uint32_t count = tree_count(), steps = 0;
+    int64_t live;
+    uint64_t *counted = find_counted(count, &live);
+    if (!counted)
+        return failed(-ENOMEM);
+    int64_t least = live / LEAST_PART;
     *walk = (struct walk){
         .least = least > 0 ? least : 1, .cutoff = find_cutoff(), .before_count = recorder->count};
     __builtin_memcpy(tables->before, tables->watched, recorder->count * sizeof tables->watched[0]);
     recorder->count = recorder->named = recorder->earlier = 0;
-    recorder->unpin = false;
     sums_begin();
-    for (uint32_t id = 0; id < count; id++) {
+    for (uint32_t id = next_id(counted, 0, count); id < count;
+         id = next_id(counted, id + 1, count)) {
         struct sum sum;
-        sums_pause(id);
+        sums_pause(++steps);
         sums_read(id, &sum, NULL);
         if (!sum.allocs && !sum.frees)
             continue;
@@ -471,6 +511,8 @@ static void read_contexts(struct walk *walk) {
         walk->rest_contexts++;
     }
     sums_end();
+    buffers_unmap(counted);
+    return true;
 }
 
 void record_pin(void) {
@@ -555,11 +597,7 @@ static bool list_contexts(struct listing *listing) {
     struct piece piece;
     bool good = wanted;
     begin_piece(listing, &piece, &request);
-    for (uint32_t id = 0; good && id < count; id++) {
-        if (!(wanted[id / 64] >> id % 64 & 1)) {
-            id += wanted[id / 64] >> id % 64 ? 0 : 63 - id % 64;
-            continue;
-        }
+    for (uint32_t id = 0; good && (id = next_id(wanted, id, count)) < count; id++) {
         if (dump_node(&piece, id))
             continue;
         good = end_piece(listing, &piece, WIRE_PART_CONTEXTS);
@@ -725,9 +763,11 @@ static void take_moment(uint64_t now, enum record_reason reason) {
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     recorder->sequence++;
-    read_contexts(&walk);
-    write_directory(now);
-    write_moment(&walk, reason);
+    recorder->unpin = false;
+    if (read_contexts(&walk)) {
+        write_directory(now);
+        write_moment(&walk, reason);
+    }
     store_release(&tree_read_until_ns, read_until_ns);
     if (recorder->unpin)
         marks_pin();

@@ -406,6 +406,7 @@ def recording_costs_little():
             argv = [harness.CLI, "run", *options, "--", program, "100"]
             with harness.Target(argv, runtime, preload=False) as target:
                 target.hear()
+                target.wait_socket()
                 if words:
                     wait_moments(recording_of(directory, target.pid))
                 before_ns, began = harness.library_thread_ns(target.pid), time.monotonic()
