@@ -31,8 +31,8 @@
 #define RECORD_DIRECTORY_BYTES (1536UL << 10) /* of each of the two */
 #define RECORD_RING_AT (RECORD_DIRECTORY_AT + 2 * RECORD_DIRECTORY_BYTES)
 #define RECORD_RING_BYTES (RECORD_FILE_BYTES - RECORD_RING_AT)
-#define RECORD_ALIGN 64UL /* a moment begins at a multiple of this, counted from the ring's start  \
-                           */
+/* A moment begins at a multiple of this, counted from the start of the ring. */
+#define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */
 #define RECORD_REST (WIRE_NONE - 1)
 

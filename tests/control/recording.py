@@ -267,6 +267,13 @@ def recording_has_a_history():
         for word, code in (("-99h", 1), ("soon", 2)):
             check_equal(run_cli("dump", f"{path}@{word}").returncode, code, f"exit status of @{word}")
         check_equal(run_cli("frag", path).returncode, 1, "exit status of frag")
+        snapshot = os.path.join(directory, "kept.mctx")
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
+        check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")
+        for words in (("postmortem", snapshot), ("dump", f"{snapshot}@now")):
+            done = run_cli(*words)
+            check_equal(done.returncode, 1, f"exit status of {words}")
+            check("recording" in done.stderr, done.stderr)
 
 
 def statistics_of(target):

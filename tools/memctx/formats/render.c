@@ -356,11 +356,11 @@ void render_foot(const struct model *model, const struct render_options *options
     bool human = options->human;
     print_folding(model, options);
     if (!model_has_sums_only(model)) {
-        printf("mixed pages: %s total; %s free; %s used\n",
-               render_bytes(a, ledger->mixed_reserved, human),
-               render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes),
-                            human),
-               render_bytes(c, ledger->mixed_block_bytes, human));
+        printf(
+            "mixed pages: %s total; %s free; %s used\n",
+            render_bytes(a, ledger->mixed_reserved, human),
+            render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes), human),
+            render_bytes(c, ledger->mixed_block_bytes, human));
     }
     printf("freelist: %s in %s items\n", render_bytes(a, ledger->freelist_bytes, human),
            render_count(b, ledger->freelist_items));

@@ -93,8 +93,12 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     return NULL;
 }
 
-bool snapshot_load(struct model *model, const char *path, const char *when,
-                   struct cli_failure *failure) {
+bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
+    return snapshot_load_at(model, path, NULL, failure);
+}
+
+bool snapshot_load_at(struct model *model, const char *path, const char *when,
+                      struct cli_failure *failure) {
     size_t length;
     enum kind kind;
     model_begin(model, path);

@@ -12,10 +12,12 @@
 #define SNAPSHOT_NOT_ONE "%s: not a memctx snapshot; make one with memctx dump TARGET -o FILE"
 
 /* Fills in an empty model from a snapshot file or a recording; tells the forms apart by the first
- * bytes. `when` chooses a moment of a recording: "now", "start", "-TIME" before the last one; NULL:
- * the last one. */
-bool snapshot_load(struct model *model, const char *path, const char *when,
-                   struct cli_failure *failure);
+ * bytes. */
+bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
+/* As snapshot_load. `when` chooses a moment of a recording: "now", "start", "-TIME" before the last
+ * one; NULL: the last one. */
+bool snapshot_load_at(struct model *model, const char *path, const char *when,
+                      struct cli_failure *failure);
 
 /* Writes the whole model in the packed form (snapshot_format.h). Of the options it takes threads
  * and names. A write that failed shows in ferror(file). */

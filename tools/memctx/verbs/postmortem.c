@@ -352,8 +352,8 @@ static bool load_before(struct model *before, const struct model *model, const c
     struct cli_failure failure;
     char *when = cli_format("-%s", request->last);
     bool good =
-        model->recording->moment_count > 1 && (snapshot_load(before, path, when, &failure) ||
-                                               snapshot_load(before, path, "start", &failure));
+        model->recording->moment_count > 1 && (snapshot_load_at(before, path, when, &failure) ||
+                                               snapshot_load_at(before, path, "start", &failure));
     free(when);
     return good;
 }
