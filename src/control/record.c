@@ -20,6 +20,7 @@
 #include "control/dump.h"
 #include "control/marks.h"
 #include "control/numbers.h"
+#include "control/ring.h"
 #include "control/server.h"
 #include "figures/buffers.h"
 #include "figures/sums.h"
@@ -75,7 +76,7 @@ static struct recorder {
     uint64_t look_ns;       /* time of the next look */
     uint64_t directory_ns;  /* when the directory was last written */
     int64_t high_bytes;     /* growth is measured from here */
-    uint64_t ring_at, ring_end; /* next place in the ring; end of its reserved part */
+    struct ring ring;
     uint32_t sequence, directories;
     uint32_t modules, closed; /* as in the last directory */
     bool changed;             /* the last directory does not list all watched contexts */
@@ -329,7 +330,8 @@ static bool make_file(void) {
         return failed(-EMFILE);
     recorder->device = recorder->file.device;
     recorder->inode = recorder->file.inode;
-    recorder->ring_at = recorder->ring_end = 0;
+    recorder->ring =
+        (struct ring){.most = RECORD_RING_BYTES, .step = STEP_BYTES, .unit = RECORD_ALIGN};
     recorder->changed = true;
     find_cgroup();
     if (!write_head()) {
@@ -363,30 +365,19 @@ static bool file_is_open(void) {
     return (recorder->owner && open_again()) || make_file();
 }
 
-/* Returns the place in the file for so many bytes of the ring; 0: there is no room. Where the disk
- * is full, the ring turns at what it has. */
+/* Returns the place in the file for so many bytes of the ring; 0: there is none. */
 static uint64_t place_in_ring(size_t bytes) {
-    uint64_t end = recorder->ring_at + bytes;
-    if (end > recorder->ring_end) {
-        uint64_t wanted = align_up(end, STEP_BYTES);
-        wanted = wanted < RECORD_RING_BYTES ? wanted : RECORD_RING_BYTES;
-        long error =
-            end > RECORD_RING_BYTES
-                ? -ENOSPC
-                : OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
-                          RECORD_RING_AT + recorder->ring_end, wanted - recorder->ring_end, 0, 0);
-        if (error == -EOPNOTSUPP || error == -ENOSYS) /* the write will tell */
-            error = 0;
-        if (!error)
-            recorder->ring_end = wanted;
-        else if (recorder->ring_end >= bytes)
-            recorder->ring_at = 0;
-        else
-            return !failed(error);
-    }
-    uint64_t at = recorder->ring_at;
-    recorder->ring_at = align_up(at + bytes, RECORD_ALIGN);
-    return RECORD_RING_AT + at;
+    struct ring *ring = &recorder->ring;
+    uint64_t wanted = ring_wanted(ring, bytes);
+    long error = wanted ? OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
+                                  RECORD_RING_AT + ring->end, wanted - ring->end, 0, 0)
+                        : 0;
+    if (error == -EOPNOTSUPP || error == -ENOSYS) /* the write will tell */
+        error = 0;
+    if (wanted && !error)
+        ring->end = wanted;
+    uint64_t at = ring_take(ring, bytes);
+    return at == RING_NO_ROOM ? (uint64_t)failed(error ? error : -EFBIG) : RECORD_RING_AT + at;
 }
 
 /* --- the watched contexts ----------------------------------------------------------------------
