@@ -828,7 +828,7 @@ void record_pause(void) {
 
 /* The control thread has the file open in a table of its own, which this thread does not see. */
 void record_end(void) {
-    struct rlimit limit;
+    struct rlimit limit = {0};
     if (!recorder || load_acquire(&recorder->owner) != os_process_id() || !os_memory_is_own() ||
         load_relaxed(&os_restricted))
         return;

@@ -171,7 +171,7 @@ def recording_outlives_the_oom_killer():
         with open(limit, "w", encoding="ascii") as file:
             file.write(str(CGROUP_BYTES))
         for _ in range(ROUNDS if ROUNDS > 5 else 3):
-            with recorded(0) as (target, directory):
+            with recorded(5) as (target, directory):
                 with open(members, "w", encoding="ascii") as file:
                     file.write(str(target.pid))
                 check_oom(target, recording_of(directory, target.pid))
@@ -358,7 +358,7 @@ def check_full_disk(disk):
                 while True:
                     file.write(bytes(4096))
                     file.flush()
-            wait_moments(path, 9)  # more than an OS page: the ring has its first 256 KiB
+            wait_moments(path, 12)  # more than an OS page: the ring has its first 256 KiB
             target.process.kill()
             target.process.wait(timeout=60)
             check_whole(path, time.time())
