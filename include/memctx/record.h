@@ -93,6 +93,8 @@ struct record_moment {
     uint32_t reason; /* enum record_reason */
     uint32_t entries, entry_bytes;
     uint32_t lost; /* directories and moments that could not be written so far */
+    uint32_t uid;  /* the effective user, who may not be the one that made the file */
+    uint32_t reserved;
     /* Of the control group; WIRE_UNKNOWN: it has no such file, or no limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* contexts with figures that have no entry */

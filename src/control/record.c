@@ -707,7 +707,8 @@ static void write_moment(struct walk *walk, enum record_reason reason) {
     *moment = (struct record_moment){.wall_ns = wall_ns(),
                                      .uptime_ns = control_uptime_ns(),
                                      .reason = reason,
-                                     .lost = (uint32_t)recorder->lost};
+                                     .lost = (uint32_t)recorder->lost,
+                                     .uid = (uint32_t)OS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0)};
     bool v1 = recorder->cgroup_v1;
     moment->cgroup_bytes = read_cgroup(v1 ? "/memory.usage_in_bytes" : "/memory.current", NULL);
     moment->cgroup_limit = read_cgroup(v1 ? "/memory.limit_in_bytes" : "/memory.max", NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* recorded.c - a program to record: it leaks at a steady rate, and obeys words on standard input:
  * "fork" makes a child that leaks, too, and prints its pid; "fast" leaks fast, until it is ended;
- * "exit" and "_exit" end it. */
+ * "drop" makes it another user's; "exit" and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,6 +29,8 @@ static void obey(void) {
     struct pollfd input = {.fd = 0, .events = POLLIN};
     if (poll(&input, 1, 1) <= 0 || !fgets(word, sizeof word, stdin))
         return;
+    if (!strcmp(word, "drop\n"))
+        printf("drop %d\n", setuid(65534));
     if (!strcmp(word, "exit\n"))
         exit(7);
     if (!strcmp(word, "_exit\n"))

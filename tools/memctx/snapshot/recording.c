@@ -372,15 +372,17 @@ static void describe(struct reader *reader, size_t chosen) {
     struct model_recording *recording = cli_alloc(1, sizeof *recording);
     const struct record_moment *moment = &reader->found[chosen].moment;
     struct record_block block;
-    *recording = (struct model_recording){.moment_count = reader->count,
-                                          .chosen = chosen,
-                                          .boot_id = cli_copy(reader->head.boot_id),
-                                          .cgroup = cli_copy(reader->head.cgroup),
-                                          .cgroup_v1 = reader->head.v1 != 0,
-                                          .cgroup_bytes = moment->cgroup_bytes,
-                                          .cgroup_limit = moment->cgroup_limit,
-                                          .cgroup_oom_kills = moment->cgroup_oom_kills,
-                                          .lost = moment->lost};
+    *recording =
+        (struct model_recording){.moment_count = reader->count,
+                                 .chosen = chosen,
+                                 .boot_id = cli_copy(reader->head.boot_id),
+                                 .cgroup = cli_copy(reader->head.cgroup),
+                                 .cgroup_v1 = reader->head.v1 != 0,
+                                 .cgroup_bytes = moment->cgroup_bytes,
+                                 .cgroup_limit = moment->cgroup_limit,
+                                 .cgroup_oom_kills = moment->cgroup_oom_kills,
+                                 .changed_user = moment->uid != reader->found[0].moment.uid,
+                                 .lost = moment->lost};
     recording->moments = cli_alloc(reader->count, sizeof *recording->moments);
     for (size_t i = 0; i < reader->count; i++) {
         const struct found *found = &reader->found[i];

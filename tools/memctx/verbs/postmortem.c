@@ -59,10 +59,11 @@ enum ending {
     ENDING_RESTRICTED, /* the program restricted its system calls, which ended the recording */
     ENDING_KILLED,     /* no exit handler ran */
     ENDING_REBOOTED,   /* the machine was started again since */
+    ENDING_UNKNOWN,    /* no end, but the process may not have been allowed to write one */
 };
 
-static const char *const ending_words[] = {"running",    "executed-another", "normally",
-                                           "restricted", "killed",           "rebooted"};
+static const char *const ending_words[] = {"running", "executed-another", "normally", "restricted",
+                                           "killed",  "rebooted",         "unknown"};
 
 static struct request parse(int argc, char **argv) {
     struct request request = {.last = LAST_DEFAULT,
@@ -128,7 +129,7 @@ static enum ending find_ending(const struct model *model) {
     if (process_read_facts((pid_t)model->pid, &facts) && facts.start_ticks == model->start_ticks &&
         facts.state != 'Z' && facts.state != 'X')
         return runs_another(model) ? ENDING_EXECUTED : ENDING_RUNS;
-    return ENDING_KILLED;
+    return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 
 /* Returns how many processes of the control group the kernel has killed for memory since the last
@@ -183,6 +184,11 @@ static char *tell_ending(const struct model *model, enum ending ending) {
         return cli_format("was ended without its exit handler, with its control group at %" PRId64
                           " %% of its limit: perhaps the OOM killer",
                           used);
+    }
+    if (ending == ENDING_UNKNOWN) {
+        return cli_copy(
+            "has ended; it had become another user, so its exit handler could not write "
+            "the end, and whether it ran is not known");
     }
     return cli_copy("was ended without its exit handler: by a signal (SIGKILL, the OOM killer, a "
                     "crash) or by _exit");
