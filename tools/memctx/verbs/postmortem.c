@@ -278,7 +278,7 @@ static void write_moments(struct json_writer *json, const struct model_recording
         const struct model_moment *moment = &recording->moments[i];
         json_put_newline(json);
         json_put_open(json, NULL, '{');
-        json_put_decimal(json, "time_s", (double)(moment->wall_ns / 1000000) / 1e3);
+        json_put_decimal(json, "time_s", (double)moment->wall_ns / 1e9);
         json_put_decimal(json, "uptime_s", moment->uptime_s);
         json_put_integer(json, "requested_bytes", moment->requested_bytes);
         json_put_integer(json, "live_chunks", moment->live_chunks);
@@ -331,7 +331,7 @@ static void print_json(const struct model *model, const struct findings *finding
     json_put_text(&json, "program", model_program(model));
     json_put_text(&json, "ended", ending_words[ending]);
     json_put_text(&json, "ended_text", told);
-    json_put_decimal(&json, "time_s", (double)(last->wall_ns / 1000000) / 1e3);
+    json_put_decimal(&json, "time_s", (double)last->wall_ns / 1e9);
     json_put_decimal(&json, "uptime_s", last->uptime_s);
     json_put_integer(&json, "rss_bytes", last->rss_bytes);
     json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);

@@ -155,6 +155,8 @@ static void set_preload(const char *library) {
 
 int run_main(int argc, char **argv) {
     struct cli_failure failure;
+    const char *directory = NULL; /* of --record; NULL: the current one */
+    bool records = false;
     char *path;
     char pid[24];
     int option;
@@ -166,7 +168,10 @@ int run_main(int argc, char **argv) {
         case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
         case OPTION_SET: set_pair(optarg); break;
         case OPTION_MARKS: set_option("marks", optarg); break;
-        case OPTION_RECORD: set_record(optarg ? optarg : "."); break;
+        case OPTION_RECORD:
+            records = true;
+            directory = optarg;
+            break;
         case OPTION_RULE: add_rule_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
@@ -174,6 +179,8 @@ int run_main(int argc, char **argv) {
     }
     if (optind >= argc)
         cli_usage("missing PROGRAM");
+    if (records)
+        set_record(directory ? directory : ".");
     if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
         cli_die_failure(&failure);
     char *library = find_library();
