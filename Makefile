@@ -141,6 +141,11 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
+# The control thread's code is never on an allocation's way, and the library's address space is bounded.
+ifeq ($(VARIANT),release)
+$(out)/lib/src/control/%.o: lib_flags += -Os
+endif
+
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
@@ -201,6 +206,7 @@ torture-faults:
 	@tests/run faults
 torture-control: export MEMCTX_FUZZ_FRAMES := 1000000
 torture-control: export MEMCTX_TEST_CORES := 3000
+torture-control: export MEMCTX_RECORD_ROUNDS := 100
 torture-control:
 	@tests/run control
 torture-stress: export MEMCTX_STRESS_OPS := 20000000

@@ -190,7 +190,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     if (is_launcher(program_invocation_short_name) || is_browser_helper(count, arguments))
         options.control = CONTROL_OFF;
     leave_environment();
-    control_init(at_once);
+    control_init(at_once, getenv("MEMCTX_RECORD"));
 }
 
 __attribute__((destructor)) static void stop(void) {

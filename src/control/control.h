@@ -35,15 +35,17 @@ void control_start(void);
  * thread is left, the control thread must end the process, and the exit handlers run in the control
  * thread. So the control thread starts anew, now with the program's descriptors. */
 void control_first_thread_ended(void);
-/* Called by the constructor. `at_once`: starts the thread now, not when it is due. */
-void control_init(bool at_once);
+/* Called by the constructor. `at_once`: starts the thread now, not when it is due. `record`: the
+ * value of MEMCTX_RECORD, or NULL. */
+void control_init(bool at_once, const char *record);
 /* The process is about to restrict itself: ends the thread, removes its socket, and lets no thread
  * start again, here or in forked children. False: nothing changed; also returned in a vfork child,
  * which is another process. *before (enum os_restriction) is the argument for control_unrestrict,
  * which the caller calls when the kernel refuses the restriction. */
 bool control_restrict(bool strictly, uint32_t *before);
 void control_unrestrict(uint32_t before);
-/* Removes the socket if this process made it; prints the statistics with MEMCTX_VERBOSE=2. */
+/* Removes the socket if this process made it; notes the end in the recording; prints the statistics
+ * with MEMCTX_VERBOSE=2. */
 void control_exit(void);
 /* Called before and after a fork. In the child there is no thread and no socket afterwards. */
 void control_fork_prepare(void);

@@ -160,6 +160,10 @@ static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_
     return true;
 }
 
+bool dump_node(struct piece *piece, uint32_t id) {
+    return add_context_sum(piece, id, NULL, &(struct sum){0});
+}
+
 static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *parts) {
     struct sum sum;
     sums_read(id, &sum, parts);

@@ -16,6 +16,8 @@
 #include "context/evict.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "control/numbers.h"
+#include "control/record.h"
 #include "figures/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
@@ -27,7 +29,7 @@
 #define MARK_MOST (896UL << 10)
 #define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
 #define KEPT_PART 2  /* the marks of MEMCTX_MARKS may use half of that */
-/* Bytes of such a mark, at most: pin_marked reads all marks in one go. */
+/* Bytes of such a mark, at most: marks_pin reads all marks in one go. */
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
 #define KEPT_MAX (WIRE_MARKS_ALL - WIRE_MARKS_MAX)
@@ -90,37 +92,6 @@ bool asked_fits(int64_t bytes) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-/* Turns numbers near 0, negative ones too, into small unsigned numbers. */
-static uint64_t folded(int64_t value) {
-    return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
-}
-
-static int64_t unfolded(uint64_t value) {
-    return (int64_t)(value >> 1 ^ -(value & 1));
-}
-
-/* Writes seven bits a byte, the lowest first; the highest bit of a byte says that more bytes
- * follow. */
-static uint32_t put_number(uint8_t *to, uint64_t value) {
-    uint32_t length = 0;
-    for (; value >= 0x80; value >>= 7)
-        to[length++] = (uint8_t)(value | 0x80);
-    to[length++] = (uint8_t)value;
-    return length;
-}
-
-/* Reads a number that put_number wrote, and moves *at behind the number. */
-static uint64_t get_number(const uint8_t **at) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = *(*at)++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            break;
-    }
-    return value;
-}
-
 struct writer {
     struct mark_chunk *first, *last;
     uint32_t previous;       /* id of the entry before, in this chunk */
@@ -164,12 +135,12 @@ static uint32_t make_entry(const struct writer *writer, uint32_t context, const 
                            uint8_t entry[ENTRY_MAX]) {
     /* If nothing was freed, the bytes ever allocated equal the live bytes. */
     bool freed = sum->frees || sum->requested_cum_bytes != sum->live_bytes;
-    uint32_t length = put_number(entry, (uint64_t)(context - writer->previous) << 1 | freed);
-    length += put_number(entry + length, folded(sum->live_bytes));
-    length += put_number(entry + length, folded(sum->allocs - sum->frees));
+    uint32_t length = number_put(entry, (uint64_t)(context - writer->previous) << 1 | freed);
+    length += number_put(entry + length, number_folded(sum->live_bytes));
+    length += number_put(entry + length, number_folded(sum->allocs - sum->frees));
     if (freed) {
-        length += put_number(entry + length, (uint64_t)sum->allocs);
-        length += put_number(entry + length, (uint64_t)sum->requested_cum_bytes);
+        length += number_put(entry + length, (uint64_t)sum->allocs);
+        length += number_put(entry + length, (uint64_t)sum->requested_cum_bytes);
     }
     return length;
 }
@@ -298,9 +269,8 @@ static uint64_t find_limit(const struct mark *old) {
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
-/* Protects exactly the contexts of the existing marks from eviction (context/evict.h). Under
- * heap_global.lock, so that no thread evicts meanwhile. */
-static void pin_marked(void) {
+/* Under heap_global.lock, so that no thread evicts meanwhile. */
+void marks_pin(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
         tree_unflag(id, TREE_MARKED);
@@ -310,14 +280,15 @@ static void pin_marked(void) {
              chunk = chunk->next) {
             const uint8_t *at = chunk->bytes;
             for (uint32_t context = 0; at < chunk->bytes + chunk->used;) {
-                uint64_t step = get_number(&at);
+                uint64_t step = number_get(&at);
                 context += (uint32_t)(step >> 1);
                 tree_flag(context, TREE_MARKED);
                 for (unsigned number = 1; number < (step & 1 ? NUMBERS : NUMBERS - 2); number++)
-                    get_number(&at);
+                    number_get(&at);
             }
         }
     }
+    record_pin();
     sums_end();
 }
 
@@ -355,14 +326,14 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     free_chunks(mark->first);
     *mark = (struct mark){.uptime_ns = 0};
     if (replaced)
-        pin_marked();
+        marks_pin();
     uint64_t uptime_ns = control_uptime_ns();
     writer.left_out.ids_below = tree_count();
     write_all(&writer, false);
     store_release(&tree_read_until_ns, read_until_ns);
     if (writer.failed || (!writer.first && writer.left_out.contexts)) {
         free_chunks(writer.first);
-        pin_marked();
+        marks_pin();
         return refuse(text, &writer);
     }
     __builtin_memcpy(mark->name, name, sizeof mark->name);
@@ -452,7 +423,7 @@ static void drop_oldest(unsigned most) {
         dropped++;
     }
     if (dropped)
-        pin_marked();
+        marks_pin();
 }
 
 /* Makes the next mark, of which the newest `wanted` are kept. If it has no room, older marks make
@@ -551,9 +522,9 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     /* A reset after the mark lowered the counters of dumps. The entry is lowered by equal amounts,
      * so that differences stay right. */
     struct sum now = sums_base(context);
-    int64_t live = unfolded(get_number(at)), chunks = unfolded(get_number(at));
-    int64_t allocs = freed ? (int64_t)get_number(at) : chunks;
-    int64_t bytes = freed ? (int64_t)get_number(at) : live;
+    int64_t live = number_unfolded(number_get(at)), chunks = number_unfolded(number_get(at));
+    int64_t allocs = freed ? (int64_t)number_get(at) : chunks;
+    int64_t bytes = freed ? (int64_t)number_get(at) : live;
     *out = (struct wire_mark_entry){.context = context,
                                     .requested_bytes = live,
                                     .live_chunks = chunks,
@@ -574,7 +545,7 @@ static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint
     /* The client's cursor may be forged. */
     while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) {
         const uint8_t *at = chunk->bytes + place;
-        uint64_t step = get_number(&at);
+        uint64_t step = number_get(&at);
         uint32_t context = previous + (uint32_t)(step >> 1);
         if (!tell_entry(piece, context, step & 1, &at)) {
             piece->next = number << CURSOR_CHUNK | (uint64_t)place << CURSOR_PLACE | previous;

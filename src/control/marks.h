@@ -15,6 +15,9 @@ void marks_look(void);
 /* Returns the ms until the next of these marks is due, at most `wait`. */
 int marks_wait_ms(int wait);
 void marks_forget(void); /* in a forked child */
+/* Protects exactly the contexts of the existing marks, and those that are watched for the recording
+ * (record.h), from eviction (context/evict.h). */
+void marks_pin(void);
 /* Called when counters are reset. A mark's sums of the contexts that it left out cannot be
  * adjusted, so their counters become unknown. */
 void marks_forget_counters(void);

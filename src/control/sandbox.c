@@ -140,6 +140,10 @@ static const struct {
     {SYS_poll, 0, 0, 0, 0},
     {SYS_clock_nanosleep, CLOCK_REALTIME, 0, 0, 0},
     {SYS_write, -1, 0, 0, 0},
+    {SYS_openat, AT_FDCWD, PATH, 0, 0},
+    {SYS_faccessat, AT_FDCWD, PATH, 0, 0},
+    {SYS_pwrite64, -1, 0, 0, 0},
+    {SYS_fallocate, -1, 0, 0, 0},
     {SYS_mincore, 0, 0, 0, 0},
     {SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
     {SYS_exit, 0, 0, 0, 0}, /* a thread ends with this call; here it ends the child */

@@ -15,6 +15,7 @@
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/marks.h"
+#include "control/record.h"
 #include "control/socket.h"
 #include "control/unfold.h"
 #include "figures/pages.h"
@@ -167,8 +168,7 @@ static void client_answer(struct client *client, uint16_t type, const char *body
     client->since_ns = client->begun_ns = os_now_exact_ns();
 }
 
-/* Returns the process's start time, field 22 of /proc/self/stat; 0: not known. */
-static uint64_t start_ticks(void) {
+uint64_t server_start_ticks(void) {
     char stat[1024];
     if (os_read_file("/proc/self/stat", stat, sizeof stat) <= 0)
         return 0;
@@ -189,7 +189,7 @@ static uint64_t start_ticks(void) {
 static void client_greet(struct client *client) {
     struct wire_hello hello = {.pid = os_process_id(),
                                .depth = (uint32_t)load_relaxed(&options.depth),
-                               .start_ticks = start_ticks()};
+                               .start_ticks = server_start_ticks()};
     struct text version = {.bytes = hello.library_version,
                            .capacity = sizeof hello.library_version - 1};
     text_add(&version, MEMCTX_VERSION);
@@ -346,6 +346,7 @@ void server_run(void) {
             policy_rules_apply(descriptors_are_own);
         automatic_look();
         marks_look();
+        record_look();
         unfold_look();
         look_at_live_bytes();
         bool sweep_is_due = evict_sweep();
@@ -383,7 +384,7 @@ void server_run(void) {
             wait = ALONE_POLL_MS;
         if (sweep_is_due && wait > SWEEP_POLL_MS)
             wait = SWEEP_POLL_MS;
-        wait = marks_wait_ms(wait);
+        wait = record_wait_ms(marks_wait_ms(wait));
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {

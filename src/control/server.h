@@ -13,6 +13,8 @@ void server_begin(void);
 void server_run(void);
 /* Closes all connections and gives the memory for answers back. */
 void server_end(void);
+/* Returns the process's start time, field 22 of /proc/self/stat; 0: not known. Any thread. */
+uint64_t server_start_ticks(void);
 /* Returns how many dumps and sums clients have asked for. Any thread. */
 uint64_t server_dumps_asked(void);
 /* For a forked child whose descriptor table has its parent's connections: closes them. */

@@ -5,6 +5,7 @@
 #include "context/evict.h"
 #include "context/lookup.h"
 #include "context/tree.h"
+#include "control/record.h"
 #include "control/server.h"
 #include "control/unfold.h"
 #include "figures/sums.h"
@@ -124,6 +125,12 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(lost_reallocs, load_relaxed(&heap_global.lost_resizes),
         "calls of realloc that are missing in the counts, because the tables have no room");
     ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
+    struct record_counts record = record_counts();
+    ADD(record_moments, record.moments, "moments written to the recording (MEMCTX_RECORD)");
+    ADD(record_lost, record.lost, "parts of the recording that could not be written");
+    ADD(record_error, record.error,
+        "number of the error (errno) of the last of these; 0: the last write succeeded");
+    ADD(record_bytes, record.bytes, "bytes written to the recording");
     ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in pages of single contexts, bounded by the waste cap");

@@ -8,6 +8,7 @@
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/marks.h"
+#include "control/record.h"
 #include "control/sandbox.h"
 #include "control/server.h"
 #include "control/socket.h"
@@ -116,12 +117,14 @@ static void *thread_main(void *argument) {
     if (!load_acquire(&control.ending))
         socket_open();
     store_release(&control.opening, 0);
+    record_begin();
     if (descriptors_are_own && options.verbose)
         close(2);
     server_run();
     unfold_end();
     store_release(&segment_purger, 0);
     server_end();
+    record_pause();
     socket_remove();
     descriptors_let_go(&socket_listener);
     buffers_stack_top = NULL;
@@ -267,13 +270,14 @@ COLD void control_start(void) {
     errno = saved;
 }
 
-void control_init(bool at_once) {
+void control_init(bool at_once, const char *record) {
     control.start_ns = os_now_exact_ns();
     segment_clock_set(control.start_ns);
     pages_clock_begin = load_relaxed(&segment_clock);
     socket_path_init();
     if (options.control == CONTROL_OFF)
         return;
+    record_init(record, at_once);
     if (at_once || options.control >= CONTROL_EAGER)
         start();
     else
@@ -290,6 +294,7 @@ static void print_statistics(void) {
 COLD void control_exit(void) {
     if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
+    record_end();
     /* A thread that is just making the socket would leave it behind. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
@@ -322,6 +327,7 @@ COLD void control_fork_done(bool child) {
     if (tree_read_until_ns) /* a write costs the child a page of its own */
         tree_read_until_ns = 0;
     marks_forget();
+    record_forget();
     note_forget();
     store_owner(&control_waiting, options.control != CONTROL_OFF && !load_relaxed(&os_restricted));
 }

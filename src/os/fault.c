@@ -94,6 +94,8 @@ long os_fault_call(long number) {
         {SYS_mremap, -ENOMEM, "mremap"},
         {SYS_madvise, -EINVAL, "madvise"},
         {SYS_openat, -EMFILE, "openat"},
+        {SYS_pwrite64, -ENOSPC, "pwrite64"},
+        {SYS_fallocate, -ENOSPC, "fallocate"},
         {SYS_read, -EIO, "read"},
         {SYS_readlinkat, -EACCES, "readlinkat"},
         {SYS_mprotect, -EACCES, "mprotect"},

@@ -10,7 +10,7 @@ from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
-VERBS = ["run", "ps", "dump", "top", "frag", "doctor", "watch", "export", "report", "serve", "push", "agent", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
+VERBS = ["run", "ps", "dump", "top", "frag", "doctor", "postmortem", "watch", "export", "report", "serve", "push", "agent", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
          "rules", "set", "options"]
 LATER = ["web"]
 
@@ -38,7 +38,7 @@ def usage_errors():
     expect(2, "missing verb")
     for verb in ["dumb", *LATER]:
         expect(2, f"unknown verb: {verb}", verb)
-    for verb in ["dump", "top", "frag", "doctor", "mark", "diff", "reset", "trim", "set"]:
+    for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim", "set"]:
         expect(2, "needs a TARGET", verb)
         expect(2, "unknown option", verb, "--nonsense", "1")
         expect(2, "unknown option -q", verb, "-q", "1")
@@ -63,6 +63,7 @@ def usage_errors():
     expect(2, "at least one name=value", "set", "1")
     expect(2, "a rule is PATTERN=POLICY", "rules", "1", "--add", "slab")
     expect(2, "takes no TARGET", "ps", "1")
+    expect(2, "--last takes a time", "postmortem", "x", "--last", "soon")
     expect(2, "missing PROGRAM", "run")
 
 
@@ -70,7 +71,8 @@ def usage_errors():
 def no_such_target():
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         free = int(file.read()) + 1
-    for verb in ["dump", "top", "frag", "doctor", "mark", "diff", "reset", "trim", "options"]:
+    for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim",
+                 "options"]:
         expect(3, f"no process has pid {free}; see memctx ps", verb, free)
     expect(3, "no process has pid 0", "dump", "0")
     expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")

@@ -10,8 +10,10 @@
 #include "verbs/verbs.h"
 
 #define TARGET_HELP                                                                                \
-    "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, or a core\n"  \
-    "file. A process that does not answer is read from outside, through /proc/PID/mem.\n"
+    "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, a core\n"     \
+    "file, or a recording: FILE, or FILE@-10m for its state 10 minutes before its end. A "         \
+    "process\n"                                                                                    \
+    "that does not answer is read from outside, through /proc/PID/mem.\n"
 #define LIVE_TARGET_HELP "TARGET is a pid or a unique process name.\n"
 #define COMMON_HELP                                                                                \
     "  -h, --help         print this text\n"                                                       \
@@ -26,6 +28,9 @@ static const struct cli_verb verbs[] = {
      "  --no-children      run the programs that PROGRAM starts without the library\n"
      "  --marks TIME,N     let the program keep a mark every TIME, the newest N of them, such as\n"
      "                     10m,24 (MEMCTX_MARKS); memctx doctor uses these marks\n"
+     "  --record[=DIR]     record what the call paths hold in DIR (default: the current "
+     "directory),\n"
+     "                     also of child processes, for memctx postmortem (MEMCTX_RECORD)\n"
      "  --rule RULE        place call paths by function names; memctx rules --help explains RULE\n"
      "  --set NAME=VALUE   set any other option; memctx options lists them\n"
      "  -v, --verbose      report failures of the library on standard error "
@@ -145,6 +150,25 @@ static const struct cli_verb verbs[] = {
      "  --bytes            print exact numbers of bytes\n" READING_NAME_HELP READING_PAGER_HELP
          COMMON_HELP,
      doctor_main},
+    {"postmortem", "FILE [OPTIONS]", "say how a recorded process ended, and what grew",
+     "FILE is a recording, memctx-PID-NAME.rec, as memctx run --record makes it. It outlives the\n"
+     "process, whatever ended it, and is at most 10 seconds old then. FILE@-10m stands for its\n"
+     "state 10 minutes before its last moment. All verbs that take a snapshot take a recording;\n"
+     "memctx dump FILE -o SNAPSHOT keeps its names, for a machine without the program's files.\n\n"
+     "Prints how the process ended as far as that can be told, its last state, the call paths "
+     "that\n"
+     "grew last, and the findings of memctx doctor. A recording has the sums of each context that\n"
+     "held at least 0.1 % of the bytes in use, or that the program named. All others are summed "
+     "as\n"
+     "[smaller contexts]. It has no pages, so it tells nothing of free blocks.\n\n"
+     "  --last TIME        tell what grew within TIME before the end (default 10m)\n"
+     "  --json             print one object of schema memctx-postmortem/1, with all moments\n"
+     "  --all              print all findings and call paths instead of the first five\n"
+     "  --depth N          print N functions of each path (default 3)\n"
+     "  --human            print KiB and MiB (the default)\n"
+     "  --bytes            print exact numbers of bytes\n" READING_NAME_HELP READING_PAGER_HELP
+         COMMON_HELP,
+     postmortem_main},
     {"watch", "TARGET|--all --when CONDITION... [--do ACTION]... [OPTIONS]",
      "act when a condition holds: snapshot, doctor, a command",
      LIVE_TARGET_HELP

@@ -54,12 +54,17 @@ static void print_figures(const struct model_totals *totals, const struct render
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    printf(
-        "%s total in %s pages; %s free (%s chunks); %s used; %s requested",
-        render_bytes(reserved, totals->reserved_bytes, human), render_count(pages, totals->pages),
-        render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
-        render_count(chunks, totals->live_chunks), render_bytes(used, totals->block_bytes, human),
-        render_bytes(requested, totals->requested_bytes, human));
+    if (totals->reserved_bytes == WIRE_UNKNOWN) { /* a recording has only what was asked for */
+        printf("%s requested in %s chunks", render_bytes(requested, totals->requested_bytes, human),
+               render_count(chunks, totals->live_chunks));
+    } else
+        printf("%s total in %s pages; %s free (%s chunks); %s used; %s requested",
+               render_bytes(reserved, totals->reserved_bytes, human),
+               render_count(pages, totals->pages),
+               render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
+               render_count(chunks, totals->live_chunks),
+               render_bytes(used, totals->block_bytes, human),
+               render_bytes(requested, totals->requested_bytes, human));
     if (options->peak && totals->peak_requested_bytes != WIRE_UNKNOWN) {
         printf("; Maximum Storage: %s",
                render_bytes(requested, totals->peak_requested_bytes, human));
@@ -102,6 +107,14 @@ static void print_context(const struct model *model, uint32_t index, const char 
 static void print_marks(const struct model *model) {
     const struct model_mark *first = NULL, *last = NULL;
     size_t kept = 0;
+    const struct model_recording *recording = model->recording;
+    if (recording && model->mark_count > 0) {
+        printf("%zu moments recorded, the first at %.3f s; %zu of those before this one are marks, "
+               "\"%s\" to \"%s\"\n",
+               recording->moment_count, recording->moments[0].uptime_s, model->mark_count,
+               model->marks[0].name, model->marks[model->mark_count - 1].name);
+        return;
+    }
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
         if (model_is_kept_mark(mark)) {
@@ -346,10 +359,13 @@ void render_foot(const struct model *model, const struct render_options *options
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES], c[RENDER_NUMBER_BYTES];
     bool human = options->human;
     print_folding(model, options);
-    printf("mixed pages: %s total; %s free; %s used\n",
-           render_bytes(a, ledger->mixed_reserved, human),
-           render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes), human),
-           render_bytes(c, ledger->mixed_block_bytes, human));
+    if (!model_has_sums_only(model)) {
+        printf(
+            "mixed pages: %s total; %s free; %s used\n",
+            render_bytes(a, ledger->mixed_reserved, human),
+            render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes), human),
+            render_bytes(c, ledger->mixed_block_bytes, human));
+    }
     printf("freelist: %s in %s items\n", render_bytes(a, ledger->freelist_bytes, human),
            render_count(b, ledger->freelist_items));
     printf("page headers: %s\n", render_bytes(a, ledger->segment_headers, human));

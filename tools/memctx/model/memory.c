@@ -218,11 +218,12 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     int64_t own_blocks = model_tame(totals->block_bytes) - model_tame(wire->mixed_block_bytes);
     int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
                        model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);
+    bool pages = !model_has_sums_only(model);
     *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
     add_line(ledger, "requested_bytes", "requested by the program",
              model_tame(totals->requested_bytes));
     add_line(ledger, "rounding_bytes", "rounding up to block sizes",
-             model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
+             pages ? model_tame(totals->block_bytes) - model_tame(totals->requested_bytes) : 0);
     struct free_bytes own = free_in(model, WIRE_PAGE_OWN);
     struct free_bytes mixed = free_in(model, WIRE_PAGE_MIXED);
     struct free_bytes large = free_in(model, WIRE_PAGE_LARGE);
@@ -269,6 +270,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
         sum += model_tame(ledger->lines[i].bytes);
     add_line(ledger, "residue_bytes",
              model->has_mappings ? "residue (not explained by the lines above)"
-                                 : "residue (memory outside memctx; smaps could not be read)",
+             : pages             ? "residue (memory outside memctx; smaps could not be read)"
+                                 : "residue (not recorded: free blocks, memory outside memctx)",
              ledger->rss_bytes - sum);
 }

@@ -10,6 +10,10 @@ static int compare_ids(const void *a, const void *b) {
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
+bool model_has_sums_only(const struct model *model) {
+    return model->totals.reserved_bytes == WIRE_UNKNOWN;
+}
+
 const char *model_program(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
     return model->program ? model->program : slash && slash[1] != '\0' ? slash + 1 : model->exe;
@@ -217,7 +221,8 @@ void model_add_totals(struct model_totals *sum, const struct model_totals *part)
 
 bool model_totals_any(const struct model_totals *totals) {
     return totals->requested_bytes != 0 || totals->live_chunks != 0 || totals->allocs != 0 ||
-           totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
+           totals->frees != 0 || model_tame(totals->reserved_bytes) != 0 ||
+           model_tame(totals->block_bytes) != 0;
 }
 
 bool model_is_kept_mark(const struct model_mark *mark) {

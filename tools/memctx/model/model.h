@@ -214,6 +214,29 @@ struct model_id {
     uint32_t id, index;
 };
 
+/* The totals at a moment of a recording. */
+struct model_moment {
+    uint64_t wall_ns; /* CLOCK_REALTIME */
+    double uptime_s;
+    int64_t requested_bytes, live_chunks, rss_bytes;
+};
+
+/* What a recording (memctx/record.h) tells beside the figures of the moment that was chosen. */
+struct model_recording {
+    struct model_moment *moments; /* the oldest first */
+    size_t moment_count, chosen;  /* `chosen`: the moment whose figures the model has */
+    uint32_t ending;              /* enum record_ending; 0: the file has no end */
+    uint64_t end_wall_ns;
+    double end_uptime_s;
+    char *boot_id;
+    char *cgroup; /* folder of the control group; empty: not known */
+    bool cgroup_v1;
+    /* At the chosen moment; WIRE_UNKNOWN: no such figure. */
+    int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
+    bool changed_user; /* since the first moment, so its exit handler may not write the file */
+    int64_t lost;      /* parts of the recording that could not be written */
+};
+
 /* Sums over contexts with full call paths, and over contexts with merged ones (folding.h). The rest
  * of the totals is below other labels, such as [truncated]. */
 struct folding_shares {
@@ -238,6 +261,7 @@ struct model {
     bool has_names;   /* the frames have their names */
     bool has_threads; /* the thread views and the remote frees are loaded */
     bool has_pages;
+    struct model_recording *recording; /* NULL: the model is not from a recording */
     struct wire_ledger ledger;
     bool has_mappings;
     struct model_mappings mappings;
@@ -304,6 +328,8 @@ bool model_link_more(struct model *model, size_t from, struct cli_failure *failu
 /* Call this when all figures are set: it computes all totals. A context that a page or a mark
  * names gets figures of its own, so that their number identifies it. */
 void model_add_up(struct model *model);
+/* True if the figures that come from pages are unknown, as in a recording. */
+bool model_has_sums_only(const struct model *model);
 /* Returns the name of the program: as the user named it, or else the file name of exe. */
 const char *model_program(const struct model *model);
 /* Returns the index of the context with this id, or WIRE_NONE. */

@@ -456,7 +456,8 @@ static bool answer_piece(struct outside *outside, const struct wire_piece_reques
             head.segments_resident = outside->tables.segments_resident;
         break;
     case WIRE_PART_MARKS:
-    case WIRE_PART_NOTES: break; /* none are read from outside */
+    case WIRE_PART_NOTES:
+    case WIRE_PART_RESIZES: break; /* none are read from outside */
     default: return false;
     }
     head.next = answer->next;

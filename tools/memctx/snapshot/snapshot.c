@@ -7,12 +7,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <memctx/record.h>
+
 #include "snapshot/snapshot_format.h"
 
-enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON };
+enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON, KIND_RECORDING };
 
 /* Returns the kind of a file. A file that ends within the magic bytes counts as packed. */
 static enum kind kind_of(const char *bytes, size_t length) {
+    size_t at = sizeof(struct record_block) + offsetof(struct record_head, magic);
+    if (length >= at + RECORD_MAGIC_BYTES &&
+        memcmp(bytes + at, RECORD_MAGIC, RECORD_MAGIC_BYTES) == 0)
+        return KIND_RECORDING;
     size_t magic = length < SNAPSHOT_MAGIC_BYTES ? length : SNAPSHOT_MAGIC_BYTES;
     if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0)
         return KIND_PACKED;
@@ -53,7 +59,8 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     while ((got = fread(bytes + used, 1, capacity - used - 1, file)) > 0) {
         used += got;
         *kind = kind_of(bytes, used);
-        if (*kind == KIND_OTHER || (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX))
+        if (*kind == KIND_OTHER || (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) ||
+            (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX))
             break;
         if (capacity - used < 2) {
             capacity *= 2;
@@ -67,6 +74,10 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
+    } else if (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: damaged recording; a recording has at most %lu bytes", path,
+                        RECORD_FILE_BYTES);
     } else if (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX) {
         cli_set_failure(
             failure, CLI_REFUSED,
@@ -83,6 +94,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
 }
 
 bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
+    return snapshot_load_at(model, path, NULL, failure);
+}
+
+bool snapshot_load_at(struct model *model, const char *path, const char *when,
+                      struct cli_failure *failure) {
     size_t length;
     enum kind kind;
     model_begin(model, path);
@@ -91,8 +107,17 @@ bool snapshot_load(struct model *model, const char *path, struct cli_failure *fa
     char *bytes = read_file(path, &length, &kind, failure);
     if (!bytes)
         return false;
-    bool good = kind == KIND_PACKED ? snapshot_read_packed(model, bytes, length, failure)
-                                    : snapshot_read_json(model, bytes, length, failure);
+    bool good;
+    if (kind == KIND_RECORDING)
+        good = snapshot_read_recording(model, bytes, length, when, failure);
+    else if (when)
+        good = cli_fail(failure, CLI_REFUSED,
+                        "%s is a snapshot of one moment; @%s needs a recording (memctx run "
+                        "--record)",
+                        path, when);
+    else
+        good = kind == KIND_PACKED ? snapshot_read_packed(model, bytes, length, failure)
+                                   : snapshot_read_json(model, bytes, length, failure);
     free(bytes);
     return good;
 }

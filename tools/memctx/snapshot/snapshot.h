@@ -11,17 +11,25 @@
 
 #define SNAPSHOT_NOT_ONE "%s: not a memctx snapshot; make one with memctx dump TARGET -o FILE"
 
-/* Fills in an empty model from a snapshot file; tells the two forms apart by the first bytes. */
+/* Fills in an empty model from a snapshot file or a recording; tells the forms apart by the first
+ * bytes. */
 bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
+/* As snapshot_load. `when` chooses a moment of a recording: "now", "start", "-TIME" before the last
+ * one; NULL: the last one. */
+bool snapshot_load_at(struct model *model, const char *path, const char *when,
+                      struct cli_failure *failure);
 
 /* Writes the whole model in the packed form (snapshot_format.h). Of the options it takes threads
  * and names. A write that failed shows in ferror(file). */
 void snapshot_write(const struct model *model, FILE *file,
                     const struct model_write_options *options);
 
-/* --- the two readers, for snapshot.c ---------------------------------------------------------
+/* --- the three readers, for snapshot.c ---------------------------------------------------------
  * `bytes` is the whole file, which stays the caller's; the model has its source already. */
 
+/* The recording that a process wrote with MEMCTX_RECORD. Earlier moments become marks. */
+bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
+                             const char *when, struct cli_failure *failure);
 /* The packed form, which memctx dump -o writes. */
 bool snapshot_read_packed(struct model *model, const char *bytes, size_t length,
                           struct cli_failure *failure);

@@ -125,6 +125,29 @@ static bool is_file(const char *word) {
     return stat(word, &status) == 0;
 }
 
+/* Returns the file's name if the word is FILE@MOMENT, and points *when behind the @; else NULL. */
+static char *split_moment(const char *word, const char **when) {
+    const char *at = strrchr(word, '@');
+    if (!at || is_file(word))
+        return NULL;
+    char *path = cli_copy(word);
+    path[at - word] = '\0';
+    if (is_file(path)) {
+        *when = at + 1;
+        return path;
+    }
+    free(path);
+    return NULL;
+}
+
+bool target_is_file(const char *word) {
+    const char *when;
+    char *path = is_file(word) ? NULL : split_moment(word, &when);
+    bool found = path || is_file(word);
+    free(path);
+    return found;
+}
+
 void target_open(struct target *target, const char *word, bool live) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
@@ -134,7 +157,10 @@ void target_open(struct target *target, const char *word, bool live) {
         open_process(target, (pid_t)pid, live);
         return;
     }
-    if (!strchr(word, '/')) {
+    char *path = split_moment(word, &target->when);
+    if (path) {
+        word = path;
+    } else if (!strchr(word, '/')) {
         struct name_search search = {.word = word};
         process_for_each(visit_process, &search);
         if (search.count > 0) {
@@ -350,7 +376,7 @@ void target_load_contexts(struct target *target, struct model *model,
         progress_tell("reading %s", target->path);
     if (!target->is_snapshot || target->client.outside) {
         load_process(target, model, options);
-    } else if (!snapshot_load(model, target->path, &failure)) {
+    } else if (!snapshot_load_at(model, target->path, target->when, &failure)) {
         cli_die_failure(&failure);
     } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
         cli_die(CLI_REFUSED,

@@ -16,15 +16,19 @@
 #include "target/client.h"
 
 struct target {
-    bool is_snapshot; /* a file: a snapshot, or a core file if client.outside is not NULL */
+    /* a file: a snapshot, a recording, or a core file if client.outside is not NULL */
+    bool is_snapshot;
     const char *path; /* of the file */
+    const char *when; /* the moment of a recording, as the user wrote it; NULL: the last one */
     struct process_facts facts;
     struct client client; /* connection to the process */
     struct loader loader; /* in use while the model is loaded */
     struct cli_failure failure;
 };
 
-/* Finds the target and connects to a process. `live`: refuses a snapshot. A process that does not
+/* True if the word is a file, or a file and a moment of it: FILE@-10m. */
+bool target_is_file(const char *word);
+/* Finds the target and connects to a process. `live`: refuses a file. A process that does not
  * answer is read from outside (outside/outside.h) if not `live`, and so is a core file. */
 void target_open(struct target *target, const char *word, bool live);
 /* Makes target_open read every process from outside. */

@@ -229,10 +229,9 @@ static void print_json(const struct model *model, const struct compare *compare,
 /* Returns true if the second word is another state: the first one is a snapshot, and the word is a
  * file or a pid. Otherwise the word is the name of a mark. */
 static bool is_second_target(const struct target *first, const char *word) {
-    struct stat status;
     int64_t pid;
     return word && first->is_snapshot &&
-           (strchr(word, '/') || stat(word, &status) == 0 || cli_is_number(word, &pid));
+           (strchr(word, '/') || target_is_file(word) || cli_is_number(word, &pid));
 }
 
 int diff_main(int argc, char **argv) {

@@ -14,6 +14,7 @@
 #include "model/frames.h"
 #include "model/tails.h"
 #include "verbs/reading.h"
+#include "verbs/recorded.h"
 #include "verbs/self.h"
 #include "verbs/verbs.h"
 
@@ -269,6 +270,7 @@ int doctor_main(int argc, char **argv) {
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
     input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
+    recorded_take(&input, &limit);
     reading_finish(work, &model, &request.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);

@@ -397,6 +397,12 @@ int frag_main(int argc, char **argv) {
      * so --quick reads the pages first. */
     bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
+    if (model.recording) {
+        cli_die(CLI_REFUSED,
+                "%s: a recording holds no pages; ask the process while it runs, or keep a snapshot "
+                "with memctx dump TARGET -o FILE",
+                model.source);
+    }
     if (request.quick) {
         target_load_rest(&target, &model, &load);
         shown = find_shown(&model, &request);

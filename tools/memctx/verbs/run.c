@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rules/rule_patterns.h"
@@ -19,7 +20,15 @@
 
 #define LIBRARY "libmemctx.so"
 
-enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET, OPTION_RULE, OPTION_MARKS };
+enum {
+    OPTION_DEPTH = 1,
+    OPTION_VERIFY,
+    OPTION_NO_CHILDREN,
+    OPTION_SET,
+    OPTION_RULE,
+    OPTION_MARKS,
+    OPTION_RECORD
+};
 
 static const struct option options_list[] = {{"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"verify", required_argument, NULL, OPTION_VERIFY},
@@ -27,6 +36,7 @@ static const struct option options_list[] = {{"depth", required_argument, NULL, 
                                              {"set", required_argument, NULL, OPTION_SET},
                                              {"rule", required_argument, NULL, OPTION_RULE},
                                              {"marks", required_argument, NULL, OPTION_MARKS},
+                                             {"record", optional_argument, NULL, OPTION_RECORD},
                                              {"verbose", no_argument, NULL, 'v'},
                                              CLI_COMMON_OPTIONS};
 
@@ -73,6 +83,22 @@ static void add_rule_to_environment(const char *rule) {
     char *rules = before && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
     set_variable("MEMCTX_RULES", rules);
     free(rules);
+}
+
+/* Makes the directory for recordings and checks that files can be made in it. The library would
+ * only count that it cannot write. */
+static void set_record(const char *directory) {
+    char path[PATH_MAX];
+    struct stat status;
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+        cli_die(CLI_REFUSED, "--record: %s cannot be made; %s", directory, strerror(errno));
+    if (!realpath(directory, path) || stat(path, &status) != 0)
+        cli_die(CLI_REFUSED, "--record: %s cannot be read; %s", directory, strerror(errno));
+    if (!S_ISDIR(status.st_mode))
+        cli_die(CLI_REFUSED, "--record takes a directory; %s is a file", directory);
+    if (access(path, W_OK | X_OK) != 0)
+        cli_die(CLI_REFUSED, "--record: no file can be made in %s; %s", directory, strerror(errno));
+    set_variable("MEMCTX_RECORD", path);
 }
 
 /* Finds the library: in MEMCTX_LIBRARY, beside the command (a build), or below ../lib (an
@@ -129,6 +155,8 @@ static void set_preload(const char *library) {
 
 int run_main(int argc, char **argv) {
     struct cli_failure failure;
+    const char *directory = NULL; /* of --record; NULL: the current one */
+    bool records = false;
     char *path;
     char pid[24];
     int option;
@@ -140,6 +168,10 @@ int run_main(int argc, char **argv) {
         case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
         case OPTION_SET: set_pair(optarg); break;
         case OPTION_MARKS: set_option("marks", optarg); break;
+        case OPTION_RECORD:
+            records = true;
+            directory = optarg;
+            break;
         case OPTION_RULE: add_rule_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
@@ -147,6 +179,8 @@ int run_main(int argc, char **argv) {
     }
     if (optind >= argc)
         cli_usage("missing PROGRAM");
+    if (records)
+        set_record(directory ? directory : ".");
     if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
         cli_die_failure(&failure);
     char *library = find_library();

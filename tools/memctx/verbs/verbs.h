@@ -12,6 +12,7 @@ int dump_main(int argc, char **argv);
 int top_main(int argc, char **argv);
 int frag_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
+int postmortem_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int serve_main(int argc, char **argv);

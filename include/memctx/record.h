@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record.h - the file of the black box (MEMCTX_RECORD), which the library writes and the command
+ * reads.
+ *
+ * The file has four parts. The head says whose file it is, and is written once. The end is written
+ * when the program ends by itself. Two directories take turns: each lists the watched contexts with
+ * all of their callers, and the modules. The ring holds moments: the totals, and the figures of the
+ * watched contexts. A moment refers to contexts by their ids, which the newest directory explains.
+ * Each part is a struct record_block and its body, with a checksum over both. A writer that was
+ * killed in the middle leaves one block whose checksum is wrong, and all others as they were.
+ *
+ * Integers are little-endian in their natural alignment, and structs stand as they are in memory.
+ * docs/record.md has the sizes and the reasons.
+ */
+#ifndef MEMCTX_RECORD_H
+#define MEMCTX_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memctx/wire.h>
+
+#define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
+#define RECORD_MAGIC_BYTES 8
+#define RECORD_VERSION 1
+#define RECORD_FILE_BYTES (16UL << 20) /* the file has at most so many bytes */
+#define RECORD_HEAD_AT 0UL
+#define RECORD_END_AT 3072UL
+#define RECORD_DIRECTORY_AT 4096UL
+#define RECORD_DIRECTORY_BYTES (1536UL << 10) /* of each of the two */
+#define RECORD_RING_AT (RECORD_DIRECTORY_AT + 2 * RECORD_DIRECTORY_BYTES)
+#define RECORD_RING_BYTES (RECORD_FILE_BYTES - RECORD_RING_AT)
+/* A moment begins at a multiple of this, counted from the start of the ring. */
+#define RECORD_ALIGN 64UL
+/* The id of the context that stands for all contexts that are not watched. */
+#define RECORD_REST (WIRE_NONE - 1)
+
+enum record_kind {
+    RECORD_HEAD = 0x44484352,      /* struct record_head */
+    RECORD_END = 0x44454352,       /* struct record_end */
+    RECORD_DIRECTORY = 0x52444352, /* pieces, each behind a struct record_piece */
+    RECORD_MOMENT = 0x4d4d4352,    /* struct record_moment and its entries */
+};
+
+struct record_block {
+    uint32_t kind;     /* enum record_kind */
+    uint32_t bytes;    /* of the body that follows */
+    uint64_t sequence; /* rises with each directory, and with each moment */
+    uint64_t body_sum; /* record_sum of the body */
+    uint64_t sum;      /* record_sum of the members before */
+};
+
+struct record_head {
+    char magic[RECORD_MAGIC_BYTES];
+    uint32_t version;
+    uint32_t pid;
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat */
+    char boot_id[40];     /* tells the boots of a machine apart */
+    char library_version[32];
+    char program[64];  /* the first argument, without folders */
+    char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
+    uint32_t v1;       /* 1: a control group of version 1 */
+    uint32_t reserved; /* 0 */
+    char exe[1024];
+};
+
+enum record_ending {
+    RECORD_ENDED_NORMALLY = 1, /* the library's exit handler ran */
+    RECORD_ENDED_RESTRICTED,   /* the program forbade itself system calls, so the recording ended */
+};
+
+struct record_end {
+    uint64_t wall_ns, uptime_ns;
+    uint32_t ending; /* enum record_ending */
+    uint32_t reserved;
+};
+
+/* In a directory: the part (enum wire_part) and the length of a piece that follows, as a process
+ * sends it over the socket. */
+struct record_piece {
+    uint32_t part, bytes;
+};
+
+enum record_reason {
+    RECORD_TIMER = 1, /* 10 s have passed */
+    RECORD_GREW = 2,  /* the live bytes grew by 5 % */
+};
+
+struct record_moment {
+    uint64_t wall_ns; /* CLOCK_REALTIME */
+    uint64_t uptime_ns;
+    uint32_t reason; /* enum record_reason */
+    uint32_t entries, entry_bytes;
+    uint32_t lost; /* directories and moments that could not be written so far */
+    uint32_t uid;  /* the effective user, who may not be the one that made the file */
+    uint32_t reserved;
+    /* Of the control group; WIRE_UNKNOWN: it has no such file, or no limit. */
+    int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
+    uint64_t rest_contexts; /* contexts with figures that have no entry */
+    struct wire_sums rest;  /* the sum over these */
+    /* struct wire_dump up to its member `exe`; the sums are those of all contexts. */
+    char dump[offsetof(struct wire_dump, exe)];
+};
+
+/* Entries follow a moment, by rising id. Each is a row of numbers of seven bits a byte, the lowest
+ * first; the highest bit of a byte says that more bytes follow. A signed number is doubled, and a
+ * negative one then inverted, so that small ones are short.
+ *   the id less the id of the entry before, times 4, plus RECORD_FREED, plus RECORD_PEAK
+ *   signed: live bytes; signed: live chunks
+ *   with RECORD_FREED: allocations, bytes ever allocated; without it nothing was ever freed
+ *   with RECORD_PEAK: the highest live bytes */
+#define RECORD_FREED 1U
+#define RECORD_PEAK 2U
+
+static inline uint64_t record_sum(const void *bytes, size_t length, uint64_t sum) {
+    const unsigned char *at = (const unsigned char *)bytes;
+    uint64_t word;
+    for (; length > 0; at += sizeof word, length -= sizeof word) {
+        word = 0;
+        __builtin_memcpy(&word, at, length < sizeof word ? length : sizeof word);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15ULL;
+        sum ^= sum >> 29;
+        if (length < sizeof word)
+            break;
+    }
+    return sum;
+}
+
+#define RECORD_SUM_SEED 0x6d656d637478ULL
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record.h - the black box: writes what the contexts hold into a file that outlives the process
+ * (MEMCTX_RECORD=DIR; include/memctx/record.h has the format, docs/record.md the reasons).
+ *
+ * Cost: a walk over all contexts every 10 s and at each 5 % of growth, and one pwrite of some KiB;
+ * at most one part in 500 of the time, so with very many contexts less often. About 400 KiB of
+ * address space while it records, and nothing without MEMCTX_RECORD.
+ *
+ * Each process has a file of its own: a forked child never writes into its parent's. A process that
+ * restricted its system calls is not recorded.
+ *
+ * Threads: the control thread, except record_init, record_end and record_forget.
+ */
+#ifndef MEMCTX_CONTROL_RECORD_H
+#define MEMCTX_CONTROL_RECORD_H
+
+#include "base/text.h"
+
+/* Reads MEMCTX_RECORD. `at_once`: `memctx run` started this program, so its recording begins soon
+ * after the start; that of other processes begins when they have lived for two seconds. */
+void record_init(const char *directory, bool at_once);
+/* Makes the directory. With MEMCTX_VERBOSE, prints why it cannot be written to. */
+void record_begin(void);
+/* Writes a moment if one is due. */
+void record_look(void);
+/* Returns the ms until record_look wants to be called, at most `wait`. */
+int record_wait_ms(int wait);
+/* The control thread ends; it may start again and go on in the same file. */
+void record_pause(void);
+/* Called by the exit handler: writes that the program ended by itself. Any thread. */
+void record_end(void);
+void record_forget(void); /* in a forked child, after its descriptors are known */
+/* Protects the watched contexts from eviction; called after TREE_MARKED was taken from all nodes.
+ * Under heap_global.lock. */
+void record_pin(void);
+
+struct record_counts {
+    int64_t moments, lost, bytes, error;
+};
+struct record_counts record_counts(void);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* recorded.c - a program to record: it leaks at a steady rate, and obeys words on standard input:
+ * "fork" makes a child that leaks, too, and prints its pid; "fast" leaks fast, until it is ended;
+ * "drop" makes it another user's; "exit" and "_exit" end it. */
+#include <memctx.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK 20000
+
+__attribute__((noinline)) static void *leak_here(void) {
+    char *chunk = malloc(CHUNK);
+    memset(chunk, 1, CHUNK);
+    return chunk;
+}
+
+__attribute__((noinline)) static void *keep_small(void) {
+    return malloc(1);
+}
+
+static void *volatile kept;
+
+/* Obeys a word if there is one. */
+static void obey(void) {
+    char word[64];
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    if (poll(&input, 1, 1) <= 0 || !fgets(word, sizeof word, stdin))
+        return;
+    if (!strcmp(word, "drop\n"))
+        printf("drop %d\n", setuid(65534));
+    if (!strcmp(word, "exit\n"))
+        exit(7);
+    if (!strcmp(word, "_exit\n"))
+        _exit(8);
+    while (!strcmp(word, "fast\n")) {
+        kept = leak_here();
+        usleep(50);
+    }
+    if (!strcmp(word, "fork\n")) {
+        pid_t child = fork();
+        if (child)
+            printf("child %d\n", (int)child);
+        while (!child) {
+            kept = leak_here();
+            usleep(1000);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    long most = argc > 1 ? atol(argv[1]) : 1000000;
+    memctx_t named = memctx_create(NULL, "sessions", MEMCTX_ASET);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    kept = keep_small();
+    if (named)
+        kept = memctx_alloc(named, 10);
+    printf("ready %d\n", (int)getpid());
+    for (long i = 0;; i++) {
+        if (i < most)
+            kept = leak_here();
+        obey();
+    }
+}

@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: MIT
+"""The black box (MEMCTX_RECORD): its file is whole whatever ends the process, and says so when it lacks
+something. The reader here knows include/memctx/record.h alone. MEMCTX_RECORD_ROUNDS: how often a
+process is ended at a random moment (make torture-control: 100)."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+import harness
+from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
+
+ROUNDS = int(os.environ.get("MEMCTX_RECORD_ROUNDS", "5"))
+RING_AT = 4096 + 2 * (1536 << 10)
+BLOCK = struct.Struct("<IIQQQ")
+HEAD, END, DIRECTORY, MOMENT = 0x44484352, 0x44454352, 0x52444352, 0x4D4D4352
+CGROUP_BYTES = 96 << 20
+OLDEST_S = 30 if ROUNDS <= 5 else 12  # a moment is due after 10 s; the machine may be busy
+
+
+def checksum(data):
+    value = 0x6D656D637478
+    for at in range(0, len(data), 8):
+        word = int.from_bytes(data[at:at + 8].ljust(8, b"\0"), "little")
+        value = (value ^ word) * 0x9E3779B97F4A7C15 & (1 << 64) - 1
+        value ^= value >> 29
+    return value
+
+
+def block_at(data, at, kind):
+    """The sequence and the body of a valid block; None if there is none."""
+    if len(data) < at + BLOCK.size:
+        return None
+    found, length, sequence, body_sum, head_sum = BLOCK.unpack_from(data, at)
+    body = data[at + BLOCK.size:at + BLOCK.size + length]
+    if (found != kind or len(body) != length or checksum(data[at:at + BLOCK.size - 8]) != head_sum
+            or checksum(body) != body_sum):
+        return None
+    return sequence, body
+
+
+def moments_of(data):
+    """(place, sequence, body) of each valid moment, the oldest first."""
+    found, at = [], RING_AT
+    while at < len(data):
+        block = block_at(data, at, MOMENT) if data[at:at + 4] == b"RCMM" else None
+        if block:
+            found.append((at, *block))
+        at += (BLOCK.size + len(block[1]) + 63) // 64 * 64 if block else 64
+    return sorted(found, key=lambda moment: moment[1])
+
+
+def wall_s(moment):
+    return struct.unpack_from("<Q", moment[2])[0] / 1e9
+
+
+def recording_of(directory, pid):
+    return os.path.join(directory, f"memctx-{pid}-recorded.rec")
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def wait_moments(path, count=1):
+    """Waits until the file has so many moments."""
+    return wait_until(lambda: os.path.exists(path) and len(moments_of(read(path))) >= count,
+                      f"{count} moments in {path}", timeout_s=60)
+
+
+@contextlib.contextmanager
+def recorded(*words, members=None):
+    """The program under memctx run --record, and the directory of the recording. `members`: the file of
+    a control group, which the program enters before it starts."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program, *map(str, words)]
+        if members:
+            argv = ["/bin/sh", "-c", f'echo $$ >{members} && exec "$@"', "sh", *argv]
+        with harness.Target(argv, runtime, preload=False) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, directory
+
+
+def dump_of(path, *options):
+    done = run_cli("dump", "--json", "--no-symbols", *options, path)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump {path}")
+    return json.loads(done.stdout)
+
+
+def postmortem_of(path, *options):
+    done = run_cli("postmortem", "--json", *options, path)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx postmortem {path}")
+    return json.loads(done.stdout)
+
+
+def check_whole(path, ended_s):
+    """The last moment is complete, not too old, and the figures of its contexts are its totals."""
+    moments = moments_of(read(path))
+    check(moments, f"{path} has no moment")
+    age = ended_s - wall_s(moments[-1])
+    check(age < OLDEST_S, f"{path} is {age:.1f} s old")
+    dump = dump_of(path)
+    for field in ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes"):
+        total = sum(context["self"][field] for context in dump["contexts"])
+        check_equal(total, dump["totals"][field], f"sum of {field} over the contexts")
+    said = struct.unpack_from("<qqqq", moments[-1][2], 120 + 32)
+    totals = dump["totals"]
+    check_equal((totals["requested_bytes"], totals["live_chunks"], totals["allocs"], totals["frees"]),
+                said, "the totals that the moment itself says")
+    check(totals["requested_bytes"] > 0, "the recording is empty")
+    labels = [(context["frame"] or {}).get("function") for context in dump["contexts"]]
+    check("sessions" in labels, f"the named context is missing: {labels}")
+
+
+def end_once(number, wait_s):
+    """Ends a process so long after its first moment, and reads what is left."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        time.sleep(wait_s)
+        target.process.send_signal(number)
+        ended_s = time.time()
+        check_equal(target.process.wait(timeout=60), -number, "exit status")
+        check_whole(path, ended_s)
+        check_equal(postmortem_of(path)["ended"], "killed", "how it ended")
+
+
+def end_at_random(number):
+    """As often as asked, some at a time: they mostly wait."""
+    random.seed(number)
+    waits = [random.random() * 0.6 for _ in range(ROUNDS)]
+    harness.build_program("tests/control/recorded.c")
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        list(pool.map(end_once, [number] * ROUNDS, waits))
+
+
+@test
+def recording_outlives_sigkill():
+    """SIGKILL at random moments: the file is whole, and at most 10 s old."""
+    end_at_random(signal.SIGKILL)
+
+
+@test
+def recording_outlives_a_crash():
+    """SIGSEGV at random moments: the file is whole, and at most 10 s old."""
+    end_at_random(signal.SIGSEGV)
+
+
+def own_memory_cgroup():
+    """(directory, the file of the limit, the file of the members) of a new control group below ours."""
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        groups = dict((line.split(":")[1], line.strip().split(":", 2)[2]) for line in file)
+    v1 = "memory" in groups
+    top = "/sys/fs/cgroup/memory" if v1 else "/sys/fs/cgroup"
+    for place in (top + groups.get("memory" if v1 else "", "/"), top):
+        group = os.path.join(place, f"mctx-test-{os.getpid()}")
+        limit = os.path.join(group, "memory.limit_in_bytes" if v1 else "memory.max")
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        if os.path.exists(limit):
+            return group, limit, os.path.join(group, "cgroup.procs")
+        os.rmdir(group)
+    raise Skip("no control group can be made here")
+
+
+@test
+def recording_outlives_the_oom_killer():
+    """memory.max of a control group: the file is whole, and postmortem blames the OOM killer."""
+    group, limit, members = own_memory_cgroup()
+    try:
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(CGROUP_BYTES))
+        for _ in range(ROUNDS if ROUNDS > 5 else 2):
+            with recorded(5, members=members) as (target, directory):
+                check_oom(target, recording_of(directory, target.pid))
+    finally:
+        wait_until(lambda: not read(members), "the end of the group's members")
+        os.rmdir(group)
+
+
+def check_oom(target, path):
+    """The program leaks until the kernel ends it."""
+    wait_moments(path)
+    target.say("fast")
+    check_equal(target.process.wait(timeout=60), -signal.SIGKILL, "exit status at the limit")
+    check_whole(path, time.time())
+    report = postmortem_of(path)
+    check_equal(report["ended"], "killed", "how the program ended")
+    check(report["cgroup_oom_kills_since"] >= 1, f"kills since: {report}")
+    check("most likely the OOM killer" in report["ended_text"], report["ended_text"])
+    check_equal(report["cgroup_limit_bytes"], CGROUP_BYTES, "the limit in the recording")
+
+
+def read_state(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
+@test
+def recording_of_a_child():
+    """A forked child has a file of its own, and its end leaves the parent's alone. An older file of the
+    same pid and name becomes .1.rec."""
+    with recorded() as (target, directory):
+        own = recording_of(directory, target.pid)
+        wait_moments(own)
+        child = int(target.ask("fork").split()[1])
+        path = recording_of(directory, child)
+        with contextlib.suppress(FileExistsError):  # this test was late: the child has lived for 2 s
+            with open(path, "x", encoding="ascii") as file:
+                file.write("older")
+            kept = path.replace(".rec", ".1.rec")
+            wait_until(lambda: os.path.exists(kept), "the older file", timeout_s=60)
+            check_equal(read(kept), b"older", "the older file")
+        wait_moments(path)
+        before = len(moments_of(read(own)))
+        os.kill(child, signal.SIGSEGV)
+        wait_until(lambda: read_state(child) in "ZX", "the end of the child")
+        check_whole(path, time.time())
+        check_equal(postmortem_of(path)["pid"], child, "pid in the child's recording")
+        wait_moments(own, before + 1)
+        report = postmortem_of(own)
+        check_equal((report["pid"], report["ended"]), (target.pid, "running"), "the parent's recording")
+
+
+@test
+def recording_tells_an_exit():
+    """exit leaves an end in the file, _exit leaves none; the program's exit status is its own."""
+    for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed")):
+        with recorded() as (target, directory):
+            path = recording_of(directory, target.pid)
+            wait_moments(path)
+            target.say(word)
+            check_equal(target.process.wait(timeout=60), status, f"exit status after {word}")
+            check_equal(bool(block_at(read(path), 3072, END)), word == "exit", "the end")
+            check_equal(postmortem_of(path)["ended"], ended, f"how it ended after {word}")
+    if os.geteuid() == 0:
+        tell_exit_of_another_user()
+
+
+def tell_exit_of_another_user():
+    """The exit handler may not open the file any more, so nothing is claimed."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        check_equal(target.ask("drop"), "drop 0", "setuid")
+        wait_moments(path, len(moments_of(read(path))) + 2)
+        target.say("exit")
+        check_equal(target.process.wait(timeout=60), 7, "exit status")
+        check_equal(postmortem_of(path)["ended"], "unknown", "how it ended as another user")
+
+
+@test
+def recording_has_a_history():
+    """FILE@start, FILE@-TIME and FILE@now are states of one process; doctor sees its growth."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 4)
+        target.process.kill()
+        target.process.wait(timeout=60)
+        report = postmortem_of(path)
+        moments = report["moments"]
+        check_equal(len(moments), len(moments_of(read(path))), "moments")
+        for at, moment in (("start", moments[0]), ("now", moments[-1])):
+            check_equal(dump_of(f"{path}@{at}")["totals"]["requested_bytes"],
+                        moment["requested_bytes"], f"live bytes at @{at}")
+        last_s = moments[-1]["uptime_s"]
+        back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # just before that moment
+        check_equal(f'{dump_of(f"{path}@-{back_ms}ms")["uptime_s"]:.3f}',
+                    f'{moments[1]["uptime_s"]:.3f}', "the moment at @-TIME")
+        done = run_cli("diff", "--json", f"{path}@start", f"{path}@now")
+        grew = json.loads(done.stdout)
+        check_equal(grew["totals"]["growth"]["requested_bytes"],
+                    moments[-1]["requested_bytes"] - moments[0]["requested_bytes"], "growth in diff")
+        check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
+        check_equal(report["growth"]["requested_bytes"],
+                    grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
+        found = json.loads(run_cli("doctor", "--json", path).stdout)
+        # Moments that are close to each other, as on a busy machine, share a mark.
+        check(2 <= found["samples"] <= min(len(moments), 25), f"looks of doctor: {found['samples']}")
+        for word, code in (("-99h", 1), ("soon", 2)):
+            check_equal(run_cli("dump", f"{path}@{word}").returncode, code, f"exit status of @{word}")
+        check_equal(run_cli("frag", path).returncode, 1, "exit status of frag")
+        snapshot = os.path.join(directory, "kept.mctx")
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
+        check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")
+        for words in (("postmortem", snapshot), ("dump", f"{snapshot}@now")):
+            done = run_cli(*words)
+            check_equal(done.returncode, 1, f"exit status of {words}")
+            check("recording" in done.stderr, done.stderr)
+
+
+def statistics_of(target):
+    text = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout
+    return dict(line.split()[:2] for line in text.splitlines() if line.startswith("record_"))
+
+
+def plain_program(runtime, record, **extra):
+    program = harness.build_program("tests/control/recorded.c")
+    return harness.Target([harness.CLI, "run", "--", program], runtime, preload=False,
+                          MEMCTX_RECORD=record, **extra)
+
+
+@test
+def recording_without_a_directory():
+    """A directory that cannot be made: counted, told with MEMCTX_VERBOSE; memctx run refuses to start."""
+    with runtime_dir() as runtime:
+        with plain_program(runtime, "/dev/null/rec", MEMCTX_VERBOSE="1") as target:
+            target.hear()
+            target.wait_socket()
+            wait_until(lambda: int(statistics_of(target)["record_lost"]) > 0, "a lost moment")
+            counts = statistics_of(target)
+            check_equal((counts["record_moments"], counts["record_error"]), ("0", "20"), "counters")
+            target.say("exit")
+            check_equal(target.process.wait(timeout=60), 7, "exit status")
+            text = target.process.stderr.read().decode()
+            check("nothing is recorded" in text and "/dev/null/rec" in text, f"stderr: {text}")
+    done = run_cli("run", "--record=/dev/null/rec", "true")
+    check_equal(done.returncode, 1, "exit status of memctx run")
+    check("--record" in done.stderr, done.stderr)
+
+
+@test
+def recording_on_a_full_disk():
+    """Where a file may not grow, the ring turns in what it has; what was lost is counted."""
+    for bytes_most, lost in ((RING_AT + (256 << 10), False), (1 << 20, True)):
+        with recorded() as (target, directory):
+            path = recording_of(directory, target.pid)
+            wait_until(lambda: os.path.exists(path), "the file")
+            resource.prlimit(target.pid, resource.RLIMIT_FSIZE, (bytes_most, bytes_most))
+            before = int(statistics_of(target)["record_moments"])
+            if lost:
+                wait_until(lambda: int(statistics_of(target)["record_lost"]) > 0, "a lost moment",
+                           timeout_s=60)
+                check_equal(statistics_of(target)["record_error"], "27", "the error")
+            else:
+                wait_until(lambda: int(statistics_of(target)["record_moments"]) > before + 2,
+                           "further moments", timeout_s=60)
+            target.say("exit")
+            check_equal(target.process.wait(timeout=60), 7, "exit status")
+
+
+def tiny_disk(directory, mebibytes):
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", directory],
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Skip("no file system can be mounted here")
+
+
+@test
+def recording_when_no_block_is_left():
+    """A file system without a free block: what was written before stays readable, the rest is counted."""
+    with tempfile.TemporaryDirectory(prefix="mctx-disk-") as disk:
+        tiny_disk(disk, 1)
+        try:
+            check_full_disk(disk)
+        finally:
+            subprocess.run(["umount", "-l", disk], check=True)
+
+
+def check_full_disk(disk):
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime:
+        argv = [harness.CLI, "run", f"--record={disk}", "--", program]
+        with harness.Target(argv, runtime, preload=False) as target:
+            target.hear()
+            path = recording_of(disk, target.pid)
+            wait_moments(path)
+            with contextlib.suppress(OSError), open(os.path.join(disk, "fill"), "wb") as file:
+                while True:
+                    file.write(bytes(4096))
+                    file.flush()
+            wait_moments(path, 12)  # more than an OS page: the ring has its first 256 KiB
+            target.process.kill()
+            target.process.wait(timeout=60)
+            check_whole(path, time.time())
+
+
+@test
+def recording_that_is_damaged():
+    """Cut at any place, or with any byte changed: an older state or a clear message, never a crash."""
+    random.seed(28)
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 3)
+        target.process.kill()
+        target.process.wait(timeout=60)
+        whole = read(path)
+    moments = moments_of(whole)
+    uptimes = [struct.unpack_from("<Q", moment[2], 8)[0] / 1e9 for moment in moments]
+    with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        path = os.path.join(directory, "damaged.rec")
+
+        def check_damaged(data, codes):
+            with open(path, "wb") as file:
+                file.write(data)
+            done = run_cli("dump", "--json", "--no-symbols", path)
+            check(done.returncode in codes, f"exit {done.returncode}: {done.stderr}")
+            check(done.returncode == 0 or done.stderr.startswith("memctx: "), done.stderr)
+            return json.loads(done.stdout) if done.returncode == 0 else None
+
+        torn = bytearray(whole)
+        torn[moments[-1][0] + BLOCK.size + 60] ^= 1
+        check_equal(f'{check_damaged(torn, [0])["uptime_s"]:.3f}', f"{uptimes[-2]:.3f}",
+                    "the state when the last moment is torn")
+        for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
+            check_damaged(whole[:at], [1])
+        written = [range(0, 2000), range(4096, 4096 + BLOCK_BYTES), range(RING_AT, len(whole))]
+        for _ in range(40):
+            data = bytearray(whole)
+            for _ in range(random.randrange(1, 20)):
+                data[random.choice(random.choice(written))] = random.randrange(256)
+            check_damaged(data, [0, 1])
+
+
+BLOCK_BYTES = 3000  # the first bytes of a directory
+
+
+@test
+def recording_of_a_quiet_process():
+    """Without growth a moment is written every 10 s."""
+    if ROUNDS <= 5:
+        raise Skip("takes 12 s; make torture-control does it")
+    with recorded(0) as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        wait_until(lambda: len(moments_of(read(path))) > 1, "a second moment", timeout_s=OLDEST_S)
+
+
+def shares_of(targets):
+    """The share of a core that the control thread of each takes, within a second."""
+    before_ns, began = [harness.library_thread_ns(each.pid) for each in targets], time.monotonic()
+    time.sleep(1)
+    took_s = time.monotonic() - began
+    return [(harness.library_thread_ns(each.pid) - before) / took_s / 1e9
+            for each, before in zip(targets, before_ns)]
+
+
+@test
+def recording_costs_little():
+    """The control thread takes at most 0.2 % of a core for it, and 2 MiB of address space."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", "--", program, "100"]
+        recorded_argv = [*argv[:2], f"--record={directory}", *argv[2:]]
+        with (harness.Target(argv, runtime, preload=False) as plain,
+              harness.Target(recorded_argv, runtime, preload=False) as target):
+            for each in (plain, target):
+                each.hear()
+                each.wait_socket()
+            wait_moments(recording_of(directory, target.pid))
+            for _ in range(5):  # something else may run in this second
+                shares = shares_of((plain, target))
+                if shares[1] - shares[0] < 0.002:
+                    break
+            sizes = [int(harness.read_status(each.pid, "VmSize").split()[0]) for each in (plain, target)]
+    check(sizes[1] - sizes[0] <= 2048, f"address space in KiB: {sizes}")
+    check(shares[1] - shares[0] < 0.002, f"share of a core: {shares}")

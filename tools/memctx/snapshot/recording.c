@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recording.c - reads the recording of a process (memctx/record.h) into a model.
+ *
+ * The writer may have been killed at any byte, and the file may be damaged. A block counts only if
+ * its checksums hold; the reader takes the newest directory and every moment that it finds. The
+ * ring has no index: a moment begins at a multiple of RECORD_ALIGN, and the sequence gives the
+ * order. Within a block nothing is trusted either.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <memctx/marks.h>
+#include <memctx/record.h>
+
+#include "model/wire_load.h"
+#include "snapshot/snapshot.h"
+
+#define MARKS_MOST 24 /* moments that become marks */
+
+struct found { /* a moment whose checksums hold */
+    uint64_t sequence;
+    const char *body;
+    size_t bytes;
+    struct record_moment moment;
+    struct wire_dump dump;
+};
+
+struct reader {
+    const char *bytes;
+    size_t length;
+    struct model *model;
+    struct cli_failure *failure;
+    struct record_head head;
+    const char *directory;
+    size_t directory_bytes;
+    struct found *found; /* by rising sequence */
+    size_t count, room;
+    struct loader loader;
+};
+
+static bool damaged(const struct reader *reader, const char *what) {
+    return cli_fail(reader->failure, CLI_REFUSED, "%s: damaged recording; %s",
+                    reader->model->source, what);
+}
+
+/* Returns the body of a block at a place in the file; NULL if no valid block stands there. */
+static const char *body_at(const struct reader *reader, size_t at, enum record_kind kind,
+                           struct record_block *block) {
+    if (at > reader->length || reader->length - at < sizeof *block)
+        return NULL;
+    memcpy(block, reader->bytes + at, sizeof *block);
+    if (block->kind != kind || block->bytes > reader->length - at - sizeof *block ||
+        block->sum != record_sum(block, offsetof(struct record_block, sum), RECORD_SUM_SEED) ||
+        block->body_sum !=
+            record_sum(reader->bytes + at + sizeof *block, block->bytes, RECORD_SUM_SEED))
+        return NULL;
+    return reader->bytes + at + sizeof *block;
+}
+
+static void end_text(char *text, size_t bytes) {
+    text[bytes - 1] = '\0';
+    cli_clean(text);
+}
+
+static bool read_head(struct reader *reader) {
+    struct record_block block;
+    struct record_head *head = &reader->head;
+    const char *body = body_at(reader, RECORD_HEAD_AT, RECORD_HEAD, &block);
+    if (!body || block.bytes < offsetof(struct record_head, pid) + sizeof head->pid)
+        return damaged(reader, "its head is not complete");
+    memcpy(head, body, block.bytes < sizeof *head ? block.bytes : sizeof *head);
+    if (head->version != RECORD_VERSION || block.bytes != sizeof *head) {
+        return cli_fail(reader->failure, CLI_REFUSED,
+                        "%s: a recording of version %u; this memctx reads version %d; use the "
+                        "memctx of the library that wrote it",
+                        reader->model->source, head->version, RECORD_VERSION);
+    }
+    end_text(head->boot_id, sizeof head->boot_id);
+    end_text(head->library_version, sizeof head->library_version);
+    end_text(head->program, sizeof head->program);
+    end_text(head->cgroup, sizeof head->cgroup);
+    end_text(head->exe, sizeof head->exe);
+    return true;
+}
+
+static void find_directory(struct reader *reader) {
+    uint64_t newest = 0;
+    for (int i = 0; i < 2; i++) {
+        struct record_block block;
+        size_t at = RECORD_DIRECTORY_AT + (size_t)i * RECORD_DIRECTORY_BYTES;
+        const char *body = body_at(reader, at, RECORD_DIRECTORY, &block);
+        if (!body || block.bytes > RECORD_DIRECTORY_BYTES || block.sequence <= newest)
+            continue;
+        newest = block.sequence;
+        reader->directory = body;
+        reader->directory_bytes = block.bytes;
+    }
+}
+
+static bool is_later(const struct found *a, const struct found *b) {
+    return a->sequence > b->sequence;
+}
+
+static int compare_found(const void *a, const void *b) {
+    return is_later(a, b) - is_later(b, a);
+}
+
+static void add_moment(struct reader *reader, const char *body, const struct record_block *block) {
+    if (reader->count == reader->room) {
+        reader->room = 2 * reader->room + 64;
+        reader->found = cli_grow(reader->found, reader->room, sizeof *reader->found);
+    }
+    struct found *found = &reader->found[reader->count];
+    *found = (struct found){.sequence = block->sequence};
+    memcpy(&found->moment, body, sizeof found->moment);
+    memcpy(&found->dump, found->moment.dump, sizeof found->moment.dump);
+    found->body = body + sizeof found->moment;
+    found->bytes = block->bytes - sizeof found->moment;
+    if (found->moment.entry_bytes == found->bytes)
+        reader->count++;
+}
+
+static void find_moments(struct reader *reader) {
+    for (size_t at = RECORD_RING_AT; at < reader->length;) {
+        struct record_block block;
+        const char *body = body_at(reader, at, RECORD_MOMENT, &block);
+        size_t bytes = RECORD_ALIGN;
+        if (body && block.bytes >= sizeof(struct record_moment)) {
+            add_moment(reader, body, &block);
+            bytes = sizeof block + block.bytes;
+        }
+        at += (bytes + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+    }
+    if (reader->count > 0)
+        qsort(reader->found, reader->count, sizeof *reader->found, compare_found);
+}
+
+/* --- which moment ------------------------------------------------------------------------------
+ */
+
+/* Writes a time as 2h05m00s, 3m20s or 12.5s. */
+static void write_age(char *text, size_t bytes, uint64_t ns) {
+    uint64_t s = (ns + 500000000) / 1000000000, tenths = (ns + 50000000) / 100000000;
+    if (tenths < 600)
+        snprintf(text, bytes, "%" PRIu64 ".%" PRIu64 "s", tenths / 10, tenths % 10);
+    else if (s < 3600)
+        snprintf(text, bytes, "%" PRIu64 "m%02" PRIu64 "s", s / 60, s % 60);
+    else
+        snprintf(text, bytes, "%" PRIu64 "h%02" PRIu64 "m%02" PRIu64 "s", s / 3600, s / 60 % 60,
+                 s % 60);
+}
+
+static uint64_t time_of(const struct reader *reader, size_t i) {
+    return reader->found[i].moment.uptime_ns;
+}
+
+/* Returns the last moment that is no later than the time; 0 if all are later. */
+static size_t find_moment(const struct reader *reader, uint64_t uptime_ns) {
+    size_t i = reader->count - 1;
+    while (i > 0 && time_of(reader, i) > uptime_ns)
+        i--;
+    return i;
+}
+
+static bool choose(const struct reader *reader, const char *when, size_t *chosen) {
+    size_t last = reader->count - 1;
+    char age[32];
+    *chosen = last;
+    if (!when || strcmp(when, "now") == 0)
+        return true;
+    if (strcmp(when, "start") == 0) {
+        *chosen = 0;
+        return true;
+    }
+    int64_t packed = when[0] == '-' && !strchr(when, ',') ? memctx_marks_parse(when + 1) : -1;
+    if (packed <= 0) {
+        return cli_fail(reader->failure, CLI_USAGE,
+                        "@%s is no moment of a recording; it is @now, @start or @-TIME, such as "
+                        "@-10m (ms, s, m, h or d)",
+                        when);
+    }
+    uint64_t back = (uint64_t)(packed / MEMCTX_MARKS_PACK) * 1000000, end = time_of(reader, last);
+    if (end - time_of(reader, 0) < back) {
+        write_age(age, sizeof age, end - time_of(reader, 0));
+        return cli_fail(reader->failure, CLI_REFUSED,
+                        "%s: begins only %s before its last moment; use @start, or a time below "
+                        "that",
+                        reader->model->source, age);
+    }
+    *chosen = find_moment(reader, end - back);
+    return true;
+}
+
+/* --- figures -----------------------------------------------------------------------------------
+ */
+
+struct numbers {
+    const unsigned char *at, *end;
+    bool good;
+};
+
+static uint64_t next_number(struct numbers *numbers) {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (numbers->at == numbers->end) {
+            numbers->good = false;
+            return 0;
+        }
+        unsigned char byte = *numbers->at++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if ((byte & 0x80) == 0)
+            break;
+    }
+    return value;
+}
+
+static int64_t next_signed(struct numbers *numbers) {
+    uint64_t value = next_number(numbers);
+    return model_tame((int64_t)(value >> 1 ^ -(value & 1)));
+}
+
+/* Reads one entry; *id is that of the entry before, and becomes this one's. */
+static struct wire_sums next_entry(struct numbers *numbers, uint32_t *id) {
+    uint64_t step = next_number(numbers);
+    struct wire_sums sums = {.peak_requested_bytes = WIRE_UNKNOWN};
+    *id += (uint32_t)(step >> 2);
+    sums.requested_bytes = sums.requested_cum_bytes = next_signed(numbers);
+    sums.live_chunks = sums.allocs = next_signed(numbers);
+    if (step & RECORD_FREED) {
+        sums.allocs = model_tame((int64_t)next_number(numbers));
+        sums.requested_cum_bytes = model_tame((int64_t)next_number(numbers));
+    }
+    sums.frees = sums.allocs - sums.live_chunks;
+    if (step & RECORD_PEAK)
+        sums.peak_requested_bytes = model_tame((int64_t)next_number(numbers));
+    return sums;
+}
+
+static void add_sums(struct wire_sums *sum, const struct wire_sums *part) {
+    sum->requested_bytes = model_add(sum->requested_bytes, part->requested_bytes);
+    sum->live_chunks = model_add(sum->live_chunks, part->live_chunks);
+    sum->allocs = model_add(sum->allocs, part->allocs);
+    sum->frees = model_add(sum->frees, part->frees);
+    sum->requested_cum_bytes = model_add(sum->requested_cum_bytes, part->requested_cum_bytes);
+}
+
+static struct wire_sums tamed(const struct wire_sums *sums) {
+    return (struct wire_sums){model_tame(sums->requested_bytes),
+                              model_tame(sums->live_chunks),
+                              model_tame(sums->allocs),
+                              model_tame(sums->frees),
+                              model_tame(sums->requested_cum_bytes),
+                              WIRE_UNKNOWN};
+}
+
+/* Calls `take` for each watched context of a moment that the directory lists, and for the rest with
+ * the sum of all others. */
+static bool each_entry(struct reader *reader, const struct found *found,
+                       void (*take)(struct reader *, uint32_t index, const struct wire_sums *)) {
+    struct numbers numbers = {(const unsigned char *)found->body,
+                              (const unsigned char *)found->body + found->bytes, true};
+    struct wire_sums rest = tamed(&found->moment.rest);
+    uint32_t id = 0, rest_index = model_find_context(reader->model, RECORD_REST);
+    for (uint32_t i = 0; i < found->moment.entries && numbers.good; i++) {
+        struct wire_sums sums = next_entry(&numbers, &id);
+        uint32_t index = model_find_context(reader->model, id);
+        if (index == WIRE_NONE || index == rest_index)
+            add_sums(&rest, &sums);
+        else if (numbers.good)
+            take(reader, index, &sums);
+    }
+    if (!numbers.good || rest_index == WIRE_NONE)
+        return damaged(reader, "a moment is cut off");
+    take(reader, rest_index, &rest);
+    return true;
+}
+
+static void take_figures(struct reader *reader, uint32_t index, const struct wire_sums *sums) {
+    struct model *model = reader->model;
+    struct model_totals *self = &model_own_figures(model, &model->contexts[index])->self;
+    self->requested_bytes = sums->requested_bytes;
+    self->live_chunks = sums->live_chunks;
+    self->allocs = sums->allocs;
+    self->frees = sums->frees;
+    self->requested_cum_bytes = sums->requested_cum_bytes;
+    self->peak_requested_bytes = sums->peak_requested_bytes;
+}
+
+static void take_mark_entry(struct reader *reader, uint32_t index, const struct wire_sums *sums) {
+    struct model_mark *mark = &reader->model->marks[reader->model->mark_count - 1];
+    model_own_figures(reader->model, &reader->model->contexts[index]);
+    mark->entries[mark->entry_count++] =
+        (struct wire_mark_entry){.context = index,
+                                 .requested_bytes = sums->requested_bytes,
+                                 .live_chunks = sums->live_chunks,
+                                 .allocs = sums->allocs,
+                                 .frees = sums->frees,
+                                 .requested_cum_bytes = sums->requested_cum_bytes};
+}
+
+/* Makes a mark of a moment before the chosen one. */
+static bool add_mark(struct reader *reader, size_t from, size_t chosen) {
+    struct model *model = reader->model;
+    const struct found *found = &reader->found[from];
+    struct model_mark *mark = &model->marks[model->mark_count++];
+    char age[24];
+    write_age(age, sizeof age, time_of(reader, chosen) - time_of(reader, from));
+    *mark =
+        (struct model_mark){.uptime_s = (double)found->moment.uptime_ns / 1e9,
+                            .has_entries = true,
+                            .entries = cli_alloc(found->moment.entries + 1, sizeof *mark->entries)};
+    snprintf(mark->name, sizeof mark->name, "-%s", age);
+    return each_entry(reader, found, take_mark_entry);
+}
+
+/* Makes marks of moments at equal distances before the chosen one. */
+static bool add_marks(struct reader *reader, size_t chosen) {
+    struct model *model = reader->model;
+    uint64_t first = time_of(reader, 0), span = time_of(reader, chosen) - first;
+    size_t before = chosen;
+    model->marks = cli_alloc(MARKS_MOST, sizeof *model->marks);
+    for (uint64_t i = 0; i < MARKS_MOST; i++) {
+        size_t at = find_moment(reader, first + (uint64_t)((double)span * (double)i / MARKS_MOST));
+        if (at >= chosen || at == before)
+            continue;
+        before = at;
+        if (!add_mark(reader, at, chosen))
+            return false;
+    }
+    return true;
+}
+
+/* --- the model ---------------------------------------------------------------------------------
+ */
+
+static bool take_pieces(struct reader *reader) {
+    const char *at = reader->directory;
+    size_t left = reader->directory_bytes;
+    while (left >= sizeof(struct record_piece)) {
+        struct record_piece piece;
+        uint64_t next;
+        memcpy(&piece, at, sizeof piece);
+        at += sizeof piece;
+        left -= sizeof piece;
+        if (piece.bytes > left ||
+            (piece.part != WIRE_PART_CONTEXTS && piece.part != WIRE_PART_MODULES))
+            return damaged(reader, "a piece of its directory is cut off");
+        if (!loader_take_piece(&reader->loader, (enum wire_part)piece.part, at, piece.bytes, &next))
+            return false;
+        at += piece.bytes;
+        left -= piece.bytes;
+    }
+    return loader_link(&reader->loader);
+}
+
+/* The figures that come from pages are not recorded. */
+static void forget_pages(struct model *model) {
+    for (size_t i = 0; i < model->figures_count; i++) {
+        struct model_totals *self = &model_figures_at(model, i)->self;
+        self->block_bytes = self->reserved_bytes = self->resident_bytes = WIRE_UNKNOWN;
+        self->pinned_bytes = self->sole_pinned_bytes = self->pages = WIRE_UNKNOWN;
+    }
+    struct wire_ledger *ledger = &model->ledger;
+    ledger->pages_reserved = ledger->mixed_reserved = ledger->mixed_block_bytes = WIRE_UNKNOWN;
+    ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
+}
+
+static void describe(struct reader *reader, size_t chosen) {
+    struct model *model = reader->model;
+    struct model_recording *recording = cli_alloc(1, sizeof *recording);
+    const struct record_moment *moment = &reader->found[chosen].moment;
+    struct record_block block;
+    *recording =
+        (struct model_recording){.moment_count = reader->count,
+                                 .chosen = chosen,
+                                 .boot_id = cli_copy(reader->head.boot_id),
+                                 .cgroup = cli_copy(reader->head.cgroup),
+                                 .cgroup_v1 = reader->head.v1 != 0,
+                                 .cgroup_bytes = moment->cgroup_bytes,
+                                 .cgroup_limit = moment->cgroup_limit,
+                                 .cgroup_oom_kills = moment->cgroup_oom_kills,
+                                 .changed_user = moment->uid != reader->found[0].moment.uid,
+                                 .lost = moment->lost};
+    recording->moments = cli_alloc(reader->count, sizeof *recording->moments);
+    for (size_t i = 0; i < reader->count; i++) {
+        const struct found *found = &reader->found[i];
+        recording->moments[i] =
+            (struct model_moment){.wall_ns = found->moment.wall_ns,
+                                  .uptime_s = (double)found->moment.uptime_ns / 1e9,
+                                  .requested_bytes = model_tame(found->dump.requested_bytes),
+                                  .live_chunks = model_tame(found->dump.live_chunks),
+                                  .rss_bytes = model_tame(found->dump.ledger.rss_bytes)};
+    }
+    const char *body = body_at(reader, RECORD_END_AT, RECORD_END, &block);
+    struct record_end end;
+    if (body && block.bytes == sizeof end) {
+        memcpy(&end, body, sizeof end);
+        recording->ending = end.ending;
+        recording->end_wall_ns = end.wall_ns;
+        recording->end_uptime_s = (double)end.uptime_ns / 1e9;
+    }
+    model->recording = recording;
+}
+
+static bool load(struct reader *reader, size_t chosen) {
+    struct model *model = reader->model;
+    struct wire_dump dump = reader->found[chosen].dump;
+    snprintf(dump.exe, sizeof dump.exe, "%s", reader->head.exe);
+    char *source = model->source;
+    loader_begin(&reader->loader, model, source, reader->failure);
+    free(source);
+    model->from_snapshot = true;
+    if (!loader_take_head(&reader->loader, &dump, sizeof dump) || !take_pieces(reader) ||
+        !each_entry(reader, &reader->found[chosen], take_figures) || !add_marks(reader, chosen))
+        return false;
+    model->pid = reader->head.pid;
+    model->start_ticks = reader->head.start_ticks;
+    model->library_version = cli_copy(reader->head.library_version);
+    model->program = reader->head.program[0] != '\0' ? cli_copy(reader->head.program) : NULL;
+    forget_pages(model);
+    model_add_up(model);
+    describe(reader, chosen);
+    return true;
+}
+
+bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
+                             const char *when, struct cli_failure *failure) {
+    struct reader reader = {.bytes = bytes, .length = length, .model = model, .failure = failure};
+    size_t chosen;
+    if (!read_head(&reader))
+        return false;
+    find_directory(&reader);
+    find_moments(&reader);
+    if (!reader.directory || reader.count == 0)
+        return damaged(&reader, "the process ended before its first moment was written");
+    bool good = choose(&reader, when, &chosen) && load(&reader, chosen);
+    free(reader.found);
+    return good;
+}

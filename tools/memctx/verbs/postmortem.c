@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * postmortem.c - `memctx postmortem`: what a recording tells of a process that has ended.
+ *
+ * The file has the figures up to its last moment, and an end only if the library's exit handler
+ * ran. Everything else about the end is a conclusion: from the process table, from the boot, and
+ * from the control group, if it is still there.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <memctx/marks.h>
+#include <memctx/record.h>
+
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/terminal.h"
+#include "diagnosis/tell.h"
+#include "formats/render.h"
+#include "model/compare.h"
+#include "model/frames.h"
+#include "model/model.h"
+#include "snapshot/snapshot.h"
+#include "verbs/reading.h"
+#include "verbs/recorded.h"
+#include "verbs/verbs.h"
+
+#define LAST_DEFAULT "10m"
+#define GREW_TOLD 5   /* call paths told as growing */
+#define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
+
+enum { OPTION_LAST = 1, OPTION_DEPTH, OPTION_ALL };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"last", required_argument, NULL, OPTION_LAST},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"all", no_argument, NULL, OPTION_ALL},
+                                             READING_UNIT_OPTIONS,
+                                             READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
+                                             CLI_COMMON_OPTIONS};
+
+struct request {
+    struct reading_names names;
+    const char *last; /* the time before the last moment from which growth is told */
+    bool json, exact_bytes, no_pager;
+    struct tell_options tell;
+};
+
+enum ending {
+    ENDING_RUNS,       /* the process is still there */
+    ENDING_EXECUTED,   /* it runs another program now */
+    ENDING_NORMALLY,   /* the exit handler ran */
+    ENDING_RESTRICTED, /* the program restricted its system calls, which ended the recording */
+    ENDING_KILLED,     /* no exit handler ran */
+    ENDING_REBOOTED,   /* the machine was started again since */
+    ENDING_UNKNOWN,    /* no end, but the process may not have been allowed to write one */
+};
+
+static const char *const ending_words[] = {"running", "executed-another", "normally", "restricted",
+                                           "killed",  "rebooted",         "unknown"};
+
+static struct request parse(int argc, char **argv) {
+    struct request request = {.last = LAST_DEFAULT,
+                              .tell = {.functions = WHO_FUNCTIONS, .color = render_wants_color()}};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: request.exact_bytes = option == READING_BYTES; break;
+        case READING_NO_PAGER: request.no_pager = true; break;
+        case OPTION_LAST:
+            if (memctx_marks_parse(optarg) <= 0 || strchr(optarg, ','))
+                cli_usage("--last takes a time such as 90s, 10m or 2h; got \"%s\"", optarg);
+            request.last = optarg;
+            break;
+        case OPTION_DEPTH:
+            request.tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            break;
+        case OPTION_ALL: request.tell.all = true; break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    return request;
+}
+
+/* --- how it ended ------------------------------------------------------------------------------
+ */
+
+static bool read_line(const char *path, char *text, size_t bytes) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, bytes - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+static bool is_same_boot(const struct model_recording *recording) {
+    char boot_id[64];
+    return read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id) &&
+           recording->boot_id[0] != '\0' &&
+           strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
+}
+
+static bool runs_another(const struct model *model) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)model->pid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0 && strcmp(path, model->exe) != 0;
+}
+
+static enum ending find_ending(const struct model *model) {
+    const struct model_recording *recording = model->recording;
+    struct process_facts facts;
+    if (recording->ending == RECORD_ENDED_NORMALLY)
+        return ENDING_NORMALLY;
+    if (recording->ending == RECORD_ENDED_RESTRICTED)
+        return ENDING_RESTRICTED;
+    if (!is_same_boot(recording))
+        return ENDING_REBOOTED;
+    if (process_read_facts((pid_t)model->pid, &facts) && facts.start_ticks == model->start_ticks &&
+        facts.state != 'Z' && facts.state != 'X')
+        return runs_another(model) ? ENDING_EXECUTED : ENDING_RUNS;
+    return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
+}
+
+/* Returns how many processes of the control group the kernel has killed for memory since the last
+ * moment; WIRE_UNKNOWN: that cannot be read any more. */
+static int64_t read_kills(const struct model_recording *recording) {
+    char text[1024], *path;
+    if (recording->cgroup_oom_kills == WIRE_UNKNOWN || recording->cgroup[0] == '\0' ||
+        !is_same_boot(recording))
+        return WIRE_UNKNOWN;
+    path = cli_format("%s/%s", recording->cgroup,
+                      recording->cgroup_v1 ? "memory.oom_control" : "memory.events");
+    bool good = read_line(path, text, sizeof text);
+    free(path);
+    const char *at = good ? strstr(text, "oom_kill ") : NULL;
+    return at ? strtoll(at + strlen("oom_kill "), NULL, 10) - recording->cgroup_oom_kills
+              : WIRE_UNKNOWN;
+}
+
+static int64_t per_cent(const struct model_recording *recording) {
+    if (recording->cgroup_bytes == WIRE_UNKNOWN || recording->cgroup_limit == WIRE_UNKNOWN)
+        return WIRE_UNKNOWN;
+    return model_share(recording->cgroup_bytes, 100, recording->cgroup_limit);
+}
+
+/* Returns the sentence about the end. The caller frees it. */
+static char *tell_ending(const struct model *model, enum ending ending) {
+    const struct model_recording *recording = model->recording;
+    int64_t kills = read_kills(recording), used = per_cent(recording);
+    switch (ending) {
+    case ENDING_RUNS: return cli_copy("still runs; its recording goes on");
+    case ENDING_EXECUTED:
+        return cli_copy("has executed another program, which has a recording of its own");
+    case ENDING_NORMALLY:
+        return cli_format("ended by itself at %.1f s: its exit handler ran",
+                          recording->end_uptime_s);
+    case ENDING_RESTRICTED:
+        return cli_format("restricted its system calls at %.1f s, which ended the recording; how "
+                          "the process ended is not known",
+                          recording->end_uptime_s);
+    case ENDING_REBOOTED:
+        return cli_copy("was recorded before the machine last started, or on another machine; its "
+                        "exit handler did not run");
+    default: break;
+    }
+    if (kills != WIRE_UNKNOWN && kills > 0) {
+        return cli_format("was ended without its exit handler; since its last moment the kernel "
+                          "has killed %" PRId64 " process%s of its control group for memory, so it "
+                          "was most likely the OOM killer",
+                          kills, kills == 1 ? "" : "es");
+    }
+    if (used != WIRE_UNKNOWN && used >= NEAR_LIMIT) {
+        return cli_format("was ended without its exit handler, with its control group at %" PRId64
+                          " %% of its limit: perhaps the OOM killer",
+                          used);
+    }
+    if (ending == ENDING_UNKNOWN) {
+        return cli_copy(
+            "has ended; it had become another user, so its exit handler could not write "
+            "the end, and whether it ran is not known");
+    }
+    return cli_copy("was ended without its exit handler: by a signal (SIGKILL, the OOM killer, a "
+                    "crash) or by _exit");
+}
+
+/* --- text --------------------------------------------------------------------------------------
+ */
+
+static const struct model_moment *last_moment(const struct model *model) {
+    return &model->recording->moments[model->recording->chosen];
+}
+
+static char *wall_text(uint64_t wall_ns) {
+    time_t seconds = (time_t)(wall_ns / 1000000000U);
+    struct tm fields;
+    char text[40] = "?";
+    if (gmtime_r(&seconds, &fields))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &fields);
+    return cli_copy(text);
+}
+
+static void print_state(const struct model *model, const struct request *request) {
+    const struct model_recording *recording = model->recording;
+    const struct model_moment *last = last_moment(model);
+    char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
+    bool human = !request->exact_bytes;
+    char *wall = wall_text(last->wall_ns);
+    printf("last moment: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunks\n", wall,
+           last->uptime_s, render_bytes(a, last->rss_bytes, human),
+           render_bytes(b, model->totals.requested_bytes, human), model->totals.live_chunks);
+    free(wall);
+    if (recording->cgroup_bytes != WIRE_UNKNOWN) {
+        printf("control group: %s", render_bytes(a, recording->cgroup_bytes, human));
+        if (recording->cgroup_limit != WIRE_UNKNOWN)
+            printf(" of %s, %" PRId64 " %%", render_bytes(b, recording->cgroup_limit, human),
+                   per_cent(recording));
+        putchar('\n');
+    }
+    printf("recorded: %zu moments from %.1f s on\n", recording->moment_count,
+           recording->moments[0].uptime_s);
+    if (recording->lost > 0) {
+        printf("%" PRId64 " parts of the recording could not be written (a full disk?)\n",
+               recording->lost);
+    }
+}
+
+static void print_growth(const struct model *before, const struct model *model,
+                         const struct compare *compare, const struct request *request) {
+    char text[RENDER_NUMBER_BYTES];
+    bool human = !request->exact_bytes;
+    int64_t all = compare->growth.requested_bytes;
+    printf("\nin the last %.1f s of the recording: %s%s in use\n",
+           model->uptime_s - before->uptime_s, all < 0 ? "" : "+", render_bytes(text, all, human));
+    for (size_t i = 0; i < compare->count && (request->tell.all || i < GREW_TOLD); i++) {
+        const struct compare_row *row = &compare->rows[i];
+        if (row->growth.requested_bytes <= 0)
+            break;
+        struct who_part part = who_frames(row->model, row->context, MODEL_LEVELS_MAX);
+        char *who = who_write(row->model, &part, request->tell.functions);
+        printf("  +%s in %s%" PRId64 " chunks: %s\n",
+               render_bytes(text, row->growth.requested_bytes, human),
+               row->growth.live_chunks < 0 ? "" : "+", row->growth.live_chunks, who);
+        free(who);
+    }
+}
+
+static void print_text(const struct findings_input *input, const struct findings *findings,
+                       const struct model *before, const struct compare *compare,
+                       const struct request *request) {
+    const struct model *model = input->model;
+    char *ending = tell_ending(model, find_ending(model));
+    printf("%s (pid %" PRId64 ") %s\n", model_program(model), model->pid, ending);
+    free(ending);
+    print_state(model, request);
+    if (before)
+        print_growth(before, model, compare, request);
+    putchar('\n');
+    tell_findings(input, findings, &request->tell);
+}
+
+/* --- JSON --------------------------------------------------------------------------------------
+ */
+
+static void write_moments(struct json_writer *json, const struct model_recording *recording) {
+    json_put_open(json, "moments", '[');
+    for (size_t i = 0; i < recording->moment_count; i++) {
+        const struct model_moment *moment = &recording->moments[i];
+        json_put_newline(json);
+        json_put_open(json, NULL, '{');
+        json_put_decimal(json, "time_s", (double)moment->wall_ns / 1e9);
+        json_put_decimal(json, "uptime_s", moment->uptime_s);
+        json_put_integer(json, "requested_bytes", moment->requested_bytes);
+        json_put_integer(json, "live_chunks", moment->live_chunks);
+        json_put_integer(json, "rss_bytes", moment->rss_bytes);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
+static void write_growth(struct json_writer *json, const struct model *before,
+                         const struct compare *compare) {
+    json_put_open(json, "growth", '{');
+    json_put_decimal(json, "since_uptime_s", before->uptime_s);
+    json_put_integer(json, "requested_bytes", compare->growth.requested_bytes);
+    json_put_open(json, "contexts", '[');
+    for (size_t i = 0; i < compare->count; i++) {
+        const struct compare_row *row = &compare->rows[i];
+        if (row->growth.requested_bytes <= 0)
+            break;
+        json_put_newline(json);
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "id", row->model->contexts[row->context].id);
+        json_put_integer(json, "requested_bytes", row->growth.requested_bytes);
+        json_put_integer(json, "live_chunks", row->growth.live_chunks);
+        json_put_open(json, "path", '[');
+        for (uint32_t at = row->context; row->model->contexts[at].parent != WIRE_NONE;
+             at = row->model->contexts[at].parent) {
+            char *name = frames_write(row->model, &row->model->contexts[at], true);
+            json_put_text(json, NULL, name);
+            free(name);
+        }
+        json_put_close(json, ']');
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+    json_put_close(json, '}');
+}
+
+static void print_json(const struct model *model, const struct findings *findings,
+                       const struct model *before, const struct compare *compare) {
+    const struct model_recording *recording = model->recording;
+    const struct model_moment *last = last_moment(model);
+    struct json_writer json = {.file = stdout};
+    enum ending ending = find_ending(model);
+    char *told = tell_ending(model, ending);
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-postmortem/1");
+    json_put_integer(&json, "pid", model->pid);
+    json_put_text(&json, "exe", model->exe);
+    json_put_text(&json, "program", model_program(model));
+    json_put_text(&json, "ended", ending_words[ending]);
+    json_put_text(&json, "ended_text", told);
+    json_put_decimal(&json, "time_s", (double)last->wall_ns / 1e9);
+    json_put_decimal(&json, "uptime_s", last->uptime_s);
+    json_put_integer(&json, "rss_bytes", last->rss_bytes);
+    json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);
+    json_put_integer(&json, "live_chunks", model->totals.live_chunks);
+    json_put_integer(&json, "cgroup_bytes", recording->cgroup_bytes);
+    json_put_integer(&json, "cgroup_limit_bytes", recording->cgroup_limit);
+    json_put_integer(&json, "cgroup_oom_kills_since", read_kills(recording));
+    json_put_integer(&json, "lost", recording->lost);
+    json_put_text(&json, "verdict", findings->count > 0 ? findings->list[0].title : NULL);
+    if (before)
+        write_growth(&json, before, compare);
+    else
+        json_put_null(&json, "growth");
+    write_moments(&json, recording);
+    json_put_close(&json, '}');
+    putchar('\n');
+    free(told);
+}
+
+/* Loads the state from which growth is told: so long before the last moment, or the first moment.
+ * Returns false if the last moment is the only one. */
+static bool load_before(struct model *before, const struct model *model, const char *path,
+                        const struct request *request) {
+    struct cli_failure failure;
+    char *when = cli_format("-%s", request->last);
+    bool good =
+        model->recording->moment_count > 1 && (snapshot_load_at(before, path, when, &failure) ||
+                                               snapshot_load_at(before, path, "start", &failure));
+    free(when);
+    return good;
+}
+
+int postmortem_main(int argc, char **argv) {
+    struct request request = parse(argc, argv);
+    const char *word = reading_target_word(argc, argv, 1);
+    struct target target;
+    struct model model, before;
+    struct memory_ledger ledger;
+    struct samples samples;
+    struct findings findings;
+    struct compare compare;
+    struct limits_found limit;
+    struct target_load_options load = {0};
+    struct findings_input input = {.model = &model,
+                                   .ledger = &ledger,
+                                   .samples = &samples,
+                                   .target = word,
+                                   .exact_bytes = request.exact_bytes,
+                                   .foreign_frees = WIRE_UNKNOWN};
+    target_open(&target, word, false);
+    if (!target.is_snapshot)
+        cli_die(CLI_REFUSED, "%s is a running process; see memctx doctor %s", word, word);
+    target_load(&target, &model, &load);
+    if (!model.recording)
+        cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);
+    bool has_before = load_before(&before, &model, target.path, &request);
+    reading_resolve(&model, &target, &request.names);
+    if (has_before) {
+        reading_resolve(&before, &target, &request.names);
+        compare_models(&compare, &before, &model);
+    }
+    progress_tell("looking for problems");
+    recorded_take(&input, &limit);
+    memory_make_ledger(&model, &ledger);
+    samples_make(&samples, &model, NULL, 0);
+    findings_make(&findings, &input);
+    progress_end();
+    if (!request.json && !request.no_pager)
+        terminal_page();
+    if (request.json)
+        print_json(&model, &findings, has_before ? &before : NULL, &compare);
+    else
+        print_text(&input, &findings, has_before ? &before : NULL, &compare, &request);
+    return cli_finish_output(CLI_DONE);
+}
