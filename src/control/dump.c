@@ -431,7 +431,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
 static uint32_t resizes_piece(struct piece *piece) {
     struct heap *shared = NULL;
     uint64_t from = piece->request->from;
-    int64_t lost = (int64_t)load_relaxed(&heap_global.lost_resizes);
+    int64_t lost = (int64_t)load_relaxed(&resizes_lost);
     struct wire_resizes *out = lost && !from ? piece_record(piece, sizeof *out) : NULL;
     if (out)
         *out = (struct wire_resizes){.context = WIRE_NONE, .heap = WIRE_NONE, .reallocs = lost};

@@ -14,6 +14,7 @@
 #include "path/oracle.h"
 #include "path/rebind.h"
 #include "region/blocks.h"
+#include "region/resizes.h"
 
 static void add_line(struct text *text, const char *name, const int64_t *value, const char *help) {
     text_add(text, name);
@@ -122,7 +123,7 @@ uint32_t statistics_fill(const char *body, struct text *text) {
         "functions of libc's malloc family that lead to memctx (RTLD_DEEPBIND)");
     ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be charged to their call path");
-    ADD(lost_reallocs, load_relaxed(&heap_global.lost_resizes),
+    ADD(lost_reallocs, load_relaxed(&resizes_lost),
         "calls of realloc that are missing in the counts, because the tables have no room");
     ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
     struct record_counts record = record_counts();

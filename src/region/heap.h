@@ -204,7 +204,6 @@ struct heap_global {
     /* atomic: frees of other heaps' chunks that no heap's freed_of counts */
     uint64_t lost_remote;
     uint64_t lost_views;   /* atomic: operations that could not be accounted; 0 means exact */
-    uint64_t lost_resizes; /* atomic: reallocs that no heap's table counts, see resizes.h */
 };
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the

@@ -103,8 +103,10 @@ NOINLINE struct view_resizes *resizes_entry(struct heap *heap, const struct view
     return entry;
 }
 
+uint64_t resizes_lost;
+
 NOINLINE void resizes_lose(uint64_t calls) {
-    add_relaxed(&heap_global.lost_resizes, calls);
+    add_relaxed(&resizes_lost, calls);
 }
 
 void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,

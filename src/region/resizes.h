@@ -8,7 +8,7 @@
  *
  * Cost: a dozen instructions for a call by the view that resized last, else a look-up in a hash
  * table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at most.
- * What finds no room is counted in heap_global.lost_resizes.
+ * What finds no room is counted in resizes_lost.
  * Owner: as for views, the owner of the heap writes, without a lock. Entries never move, so a dump
  * reads them at any time. `base` belongs to the thread that holds heap_global.lock.
  */
@@ -54,6 +54,8 @@ struct resizes {
  * room. NULL: there is no room. */
 struct view_resizes *resizes_entry(struct heap *heap, const struct view *view,
                                    enum tables_share share);
+/* Atomic: reallocs that no heap's table counts. */
+INTERNAL uint64_t resizes_lost;
 /* Counts a realloc for which there is no entry. */
 void resizes_lose(uint64_t calls);
 /* Moves the counts of `view` to `sum`, as heap_fold does with the numbers of the views. */

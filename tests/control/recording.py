@@ -112,7 +112,7 @@ def check_whole(path, ended_s):
     for field in ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes"):
         total = sum(context["self"][field] for context in dump["contexts"])
         check_equal(total, dump["totals"][field], f"sum of {field} over the contexts")
-    said = struct.unpack_from("<qqqq", moments[-1][2], 120 + 32)
+    said = struct.unpack_from("<qqqq", moments[-1][2], 120 + 40)
     totals = dump["totals"]
     check_equal((totals["requested_bytes"], totals["live_chunks"], totals["allocs"], totals["frees"]),
                 said, "the totals that the moment itself says")

@@ -223,7 +223,7 @@ Test(resizes, counts_of_an_ended_thread_move_with_its_numbers) {
     }
     cr_assert_eq(resizes_at(heap_global.totals, 25)->base.reallocs, 3);
     cr_assert_eq(resizes_at(heap, 25)->base.reallocs, 0);
-    cr_assert_eq(heap_global.lost_resizes, 0);
+    cr_assert_eq(resizes_lost, 0);
 }
 
 Test(resizes, a_full_table_is_bounded_and_counts_its_losses) {
@@ -233,11 +233,11 @@ Test(resizes, a_full_table_is_bounded_and_counts_its_losses) {
     for (uint32_t i = 0; i < RESIZES_MOST + 500; i++)
         chunk = region_realloc(heap, heap_view(heap, 20 + i), chunk, 100 + i % 2);
     cr_assert_eq(heap->resizes->count, RESIZES_MOST);
-    cr_assert_eq(heap_global.lost_resizes, 500);
+    cr_assert_eq(resizes_lost, 500);
     cr_assert_gt(tables_used_bytes, before + (int64_t)(RESIZES_MOST * sizeof(struct view_resizes)));
     chunk = region_realloc(heap, heap_view(heap, 20), chunk, 102);
     cr_assert_eq(resizes_at(heap, 20)->counts.reallocs, 2, "those that have entries go on");
-    cr_assert_eq(heap_global.lost_resizes, 500);
+    cr_assert_eq(resizes_lost, 500);
     region_free(heap, chunk);
 }
 
@@ -248,7 +248,7 @@ Test(resizes, without_room_in_the_budget_calls_are_lost_and_served) {
     chunk = region_realloc(heap, heap_view(heap, 9), chunk, 4000);
     cr_assert_not_null(chunk);
     cr_assert_null(heap->resizes);
-    cr_assert_eq(heap_global.lost_resizes, 1);
+    cr_assert_eq(resizes_lost, 1);
     tables_add(-tables_limit_bytes());
     chunk = region_realloc(heap, heap_view(heap, 9), chunk, 5000);
     cr_assert_eq(resizes_at(heap, 9)->counts.reallocs, 1);
