@@ -38,6 +38,81 @@ for i in range(600000):
 print(len(text), total, len(words), max(words.values()))
 """
 
+TREES = """\
+import argparse, ast, inspect, pickle, typing
+nodes = size = 0
+for module in (argparse, typing, inspect, pickle):
+    with open(module.__file__) as file:
+        text = file.read()
+    tree = ast.parse(text)
+    size += len(ast.dump(tree))
+    nodes += sum(1 for _ in ast.walk(tree))
+    compile(text, module.__file__, "exec")
+print(nodes, size)
+"""
+
+CXX = """\
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+template <int N> struct level {
+    using table = std::map<std::string, std::tuple<int, std::vector<double>, level<N - 1>>>;
+    std::variant<int, std::string, std::shared_ptr<table>> value;
+    std::string text() const {
+        std::ostringstream out;
+        std::visit([&out](const auto &v) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::shared_ptr<table>>) {
+                for (const auto &[key, entry] : *v)
+                    out << key << std::get<0>(entry) << std::get<2>(entry).text();
+            } else {
+                out << v;
+            }
+        }, value);
+        return out.str();
+    }
+};
+template <> struct level<0> {
+    std::string text() const { return "."; }
+};
+std::string all(const level<6> &top, const std::string &pattern) {
+    std::vector<std::function<std::string(std::string)>> steps;
+    steps.emplace_back([&](std::string in) { return in + top.text(); });
+    steps.emplace_back([&](std::string in) { return std::regex_replace(in, std::regex(pattern), "x"); });
+    std::string out;
+    for (const auto &step : steps)
+        out = step(out);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+"""
+
+RECUR = """\
+walk() {
+    local depth=$1 at=$2 left right
+    if [ "$depth" -eq 0 ]; then
+        result=$at
+        return
+    fi
+    walk $((depth - 1)) "$at${depth}l"; left=$result
+    case $at in
+        *3*) walk $((depth - 1)) "$at${depth}r"; right=$result ;;
+        *) for side in a b; do walk $((depth - 1)) "$at$side"; right=$result; done ;;
+    esac
+    result=${left:0:6}${right:0:6}
+}
+for round in 1 2; do
+    walk 8 "r$round"
+    echo "$result"
+done
+"""
+
 PERL = """\
 use strict;
 my %count;
@@ -181,7 +256,8 @@ def ensure(directory):
     texts = {
         "load.sql": lambda rng: SQL, "work.py": lambda rng: PYTHON, "work.pl": lambda rng: PERL,
         "work.js": lambda rng: NODE, "forks.sh": lambda rng: FORKS_SCRIPT,
-        "commands.sh": lambda rng: COMMANDS_SCRIPT, "unit.c": c_source, "catalog.xml": xml_document,
+        "commands.sh": lambda rng: COMMANDS_SCRIPT, "trees.py": lambda rng: TREES,
+        "unit.cc": lambda rng: CXX, "recur.sh": lambda rng: RECUR, "unit.c": c_source, "catalog.xml": xml_document,
         "log.txt": text_lines,
     }
     for name, make in texts.items():
@@ -191,6 +267,9 @@ def ensure(directory):
             with open(path + ".part", "w", encoding="ascii") as file:
                 file.write(make(random.Random(name)))
             os.rename(path + ".part", path)
+    # The compiler proper does not know where the headers of this machine are.
+    subprocess.run(["g++", "-std=c++17", "-E", "-o", os.path.join(directory, "unit.ii"),
+                    os.path.join(directory, "unit.cc")], check=True)
     repository = os.path.join(directory, "repository.git")
     if not os.path.exists(repository):
         create_repository(repository, fast_import_stream(random.Random("repository")))

@@ -42,15 +42,16 @@ class Site:
         self.stderr = os.path.join(tmp, "stderr")
         self.runtime = os.path.join(tmp, "run")
         self.records = os.path.join(tmp, "records")
-        self.cc1 = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
-                                  check=True).stdout.strip()
+        self.compilers = {"{%s}" % name: subprocess.run(
+            ["gcc", "-print-prog-name=" + name], capture_output=True, text=True,
+            check=True).stdout.strip() for name in ("cc1", "cc1plus")}
         os.makedirs(self.runtime, mode=0o700, exist_ok=True)
         os.makedirs(self.records, exist_ok=True)
         os.chmod(self.records, 0o1777)  # postgres writes here as its own user
 
     def expand(self, words):
         """The words of a command with the directories filled in."""
-        names = {"{inputs}": self.inputs, "{programs}": self.programs, "{cc1}": self.cc1}
+        names = {"{inputs}": self.inputs, "{programs}": self.programs, **self.compilers}
         out = []
         for word in words:
             for name, value in names.items():

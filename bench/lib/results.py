@@ -66,7 +66,7 @@ class Results:
         good = {r["round"]: r[column] for r in mine if r["result"] == "ok"}
         cell = Cell(runs=len(good),
                     errors=tuple(dict.fromkeys(r["result"] for r in mine if r["result"] != "ok")))
-        if base and column == "value" and self.measure(workload) == "wall":
+        if base and column == "value" and self.measure(workload) in ("wall", "cpu"):
             cell.base = statistics.median(base.values())
         if not good:
             return cell

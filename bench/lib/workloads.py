@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Every row of the benchmark. Commands are lists; {inputs} and {programs} are directories.
 
-Groups: real (unmodified programs), alloc (programs that do little but allocate), special (rows
-with a figure of their own). Measures: `wall` for one program that is run to its end; `cpu`, user
-and system time of the process and its children, for servers, which wait for their clients.
+Groups: real (unmodified programs), paths (programs whose call paths are many: compilers,
+interpreters, recursion), alloc (programs that do little but allocate), special (rows with a figure
+of their own). Measures: `cpu`, user and system time of the process and its children, for programs
+of one thread and for servers, which wait for their clients; `wall` for the others.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ class Workload:
     group: str
     title: str
     command: tuple = ()
-    measure: str = "wall"
+    measure: str = "cpu"
     env: dict = dataclasses.field(default_factory=dict)
     repeat: int = 1       # runs in one round; the median counts
     quick: bool = False   # part of --quick
@@ -33,7 +34,7 @@ REAL = [
              env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, quick=True),
     Workload("perl", "real", "perl: hashes, strings, sort, regex", ("perl", "{inputs}/work.pl"),
              env={"PERL_HASH_SEED": "0"}),
-    Workload("node", "real", "node: JSON", ("node", "{inputs}/work.js")),
+    Workload("node", "real", "node: JSON", ("node", "{inputs}/work.js"), measure="wall"),
     Workload("gcc", "real", "gcc -O2 (cc1), 170 functions",
              ("{cc1}", "-quiet", "-O2", "{inputs}/unit.c", "-o", "-")),
     # What repack runs; heaptrack does not follow it into the child.
@@ -41,14 +42,31 @@ REAL = [
              ("git", "-C", "{inputs}/repository.git", "-c", "pack.threads=1", "pack-objects", "-q",
               "--all", "--no-reuse-delta", "--stdout")),
     Workload("zstd", "real", "zstd -9 -T2, 42 MB of text",
-             ("zstd", "-q", "-T2", "-9", "-c", "{inputs}/log.txt")),
+             ("zstd", "-q", "-T2", "-9", "-c", "{inputs}/log.txt"), measure="wall"),
     Workload("xmllint", "real", "xmllint: 10 MB and an XPath",
              ("xmllint", "--xpath", "count(//item[price>500])", "{inputs}/catalog.xml"), repeat=3),
-    Workload("java", "real", "java: start-up", ("java", "-cp", "{inputs}", "Start"), repeat=5),
-    Workload("redis", "real", "redis-server under redis-benchmark", measure="cpu",
-             server="run_redis", quick=True),
-    Workload("postgres", "real", "postgres under pgbench -S, 2 clients", measure="cpu",
+    Workload("java", "real", "java: start-up", ("java", "-cp", "{inputs}", "Start"), repeat=5,
+             measure="wall"),
+    Workload("redis", "real", "redis-server under redis-benchmark", server="run_redis",
+             quick=True),
+    Workload("postgres", "real", "postgres under pgbench -S, 2 clients",
              server="run_postgres"),
+]
+
+
+PATHS = [
+    Workload("ast", "paths", "python3, PYTHONMALLOC=malloc: syntax trees of four modules",
+             ("/usr/bin/python3", "-s", "{inputs}/trees.py"),
+             env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, quick=True),
+    Workload("cxx", "paths", "g++ -O1 (cc1plus), templates of the standard library",
+             ("{cc1plus}", "-quiet", "-fpreprocessed", "-std=c++17", "-O1", "{inputs}/unit.ii", "-o",
+              "-")),
+    Workload("clang", "paths", "clang++ -O1, the same",
+             ("clang++", "-std=c++17", "-O1", "-S", "{inputs}/unit.cc", "-o", "-")),
+    Workload("bash", "paths", "bash: functions that call themselves", ("bash", "{inputs}/recur.sh")),
+    Workload("recursion", "paths", "eight functions that call each other at random",
+             ("{programs}/recursion", "1")),
+    Workload("trees", "paths", "recursive building of trees", ("{programs}/trees",)),
 ]
 
 
@@ -58,29 +76,29 @@ def own(name, title, **more):
 
 
 ALLOC = [
-    own("larson", "server of two threads that free each other's chunks", quick=True),
-    own("handover", "producer and consumer"),
+    own("larson", "server of two threads that free each other's chunks", measure="wall", quick=True),
+    own("handover", "producer and consumer", measure="wall"),
     own("small", "short-lived small objects, 12 calls deep", quick=True),
     own("survivors", "random sizes with survivors", quick=True),
     own("growth", "growth by realloc"),
     own("big", "buffers of 64 KiB to 4 MiB"),
     own("large", "buffers of 5 to 25 MiB"),
-    own("relay", "two threads, aligned blocks, whole tables handed over"),
-    own("forks", "server that forks 1 200 children"),
-    own("threads", "30 000 short threads"),
+    own("relay", "two threads, aligned blocks, whole tables handed over", measure="wall"),
+    own("forks", "server that forks 1 200 children", measure="wall"),
+    own("threads", "30 000 short threads", measure="wall"),
     own("deep", "call paths of 60 frames", quick=True),
     own("sites", "4 096 sites, random order"),
-    own("trees", "recursive building of trees"),
 ]
 
 SPECIAL = [
-    Workload("true", "special", "`/bin/true`", ("/bin/true",), repeat=200, quick=True),
+    Workload("true", "special", "`/bin/true`", ("/bin/true",), repeat=200, measure="wall",
+             quick=True),
     Workload("subshells", "special", "bash script: 1 000 subshells (fork)",
-             ("bash", "{inputs}/forks.sh"), repeat=2, quick=True),
+             ("bash", "{inputs}/forks.sh"), repeat=2, measure="wall", quick=True),
     Workload("dash", "special", "dash script: 1 000 subshells (fork)",
-             ("dash", "{inputs}/forks.sh"), repeat=2),
+             ("dash", "{inputs}/forks.sh"), repeat=2, measure="wall"),
     Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
-             ("bash", "{inputs}/commands.sh"), repeat=2, children=True),
+             ("bash", "{inputs}/commands.sh"), repeat=2, measure="wall", children=True),
     Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
              ("{programs}/fragment",), measure="rss_over_live", quick=True, rounds=2),
     *[Workload(shape, "special", title, ("{programs}/leftover", shape), measure="rss_over_live",
@@ -113,4 +131,4 @@ SPECIAL = [
              measure="dump_ms", server="run_dump", env={"MEMCTX_CONTROL": "eager"}, quick=True),
 ]
 
-ALL = REAL + ALLOC + SPECIAL
+ALL = REAL + PATHS + ALLOC + SPECIAL
