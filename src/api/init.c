@@ -57,7 +57,8 @@ static void fork_prepare(void) {
 
 static void fork_done(bool child) {
     struct heap *heap = thread_heap_if_any();
-    bool whole = meta_fork_done(child) & segment_fork_done(child);
+    bool whole = meta_fork_done(child);
+    whole &= segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         whole &= lock_fork_done(fork_locks[i], child);
     whole &= heap_fork_done(child);
