@@ -50,7 +50,8 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: text and constants are one mapping, which is one less for every fork and exec.
 # nostartfiles: what C++ objects would need, and costs every process a page when it ends.
-lib_link := -shared -nostartfiles -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
+# nodefaultlibs: the library is linked with a stub of libc that has old versions only.
+lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd
 
@@ -160,8 +161,18 @@ $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/
 # What is made a part of the command as it is.
 $(out)/cli/tools/memctx/verbs/report.o: $(wildcard tools/memctx/formats/page/*)
 
-$(library): $(lib_objects) src/api/exports.map
-	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
+# Whatever glibc is installed here, the library that is linked with this stub of it loads from glibc
+# 2.28 on: the stub has no other names and versions than those listed.
+libc_stub := $(out)/imports/libc.so.6
+$(libc_stub): src/api/imports.map $(out)/flags
+	@mkdir -p $(@D)
+	@sed -e 's|/\*.*\*/||; /\/\*/,/\*\//d; s/GLIBC_[0-9.]* *{//; s/};*//' $< | tr -s ' ;\n' '\n' | \
+	    sed -n 's/..*/.globl &\n.type &,@function\n.size &,8\n&:/p' | \
+	    sed -E '/environ|progname|program_inv|_r_debug/s/@function/@object/' > $@.s
+	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=$< $@.s -o $@
+
+$(library): $(lib_objects) src/api/exports.map $(libc_stub)
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) -lgcc -o $@
 
 $(command): $(cli_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
