@@ -8,6 +8,9 @@ VARIANT ?= release
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC ?= cc
+# Flags for the command alone; CFLAGS and LDFLAGS are for the library, too.
+CLI_CFLAGS ?=
+CLI_LDFLAGS ?=
 INSTALL ?= install
 
 out := out/$(VARIANT)
@@ -54,6 +57,7 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd
+static_libs := $(cli_libs) -llzma -lbz2
 
 # Commands are shown short; V=1 shows them whole.
 ifeq ($(V),)
@@ -91,6 +95,9 @@ unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/uni
     $(unit_cli_sources:%.c=$(out)/unit/%.o)
 
 # And once more with a scheduler at each atomic operation; see tests/model/explore.h.
+# The command without shared libraries: its objects, and stand-ins for what libc would load.
+static_objects := $(cli_objects) $(out)/cli/tools/static/alone.o
+
 model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
 
 library := $(out)/libmemctx.so
@@ -98,10 +105,12 @@ command := $(out)/memctx
 unit_tests := $(out)/unit/unit-tests
 model_tests := $(out)/model/model
 manual := $(out)/man/memctx.1
+static_command := $(out)/static/memctx
+dist := memctx-$(version)-x86_64-linux
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli static dist deb unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -117,6 +126,9 @@ help:
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
+	@echo 'make static         the command without shared libraries, for containers: $(static_command)'
+	@echo 'make dist           a tarball with that command, the library, headers and manual: out/$(dist).tar.gz'
+	@echo 'make deb            packages for Debian 12 and newer, checked by lintian: out/deb/*.deb'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
@@ -126,13 +138,14 @@ cli: $(command)
 unit: $(unit_tests)
 model: $(model_tests)
 man: $(manual)
+static: $(static_command)
 
 # deps-GROUP: the packages of GROUP are there. Only ever an order-only prerequisite.
 deps-%: force
 	@scripts/install-deps $*
 
 # A change of compiler or flags rebuilds everything: the file changes only when its content does.
-flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
 	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
@@ -143,7 +156,7 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) $(CLI_CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
@@ -175,7 +188,12 @@ $(library): $(lib_objects) src/api/exports.map $(libc_stub)
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) -lgcc -o $@
 
 $(command): $(cli_objects)
-	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+
+# Of two definitions of a function the linker takes that of alone.c; it warns only of libc's.
+$(static_command): $(static_objects) | deps-static
+	@mkdir -p $(@D)
+	$(call say,LINK    ,$@)$(CC) -static $(CFLAGS) $(LDFLAGS) $(static_objects) $(static_libs) -o $@
 
 $(unit_tests): $(unit_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
@@ -191,7 +209,7 @@ $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | d
 $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 	$(call say,MAN     ,$@)scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
 
--include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d) $(model_objects:.o=.d)
+-include $(lib_objects:.o=.d) $(static_objects:.o=.d) $(unit_objects:.o=.d) $(model_objects:.o=.d)
 
 # --- tests and checks ---------------------------------------------------------------------------
 
@@ -267,26 +285,42 @@ bench-quick: all | deps-bench
 # --- installing ---------------------------------------------------------------------------------
 
 prefix = $(DESTDIR)$(PREFIX)
+# below PREFIX; a distribution may have folders for each processor
+libdir ?= lib
+pkgconfigdir ?= lib/pkgconfig
 completions = $(prefix)/share/bash-completion/completions
 
 install: all
-	$(INSTALL) -D -m 755 $(library) '$(prefix)/lib/libmemctx.so'
+	$(INSTALL) -D -m 755 $(library) '$(prefix)/$(libdir)/libmemctx.so'
 	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
 	$(INSTALL) -d '$(prefix)/include/memctx'
 	$(INSTALL) -m 644 include/memctx.h include/memctx.hpp '$(prefix)/include'
 	$(INSTALL) -m 644 include/memctx/*.h '$(prefix)/include/memctx'
 	$(INSTALL) -D -m 644 $(manual) '$(prefix)/share/man/man1/memctx.1'
 	$(INSTALL) -D -m 644 tools/completion/memctx.bash '$(completions)/memctx'
-	$(INSTALL) -d '$(prefix)/lib/pkgconfig'
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
-	    > '$(prefix)/lib/pkgconfig/memctx.pc'
+	$(INSTALL) -d '$(prefix)/$(pkgconfigdir)'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
+	    > '$(prefix)/$(pkgconfigdir)/memctx.pc'
 
 uninstall:
-	rm -f '$(prefix)/lib/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
+	rm -f '$(prefix)/$(libdir)/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
 	    '$(prefix)/include/memctx.hpp' '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
-	    '$(prefix)/lib/pkgconfig/memctx.pc'
+	    '$(prefix)/$(pkgconfigdir)/memctx.pc'
 	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
+
+# The tarball is the same, byte for byte, for the same sources and compiler.
+dist: all $(static_command)
+	rm -rf 'out/$(dist)'
+	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
+	$(INSTALL) -m 755 $(static_command) 'out/$(dist)/bin/memctx'
+	$(INSTALL) -m 644 README.md LICENSE CHANGELOG.md 'out/$(dist)'
+	sed -i 's|^prefix=.*|prefix=$${pcfiledir}/../..|' 'out/$(dist)/lib/pkgconfig/memctx.pc'
+	tar -C out --sort=name --owner=0 --group=0 --numeric-owner --mtime='@$(or $(SOURCE_DATE_EPOCH),0)' -c '$(dist)' | \
+	    gzip -9n > 'out/$(dist).tar.gz'
+
+deb: | deps-deb
+	@scripts/make-deb
 
 clean:
 	rm -rf out

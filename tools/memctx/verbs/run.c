@@ -79,6 +79,7 @@ static void add_rule_to_environment(const char *rule) {
  * installation). */
 static char *find_library(void) {
     static const char *const places[] = {"", "../lib/memctx/", "../lib/",
+                                         "../lib/x86_64-linux-gnu/memctx/",
                                          "../lib/x86_64-linux-gnu/"};
     char directory[PATH_MAX];
     const char *given = getenv("MEMCTX_LIBRARY");
