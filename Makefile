@@ -56,7 +56,8 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 # nodefaultlibs: the library is linked with a stub of libc that has old versions only.
 lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
-cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd
+# libdl, libpthread: glibc before 2.34 has dlopen and threads there.
+cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread
 static_libs := $(cli_libs) -llzma -lbz2
 
 # Commands are shown short; V=1 shows them whole.
