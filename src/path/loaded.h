@@ -5,10 +5,11 @@
  * Looking an address up takes no lock and is async-signal-safe. Bringing the table up to date calls
  * dl_iterate_phdr, which takes a lock of the loader's. Another thread may hold that lock in a
  * callback of its own, and wait there for something that a thread in malloc holds. So an allocation
- * brings the table up to date only while the process has one thread beside the control thread.
+ * brings the table up to date only while no other thread of the process has ever allocated.
  * Otherwise it notes that an address was not found, and the control thread brings the table up to
- * date. It holds no lock of the library but loaded_lock then. Until it has, call paths end at code
- * that dlopen has just loaded. A process without a control thread keeps the table of its start.
+ * date within OBJECTS_POLL_MS; it holds no other lock of the library then. Until it has, call paths
+ * end at code that dlopen has just loaded. A process with threads and without a control thread keeps
+ * the table that it has.
  *
  * A child that was forked beside other threads never brings the table up to date: the loader's lock
  * may have been copied while a thread held it that the child does not have.
