@@ -111,7 +111,7 @@ dist := memctx-$(version)-x86_64-linux
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli static dist deb unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli static dist deb distros unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -130,6 +130,8 @@ help:
 	@echo 'make static         the command without shared libraries, for containers: $(static_command)'
 	@echo 'make dist           a tarball with that command, the library, headers and manual: out/$(dist).tar.gz'
 	@echo 'make deb            packages for Debian 12 and newer, checked by lintian: out/deb/*.deb'
+	@echo 'make compilers      library and command by each gcc (10 and newer) and clang (14 and newer) that is installed'
+	@echo 'make distros        demo and suite preload in other releases (as root; DISTROS="--unsigned bullseye focal")'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
@@ -322,6 +324,16 @@ dist: all $(static_command)
 
 deb: | deps-deb
 	@scripts/make-deb
+
+# The library and the command by each compiler that is installed, each in a folder of its own.
+compilers := $(notdir $(sort $(wildcard $(foreach c,clang gcc-1[0-9] clang-1[4-9] clang-2[0-9],/usr/bin/$(c)))))
+.PHONY: compilers $(compilers:%=compiler-%)
+compilers: $(compilers:%=compiler-%)
+$(compilers:%=compiler-%): compiler-%: | deps-compilers
+	$(MAKE) CC=$* out=out/compilers/$* lib cli
+
+distros: dist
+	@scripts/distros $(DISTROS)
 
 clean:
 	rm -rf out

@@ -150,7 +150,8 @@ static bool is_browser_helper(int count, char *const *arguments) {
     return helper;
 }
 
-/* pthread_atfork of every glibc calls this function, with an address that identifies the library. */
+/* pthread_atfork of every glibc calls this function, with an address that identifies the library.
+ */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *library);
 static void *const library_handle = (void *)&library_handle;

@@ -8,8 +8,8 @@
  * brings the table up to date only while no other thread of the process has ever allocated.
  * Otherwise it notes that an address was not found, and the control thread brings the table up to
  * date within OBJECTS_POLL_MS; it holds no other lock of the library then. Until it has, call paths
- * end at code that dlopen has just loaded. A process with threads and without a control thread keeps
- * the table that it has.
+ * end at code that dlopen has just loaded. A process with threads and without a control thread
+ * keeps the table that it has.
  *
  * A child that was forked beside other threads never brings the table up to date: the loader's lock
  * may have been copied while a thread held it that the child does not have.

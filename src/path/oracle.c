@@ -31,15 +31,18 @@ static struct {
 bool oracle_load(void) {
     if (!os_libc.open)
         return false;
-    void *library = OS_TRY_POINTER(os_libc.open("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+    void *library =
+        OS_TRY_POINTER(os_libc.open("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
     if (!library)
         return false;
-    unwinder.save = (int (*)(unw_tdep_context_t *))os_libc.symbol(library, TEXT(unw_tdep_getcontext));
+    unwinder.save =
+        (int (*)(unw_tdep_context_t *))os_libc.symbol(library, TEXT(unw_tdep_getcontext));
     unwinder.init = (__typeof__(&unw_init_local))os_libc.symbol(library, TEXT(unw_init_local));
     unwinder.step = (__typeof__(&unw_step))os_libc.symbol(library, TEXT(unw_step));
     unwinder.flush = (__typeof__(&unw_flush_cache))os_libc.symbol(library, TEXT(unw_flush_cache));
     unwinder.space = os_libc.symbol(library, TEXT(unw_local_addr_space));
-    __typeof__(&unw_get_reg) get = (__typeof__(&unw_get_reg))os_libc.symbol(library, TEXT(unw_get_reg));
+    __typeof__(&unw_get_reg) get =
+        (__typeof__(&unw_get_reg))os_libc.symbol(library, TEXT(unw_get_reg));
     if (!unwinder.save || !unwinder.init || !unwinder.step || !unwinder.flush || !unwinder.space ||
         !get)
         return false;

@@ -4,7 +4,6 @@
 #include "os/libc.h"
 #include "rules/objects.h"
 
-
 /* --- from the socket -------------------------------------------------------------------------- */
 
 static const char *check_request(const struct wire_rule_ranges *request) {
