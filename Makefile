@@ -8,6 +8,9 @@ VARIANT ?= release
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC ?= cc
+# Flags for the command alone; CFLAGS and LDFLAGS are for the library, too.
+CLI_CFLAGS ?=
+CLI_LDFLAGS ?=
 INSTALL ?= install
 
 out := out/$(VARIANT)
@@ -50,9 +53,12 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: text and constants are one mapping, which is one less for every fork and exec.
 # nostartfiles: what C++ objects would need, and costs every process a page when it ends.
-lib_link := -shared -nostartfiles -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
+# nodefaultlibs: the library is linked with a stub of libc that has old versions only.
+lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
-cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd
+# libdl, libpthread: glibc before 2.34 has dlopen and threads there.
+cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread
+static_libs := $(cli_libs) -llzma -lbz2
 
 # Commands are shown short; V=1 shows them whole.
 ifeq ($(V),)
@@ -91,6 +97,9 @@ unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/uni
     $(unit_cli_sources:%.c=$(out)/unit/%.o)
 
 # And once more with a scheduler at each atomic operation; see tests/model/explore.h.
+# The command without shared libraries: its objects, and stand-ins for what libc would load.
+static_objects := $(cli_objects) $(out)/cli/tools/static/alone.o
+
 model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
 
 library := $(out)/libmemctx.so
@@ -98,10 +107,12 @@ command := $(out)/memctx
 unit_tests := $(out)/unit/unit-tests
 model_tests := $(out)/model/model
 manual := $(out)/man/memctx.1
+static_command := $(out)/static/memctx
+dist := memctx-$(version)-x86_64-linux
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli static dist deb distros unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -117,6 +128,11 @@ help:
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
+	@echo 'make static         the command without shared libraries, for containers: $(static_command)'
+	@echo 'make dist           a tarball with that command, the library, headers and manual: out/$(dist).tar.gz'
+	@echo 'make deb            packages for Debian 12 and newer, checked by lintian: out/deb/*.deb'
+	@echo 'make compilers      library and command by each gcc (10 and newer) and clang (14 and newer) that is installed'
+	@echo 'make distros        demo and suite preload in other releases (as root; DISTROS="--unsigned bullseye focal")'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
@@ -126,13 +142,14 @@ cli: $(command)
 unit: $(unit_tests)
 model: $(model_tests)
 man: $(manual)
+static: $(static_command)
 
 # deps-GROUP: the packages of GROUP are there. Only ever an order-only prerequisite.
 deps-%: force
 	@scripts/install-deps $*
 
 # A change of compiler or flags rebuilds everything: the file changes only when its content does.
-flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
 	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
@@ -148,7 +165,7 @@ endif
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) $(CLI_CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
@@ -166,11 +183,26 @@ $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/
 # What is made a part of the command as it is.
 $(out)/cli/tools/memctx/report/report_html.o: $(wildcard tools/memctx/formats/page/*)
 
-$(library): $(lib_objects) src/api/exports.map
-	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
+# Whatever glibc is installed here, the library that is linked with this stub of it loads from glibc
+# 2.28 on: the stub has no other names and versions than those listed.
+libc_stub := $(out)/imports/libc.so.6
+$(libc_stub): src/api/imports.map $(out)/flags
+	@mkdir -p $(@D)
+	@sed -e 's|/\*.*\*/||; /\/\*/,/\*\//d; s/GLIBC_[0-9.]* *{//; s/};*//' $< | tr -s ' ;\n' '\n' | \
+	    sed -n 's/..*/.globl &\n.type &,@function\n.size &,8\n&:/p' | \
+	    sed -E '/environ|progname|program_inv|_r_debug/s/@function/@object/' > $@.s
+	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=$< $@.s -o $@
+
+$(library): $(lib_objects) src/api/exports.map $(libc_stub)
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) -lgcc -o $@
 
 $(command): $(cli_objects)
-	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+
+# Of two definitions of a function the linker takes that of alone.c; it warns only of libc's.
+$(static_command): $(static_objects) | deps-static
+	@mkdir -p $(@D)
+	$(call say,LINK    ,$@)$(CC) -static $(CFLAGS) $(LDFLAGS) $(static_objects) $(static_libs) -o $@
 
 $(unit_tests): $(unit_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
@@ -186,7 +218,7 @@ $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | d
 $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 	$(call say,MAN     ,$@)scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
 
--include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d) $(model_objects:.o=.d)
+-include $(lib_objects:.o=.d) $(static_objects:.o=.d) $(unit_objects:.o=.d) $(model_objects:.o=.d)
 
 # --- tests and checks ---------------------------------------------------------------------------
 
@@ -264,11 +296,14 @@ bench-quick: all | deps-bench
 # --- installing ---------------------------------------------------------------------------------
 
 prefix = $(DESTDIR)$(PREFIX)
+# below PREFIX; a distribution may have folders for each processor
+libdir ?= lib
+pkgconfigdir ?= lib/pkgconfig
 completions = $(prefix)/share/bash-completion/completions
 units = $(prefix)/lib/systemd/system
 
 install: all
-	$(INSTALL) -D -m 755 $(library) '$(prefix)/lib/libmemctx.so'
+	$(INSTALL) -D -m 755 $(library) '$(prefix)/$(libdir)/libmemctx.so'
 	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
 	$(INSTALL) -d '$(prefix)/include/memctx'
 	$(INSTALL) -m 644 include/memctx.h include/memctx.hpp '$(prefix)/include'
@@ -278,18 +313,41 @@ install: all
 	$(INSTALL) -D -m 644 examples/agent/agent.toml '$(prefix)/share/doc/memctx/agent.toml'
 	$(INSTALL) -d '$(units)'
 	sed -e 's|@PREFIX@|$(PREFIX)|' scripts/memctx-agent.service.in > '$(units)/memctx-agent.service'
-	$(INSTALL) -d '$(prefix)/lib/pkgconfig'
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
-	    > '$(prefix)/lib/pkgconfig/memctx.pc'
+	$(INSTALL) -d '$(prefix)/$(pkgconfigdir)'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
+	    > '$(prefix)/$(pkgconfigdir)/memctx.pc'
 
 uninstall:
-	rm -f '$(prefix)/lib/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
+	rm -f '$(prefix)/$(libdir)/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
 	    '$(prefix)/include/memctx.hpp' '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
-	    '$(prefix)/lib/pkgconfig/memctx.pc' '$(units)/memctx-agent.service' \
+	    '$(prefix)/$(pkgconfigdir)/memctx.pc' '$(units)/memctx-agent.service' \
 	    '$(prefix)/share/doc/memctx/agent.toml'
 	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
 	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
+
+# The tarball is the same, byte for byte, for the same sources and compiler.
+dist: all $(static_command)
+	rm -rf 'out/$(dist)'
+	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
+	$(INSTALL) -m 755 $(static_command) 'out/$(dist)/bin/memctx'
+	$(INSTALL) -m 644 README.md LICENSE CHANGELOG.md 'out/$(dist)'
+	sed -i 's|^prefix=.*|prefix=$${pcfiledir}/../..|' 'out/$(dist)/lib/pkgconfig/memctx.pc'
+	tar -C out --sort=name --owner=0 --group=0 --numeric-owner --mtime='@$(or $(SOURCE_DATE_EPOCH),0)' -c '$(dist)' | \
+	    gzip -9n > 'out/$(dist).tar.gz'
+
+deb: | deps-deb
+	@scripts/make-deb
+
+# The library and the command by each compiler that is installed, each in a folder of its own.
+compilers := $(notdir $(sort $(wildcard $(foreach c,clang gcc-1[0-9] clang-1[4-9] clang-2[0-9],/usr/bin/$(c)))))
+.PHONY: compilers $(compilers:%=compiler-%)
+compilers: $(compilers:%=compiler-%)
+$(compilers:%=compiler-%): compiler-%: | deps-compilers
+	$(MAKE) CC=$* out=out/compilers/$* lib cli
+
+distros: dist
+	@scripts/distros $(DISTROS)
 
 clean:
 	rm -rf out

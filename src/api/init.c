@@ -11,8 +11,9 @@
 #include "context/tree.h"
 #include "control/control.h"
 #include "named/named.h"
-#include "os/fault.h"
+#include "os/libc.h"
 #include "os/meta.h"
+#include "path/loaded.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
 #include "rules/rules.h"
@@ -48,6 +49,10 @@ static void fork_prepare(void) {
         order_stores();
     }
     control_fork_prepare();
+    /* The holder of loaded_lock may wait for the loader's lock, which this thread may hold in a
+     * callback. So the wait for loaded_lock is bounded, as in an interrupted thread. */
+    if (loaded_is_used())
+        lock_fork_prepare(&loaded_lock, true);
     heap_fork_prepare(interrupted);
     for (size_t i = 0; i < FORK_LOCKS; i++)
         lock_fork_prepare(fork_locks[i], interrupted);
@@ -57,10 +62,13 @@ static void fork_prepare(void) {
 
 static void fork_done(bool child) {
     struct heap *heap = thread_heap_if_any();
-    bool whole = meta_fork_done(child) & segment_fork_done(child);
+    bool whole = meta_fork_done(child);
+    whole &= segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         whole &= lock_fork_done(fork_locks[i], child);
     whole &= heap_fork_done(child);
+    if (loaded_is_used())
+        lock_fork_done(&loaded_lock, child);
     if (child) {
         if (!whole)
             add_relaxed(&heap_global.lost_views, 1);
@@ -142,10 +150,17 @@ static bool is_browser_helper(int count, char *const *arguments) {
     return helper;
 }
 
-/* pthread_atfork takes this symbol to identify the library. The compiler's start files usually
- * define it, but the library is linked without them. */
-__attribute__((visibility("hidden"))) extern void *const __dso_handle;
-void *const __dso_handle = (void *)&__dso_handle;
+/* pthread_atfork of every glibc calls this function, with an address that identifies the library.
+ */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                             void *library);
+static void *const library_handle = (void *)&library_handle;
+
+/* True in a program that is linked with libstdc++ or libc++. */
+static bool has_cxx_library(void) {
+    extern void new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+    return new_handler != NULL;
+}
 
 /* Prints that the program's malloc is another one than this library's. `file` has that malloc: a
  * sanitizer's run-time library, another preloaded library, or a linked allocator. NULL: there is
@@ -172,6 +187,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();
+    os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();
     unwind_rules_new_generation(); /* allocations before this had the default depth, and no names */
     policy_rules_begin(ranges);
@@ -180,7 +196,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     if (options.verbose)
         tell_of_other_malloc(rebind_other_malloc((uintptr_t)&malloc));
     thread_init();
-    OS_TRY_ERROR(pthread_atfork(fork_prepare, fork_parent, fork_child));
+    OS_TRY_ERROR(__register_atfork(fork_prepare, fork_parent, fork_child, library_handle));
     if (options.verify && !oracle_load() && options.verbose) {
         static const char line[] = "memctx: libunwind.so.8 cannot be loaded; MEMCTX_VERIFY does "
                                    "nothing; install libunwind8\n";

@@ -7,6 +7,7 @@
  * entry as malloc is: the call path starts at the caller of operator new.
  */
 #include "api/fast.h"
+#include "os/libc.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -20,8 +21,8 @@ extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
 static COLD bool call_new_handler(void) {
     handler (*get)(void) = _ZSt15get_new_handlerv;
-    if (!get)
-        get = (handler(*)(void))dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
+    if (!get && os_libc.symbol)
+        get = (handler(*)(void))os_libc.symbol(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
     handler current = get ? get() : NULL;
     if (current)
         current();
@@ -30,8 +31,8 @@ static COLD bool call_new_handler(void) {
 
 static COLD void throw_bad_alloc(void) {
     void (*throw_it)(void) = _ZSt17__throw_bad_allocv;
-    if (!throw_it)
-        throw_it = (void (*)(void))dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    if (!throw_it && os_libc.symbol)
+        throw_it = (void (*)(void))os_libc.symbol(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_it)
         throw_it();
     char line[] = "memctx: operator new is out of memory; without a C++ library it cannot throw\n";
@@ -62,7 +63,7 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
  * C++ library can: its operator of this name calls the throwing operator of this file. */
 static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
                                const void *nothrow) {
-    void *next = dlsym(RTLD_NEXT, name);
+    void *next = os_libc.symbol ? os_libc.symbol(RTLD_NEXT, name) : NULL;
     if (!next)
         return NULL;
     return alignment == 1

@@ -22,6 +22,13 @@ static int64_t live_bytes(void) {
     return sum;
 }
 
+#if !__GLIBC_PREREQ(2, 33) /* programs that know mallinfo2 were built with a newer glibc */
+struct mallinfo2 {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct mallinfo2 mallinfo2(void);
+#endif
+
 EXPORT struct mallinfo2 mallinfo2(void) {
     struct segment_usage usage = segment_usage();
     int64_t live = live_bytes();

@@ -4,7 +4,7 @@
 #include "context/tree.h"
 #include "control/control.h"
 #include "named/named.h"
-#include "os/fault.h"
+#include "os/libc.h"
 
 #include <pthread.h>
 
@@ -50,7 +50,7 @@ static void thread_exits(void *argument) {
     (void)argument;
     if (!heap)
         return;
-    if (heap->thread_exits++ < EXIT_ROUNDS && !OS_TRY_ERROR(pthread_setspecific(global.key, heap)))
+    if (heap->thread_exits++ < EXIT_ROUNDS && !OS_TRY_ERROR(os_libc.key_set(global.key, heap)))
         return;
     if (os_is_first_thread(heap->tid))
         control_first_thread_ended();
@@ -65,15 +65,15 @@ static void thread_exits(void *argument) {
 
 /* Sets the thread's value of the key, so that thread_exits is called when the thread ends. */
 static void tell_of_end(struct heap *heap) {
-    if (!global.has_key || OS_TRY_ERROR(pthread_setspecific(global.key, heap)))
+    if (!global.has_key || OS_TRY_ERROR(os_libc.key_set(global.key, heap)))
         store_owner(&global.untold, true);
 }
 
 void thread_init(void) {
-    if (OS_TRY_ERROR(pthread_key_create(&global.key, thread_exits)))
+    if (!os_libc.key_create || OS_TRY_ERROR(os_libc.key_create(&global.key, thread_exits)))
         return;
     if (global.key >= KEYS_WITHOUT_ALLOCATION)
-        pthread_key_delete(global.key); /* region/heap.c then finds ended threads by their ids */
+        os_libc.key_delete(global.key); /* region/heap.c then finds ended threads by their ids */
     else
         global.has_key = true;
     if (load_relaxed(&heap_global.threads_seen) <= 1) /* no thread started before the key */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* descriptors.c - holds descriptors of ours apart from those of the program; see descriptors.h. */
 #include "control/descriptors.h"
-#include "os/fault.h"
+#include "os/libc.h"
 #include "os/os.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ bool descriptors_hold(struct held *held, int fd) {
     }
     if (fd < 0)
         return false;
-    if (OS_TRY(fstat(fd, &status))) {
+    if (OS_TRY(os_fstat(fd, &status))) {
         close(fd);
         return false;
     }
@@ -34,7 +34,7 @@ bool descriptors_hold(struct held *held, int fd) {
 bool descriptors_is_held(const struct held *held) {
     struct stat status;
     return held->fd >= 0 &&
-           (descriptors_are_own || (!OS_TRY(fstat(held->fd, &status)) &&
+           (descriptors_are_own || (!OS_TRY(os_fstat(held->fd, &status)) &&
                                     status.st_dev == held->device && status.st_ino == held->inode));
 }
 
@@ -48,7 +48,7 @@ void descriptors_let_go(struct held *held) {
  * filters do not know close_range. */
 void descriptors_close_from(unsigned first) {
     struct rlimit limit;
-    if (!OS_TRY(close_range(first, ~0U, 0)))
+    if (!OS_TRY(os_close_range(first, ~0U)))
         return;
     if (OS_TRY(getrlimit(RLIMIT_NOFILE, &limit)) || limit.rlim_cur > CLOSED_MAX)
         limit.rlim_cur = CLOSED_MAX;

@@ -13,7 +13,7 @@
 #define MEMCTX_CONTROL_DESCRIPTORS_H
 
 #include "base/base.h"
-#include <sys/stat.h>
+#include <sys/types.h>
 
 /* False: the table is shared, so the program may close the thread's descriptors, and a fork
  * inherits them. Set by the control thread when it starts. */

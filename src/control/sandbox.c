@@ -14,9 +14,8 @@
  */
 #include "control/sandbox.h"
 #include "base/options.h"
-#include "os/fault.h"
+#include "os/libc.h"
 #include "os/os.h"
-#include "os/syscall.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -20,6 +20,8 @@
 #include "control/unfold.h"
 #include "figures/pages.h"
 #include "os/fault.h"
+#include "path/loaded.h"
+#include "path/unwind_rules.h"
 #include "rules/rules.h"
 
 #include <errno.h>
@@ -31,6 +33,7 @@
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
+#define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
 #define DEAF_NS 1000000000U     /* pause when the process has no descriptor left */
 #define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
@@ -342,6 +345,7 @@ void server_run(void) {
     store_release(&segment_purger, os_process_id());
     while (!control_must_end()) {
         segment_clock_set(os_now_exact_ns());
+        unwind_rules_look_at_objects();
         if (policy_rules_exist())
             policy_rules_apply(descriptors_are_own);
         automatic_look();
@@ -378,6 +382,8 @@ void server_run(void) {
             wait = 200;
         if (deaf && count > 1 && wait > (int)(FULL_NS / 1000000))
             wait = (int)(FULL_NS / 1000000);
+        if (loaded_is_used() && wait > OBJECTS_POLL_MS)
+            wait = OBJECTS_POLL_MS;
         if (policy_rules_exist() && wait > RULES_POLL_MS)
             wait = RULES_POLL_MS;
         if (control_may_be_last() && wait > ALONE_POLL_MS)

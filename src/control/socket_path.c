@@ -2,12 +2,11 @@
 /* socket_path.c - finds the socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx,
  * else /tmp/memctx-UID. */
 #include "control/socket_path.h"
-#include "os/fault.h"
+#include "os/libc.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static bool fits(const struct text *text) {
@@ -24,7 +23,7 @@ static bool directory_is_fit(const char *path, struct text *why) {
         text_add(why, " cannot be created");
         return false;
     }
-    if (OS_TRY(lstat(path, &status))) {
+    if (OS_TRY(os_lstat(path, &status))) {
         text_add(why, path);
         text_add(why, " cannot be examined");
         return false;
@@ -79,7 +78,7 @@ bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why)
         }
         path[text.length] = 0;
         if (i < 2) { /* we never make the runtime directory itself */
-            if (OS_TRY(stat(path, &status)) || !S_ISDIR(status.st_mode))
+            if (OS_TRY(os_stat(path, &status)) || !S_ISDIR(status.st_mode))
                 continue;
             text_add(&text, "/memctx");
             path[text.length] = 0;

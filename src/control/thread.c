@@ -16,16 +16,12 @@
 #include "control/unfold.h"
 #include "figures/buffers.h"
 #include "figures/pages.h"
-#include "os/fault.h"
-#include "os/syscall.h"
+#include "os/libc.h"
 #include "region/heap.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,7 +78,7 @@ void control_complain(const char *what, const char *detail) {
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
-    if (OS_TRY(stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
+    if (OS_TRY(os_stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
     for (int64_t i = length - 1; i > 0;
@@ -150,26 +146,26 @@ static bool may_start(void) {
 
 static void start(void) {
     pthread_attr_t attributes;
-    sigset_t all;
     if (!may_start())
         return;
+    if (!os_libc.thread_create) {
+        control_complain("libpthread.so.0 cannot be loaded", "");
+        return;
+    }
     int error = OS_TRY_ERROR(pthread_attr_init(&attributes));
     if (error)
         return;
-    sigfillset(&all);
-    pthread_attr_setsigmask_np(&attributes, &all);
     if (control.first_ended) /* the program's exit handlers may run on this thread's stack */
-        pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        os_libc.set_stack_size(&attributes, STACK_BYTES);
     else
-        pthread_attr_setstack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
-                              STACK_BYTES);
-    error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
+        os_libc.set_stack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
+                          STACK_BYTES);
+    error = OS_TRY_ERROR(os_thread_create(&control.thread, &attributes, thread_main));
     if (error == EINVAL) { /* the program's TLS is larger than the stack */
         pthread_attr_destroy(&attributes);
         OS_TRY_ERROR(pthread_attr_init(&attributes));
-        pthread_attr_setsigmask_np(&attributes, &all);
-        pthread_attr_setstacksize(&attributes, STACK_BYTES * 32);
-        error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
+        os_libc.set_stack_size(&attributes, STACK_BYTES * 32);
+        error = OS_TRY_ERROR(os_thread_create(&control.thread, &attributes, thread_main));
     }
     pthread_attr_destroy(&attributes);
     if (error) {
@@ -194,7 +190,7 @@ static bool end_thread(void) {
     if (runs) {
         store_release(&control.stopping, 1);
         socket_wake();
-        pthread_join(control.thread, NULL);
+        os_libc.thread_join(control.thread, NULL);
         control.running = 0;
         store_release(&control.stopping, 0);
     }
@@ -232,7 +228,7 @@ void control_unrestrict(uint32_t before) {
  * cancellation does nothing but complete the mark. */
 static void complete_cancellation(void) {
     if (control.had_thread && !load_relaxed(&os_restricted))
-        pthread_cancel(pthread_self());
+        os_libc.thread_cancel(pthread_self());
 }
 
 void control_first_thread_ended(void) {

@@ -196,8 +196,11 @@ static struct {
     uint32_t tid_offset; /* 0: the place of the id is not known */
 } identity FORK_PAGE;
 
-static uint32_t descriptor_word(uint32_t offset) {
-    return *(const volatile uint32_t *)((const char *)__builtin_thread_pointer() + offset);
+/* The instruction is spelled out, because gcc has __builtin_thread_pointer only from 11 on. */
+static uint32_t descriptor_word(uint64_t offset) {
+    uint32_t word;
+    __asm__ volatile("movl %%fs:(%1), %0" : "=r"(word) : "r"(offset));
+    return word;
 }
 
 void os_identity_init(void) {

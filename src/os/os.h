@@ -87,7 +87,9 @@ __attribute__((noreturn, cold)) void os_panic(const struct text *text);
 /* --- locks -------------------------------------------------------------------------------- */
 /* The word of a lock names the holder, so a signal handler that interrupted the holder may fork. */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
-                 RANK_CONTROL = 1, /* start of the control thread, marks */
+                 RANK_LOADED =
+                     1,        /* the table of loaded objects, for an older glibc (path/loaded.h) */
+                 RANK_CONTROL, /* start of the control thread, marks */
                  RANK_HEAPS, /* the list of heaps; parking a heap, adopting it, folding its views */
                  RANK_PARKED,  /* one parked heap, or the shared heap */
                  RANK_REGION,  /* accounts of emergency chunks; lists of named contexts */

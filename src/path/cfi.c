@@ -7,7 +7,7 @@
  * stack, realigned stacks through rbp, signal frames. Any other form (CFA in another register,
  * longer expressions) gives CFI_NONE, and the path then ends in a label. This code never guesses.
  */
-#include "path/cfi.h"
+#include "path/loaded.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -73,23 +73,57 @@ static uintptr_t read_encoded(struct reader *r, uint8_t encoding, uintptr_t data
     return value ? value + base : 0;
 }
 
-bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
-    struct dl_find_object found;
-    if (_dl_find_object((void *)pc, &found))
+/* struct dl_find_object of glibc, whose headers have it only from 2.35 on. */
+struct libc_object {
+    unsigned long long flags;
+    void *map_start, *map_end;
+    struct link_map *link_map;
+    void *eh_frame;
+    unsigned long long reserved[7];
+};
+#if __GLIBC_PREREQ(2, 35)
+_Static_assert(sizeof(struct libc_object) == sizeof(struct dl_find_object) &&
+                   offsetof(struct libc_object, eh_frame) ==
+                       offsetof(struct dl_find_object, dlfo_eh_frame),
+               "as glibc has it");
+#endif
+extern int libc_find_object(void *pc, struct libc_object *found) __asm__("_dl_find_object")
+    __attribute__((weak));
+
+bool loaded_is_used(void) {
+    return !libc_find_object;
+}
+
+static bool find_range(uintptr_t pc, struct loaded_range *range) {
+    struct libc_object found;
+    if (!libc_find_object)
+        return loaded_find(pc, range);
+    if (libc_find_object((void *)pc, &found))
         return false;
-    object->start = (uintptr_t)found.dlfo_map_start;
-    object->end = (uintptr_t)found.dlfo_map_end;
-    object->link_map = found.dlfo_link_map;
-    object->eh_frame_header = found.dlfo_eh_frame;
+    range->start = (uintptr_t)found.map_start;
+    range->end = (uintptr_t)found.map_end;
+    range->link_map = found.link_map;
+    range->eh_frame_header = found.eh_frame;
+    return true;
+}
+
+bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
+    struct loaded_range found;
+    if (!find_range(pc, &found))
+        return false;
+    object->start = found.start;
+    object->end = found.end;
+    object->link_map = found.link_map;
+    object->eh_frame_header = found.eh_frame_header;
     object->frames_start = object->start;
     object->frames_end = object->end;
-    /* If an object has gaps between its segments, the loader reports only the segment around pc. */
-    uintptr_t header = (uintptr_t)found.dlfo_eh_frame;
+    /* If an object has gaps between its segments, only the segment around pc was found. */
+    uintptr_t header = (uintptr_t)found.eh_frame_header;
     if (header && (header < object->start || header >= object->end)) {
-        if (_dl_find_object((void *)header, &found))
+        if (!find_range(header, &found))
             object->eh_frame_header = NULL;
-        object->frames_start = (uintptr_t)found.dlfo_map_start;
-        object->frames_end = (uintptr_t)found.dlfo_map_end;
+        object->frames_start = found.start;
+        object->frames_end = found.end;
     }
     return true;
 }

@@ -6,7 +6,7 @@
  * This is the only processor-specific part of the path layer. On x86-64 the stack pointer and rbp
  * are enough for the code that compilers emit. Sources: DWARF 5 section 6.4, the LSB's description
  * of .eh_frame, and _dl_find_object(3) of glibc, which takes no lock and is safe in signal
- * handlers.
+ * handlers. Where glibc lacks this function, loaded.h stands in for it.
  */
 #ifndef MEMCTX_CFI_H
 #define MEMCTX_CFI_H

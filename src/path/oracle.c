@@ -2,7 +2,7 @@
 /* Comparison with libunwind; see oracle.h. */
 #include "path/oracle.h"
 #include "base/options.h"
-#include "os/fault.h"
+#include "os/libc.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,15 +29,20 @@ static struct {
 } unwinder START_PAGE;
 
 bool oracle_load(void) {
-    void *library = OS_TRY_POINTER(dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+    if (!os_libc.open)
+        return false;
+    void *library =
+        OS_TRY_POINTER(os_libc.open("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
     if (!library)
         return false;
-    unwinder.save = (int (*)(unw_tdep_context_t *))dlsym(library, TEXT(unw_tdep_getcontext));
-    unwinder.init = (__typeof__(&unw_init_local))dlsym(library, TEXT(unw_init_local));
-    unwinder.step = (__typeof__(&unw_step))dlsym(library, TEXT(unw_step));
-    unwinder.flush = (__typeof__(&unw_flush_cache))dlsym(library, TEXT(unw_flush_cache));
-    unwinder.space = dlsym(library, TEXT(unw_local_addr_space));
-    __typeof__(&unw_get_reg) get = (__typeof__(&unw_get_reg))dlsym(library, TEXT(unw_get_reg));
+    unwinder.save =
+        (int (*)(unw_tdep_context_t *))os_libc.symbol(library, TEXT(unw_tdep_getcontext));
+    unwinder.init = (__typeof__(&unw_init_local))os_libc.symbol(library, TEXT(unw_init_local));
+    unwinder.step = (__typeof__(&unw_step))os_libc.symbol(library, TEXT(unw_step));
+    unwinder.flush = (__typeof__(&unw_flush_cache))os_libc.symbol(library, TEXT(unw_flush_cache));
+    unwinder.space = os_libc.symbol(library, TEXT(unw_local_addr_space));
+    __typeof__(&unw_get_reg) get =
+        (__typeof__(&unw_get_reg))os_libc.symbol(library, TEXT(unw_get_reg));
     if (!unwinder.save || !unwinder.init || !unwinder.step || !unwinder.flush || !unwinder.space ||
         !get)
         return false;

@@ -2,6 +2,7 @@
 /* The process-wide table of unwind rules, and the modules; see unwind_rules.h. */
 #include "path/unwind_rules.h"
 #include "os/meta.h"
+#include "path/loaded.h"
 #include "region/blocks.h"
 #include "region/tables.h"
 
@@ -283,7 +284,8 @@ static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
     uintptr_t pc = pc_of(key);
-    if (!find_object(pc, &object)) /* code made at run time may change */
+    if (!find_object(pc, &object) && /* code made at run time may change */
+        !(loaded_missed() && cfi_find_object(pc, &object)))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&unwind_rules_lock);
@@ -337,12 +339,19 @@ void unwind_rules_new_generation(void) {
     lock_release(&unwind_rules_lock);
 }
 
+void unwind_rules_look_at_objects(void) {
+    if (loaded_look())
+        unwind_rules_new_generation();
+}
+
 void unwind_rules_fork_child(void) {
+    loaded_fork_child();
     quiet_left = RULES_QUIET;
 }
 
 /* Called when a chunk in a watched page was freed: finds out whether it was a link map. */
 static void watched_free(const void *chunk) {
+    loaded_closed(chunk);
     for (uint32_t i = 0; i < unwind_rules_module_count(); i++) {
         struct module *module = &modules[i];
         if (module->link_map != chunk || load_relaxed(&module->closed))
@@ -356,5 +365,6 @@ static void watched_free(const void *chunk) {
 
 void unwind_rules_init(void) {
     segment_watch = watched_free;
+    unwind_rules_look_at_objects();
     read_program_name();
 }

@@ -138,6 +138,9 @@ const struct module *unwind_rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */
 void unwind_rules_new_generation(void);
 void unwind_rules_init(void);
+/* With a glibc that has no _dl_find_object: learns of code that dlopen has loaded, if the unwinder
+ * met such code. For the control thread, without locks of the library. */
+void unwind_rules_look_at_objects(void);
 void unwind_rules_fork_child(void);
 uint64_t unwind_rules_count(void); /* rules in the table */
 

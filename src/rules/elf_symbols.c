@@ -6,11 +6,10 @@
  * with SIGBUS.
  */
 #include "rules/elf_symbols.h"
-#include "os/fault.h"
+#include "os/libc.h"
 
 #include <elf.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PART_MAX (1UL << 28) /* the largest part of a file that is read into memory */
@@ -90,7 +89,7 @@ static bool file_open(struct elf_file *file, const char *path, const struct modu
     *file = (struct elf_file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (file->fd < 0)
         return false;
-    if (!OS_TRY(fstat(file->fd, &status)) && S_ISREG(status.st_mode) &&
+    if (!OS_TRY(os_fstat(file->fd, &status)) && S_ISREG(status.st_mode) &&
         part_read(&head, file->fd, 0, sizeof(Elf64_Ehdr))) {
         const Elf64_Ehdr *elf = (const void *)head.bytes;
         good = !__builtin_memcmp(elf->e_ident, ELFMAG, SELFMAG) &&

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* resolved.c - accepts the ranges that the command resolved; see resolved.h. */
 #include "rules/resolved.h"
-#include "os/fault.h"
+#include "os/libc.h"
 #include "rules/objects.h"
-
-#include <sys/stat.h>
 
 /* --- from the socket -------------------------------------------------------------------------- */
 
@@ -158,7 +156,7 @@ static bool is_file(const struct module *module, struct reader line) {
     uint64_t size, time_ns;
     struct stat status;
     if (module->build_id_bytes || !take_hex(&line, &size) || !take_hex(&line, &time_ns) ||
-        !is_line(line.at, module->path) || OS_TRY(stat(module->path, &status)))
+        !is_line(line.at, module->path) || OS_TRY(os_stat(module->path, &status)))
         return false;
     uint64_t changed_ns =
         (uint64_t)status.st_mtim.tv_sec * 1000000000U + (uint64_t)status.st_mtim.tv_nsec;

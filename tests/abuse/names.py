@@ -58,6 +58,29 @@ def names_whole_family():
 
 
 @test
+def names_versions():
+    """One binary for each glibc from 2.28 on: no newer version of a name, and weak names have none."""
+    count = 0
+    for line in tool("objdump", "-T", harness.LIB).splitlines():
+        if "*UND*" not in line:
+            continue
+        count += 1
+        version = re.search(r"\(?GLIBC_([0-9.]+)\)?", line)
+        weak = line.split("*UND*")[0].split()[1:2] == ["w"]
+        if version:
+            number = tuple(int(part) for part in version.group(1).split("."))
+            check(number <= (2, 28), f"a name that glibc 2.28 lacks: {line.strip()}")
+        else:
+            check(weak, f"a name without a version that is not weak: {line.strip()}")
+    text = tool("readelf", "-VW", harness.LIB)
+    needed = [tuple(int(part) for part in number.split("."))
+              for number in re.findall(r"Name: GLIBC_([0-9.]+)", text)]
+    check(needed and max(needed) <= (2, 28), f"versions that the loader looks for: {needed}")
+    check(count > 30, f"only {count} undefined names")
+    return f"up to {'.'.join(str(part) for part in max(needed))}"
+
+
+@test
 def names_needed():
     text = tool("readelf", "-dW", harness.LIB)
     needed = set(re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", text))

@@ -107,10 +107,10 @@ void compare_with_mark(struct compare *compare, const struct model *model,
     for (size_t i = 0; i < compare->count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         bool own = figures->context != WIRE_NONE;
-        compare->rows[i] = (struct compare_row){.model = model,
-                                                .context = own ? figures->context : 0,
-                                                .after = own ? figures_of(&figures->self)
-                                                             : (struct compare_figures){0}};
+        compare->rows[i] =
+            (struct compare_row){.model = model, .context = own ? figures->context : 0};
+        if (own)
+            compare->rows[i].after = figures_of(&figures->self);
         if (own && mark->left_out.contexts > 0)
             begin_left_out(&compare->rows[i], mark);
     }

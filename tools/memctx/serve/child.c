@@ -6,8 +6,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
+#define SYS_close_range 436
+#endif
 
 int child_begin(int fd) {
     sigset_t none;
@@ -20,7 +25,8 @@ int child_begin(int fd) {
         fd = STDERR_FILENO + 1;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    close_range((unsigned)fd + 1, ~0U, 0);
+    syscall(SYS_close_range, (unsigned)fd + 1, ~0U,
+            0); /* glibc has a function for it from 2.34 on */
     return fd;
 }
 

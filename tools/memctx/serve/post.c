@@ -17,6 +17,13 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
+/* Debian 11 and Ubuntu 20.04 have an older libcurl. */
+#if LIBCURL_VERSION_NUM < 0x075000
+#define URL_STRERROR(X)
+#else
+#define URL_STRERROR(X) X(url_strerror)
+#endif
+
 #define FUNCTIONS(X)                                                                               \
     X(global_init)                                                                                 \
     X(easy_init)                                                                                   \
@@ -32,7 +39,7 @@
     X(multi_info_read)                                                                             \
     X(url)                                                                                         \
     X(url_set)                                                                                     \
-    X(url_strerror)                                                                                \
+    URL_STRERROR(X)                                                                                \
     X(url_cleanup)                                                                                 \
     X(slist_append)                                                                                \
     X(slist_free_all)
@@ -89,11 +96,19 @@ char *post_escape(const char *text) {
     return escaped;
 }
 
+static const char *explain(CURLUcode code) {
+#if LIBCURL_VERSION_NUM < 0x075000
+    return code == CURLUE_OUT_OF_MEMORY ? "out of memory" : "not a URL";
+#else
+    return curl.url_strerror(code);
+#endif
+}
+
 const char *post_find_mistake(const char *url) {
     CURLU *parts = curl.url();
     CURLUcode code = parts ? curl.url_set(parts, CURLUPART_URL, url, 0) : CURLUE_OUT_OF_MEMORY;
     curl.url_cleanup(parts);
-    return code == CURLUE_OK ? NULL : curl.url_strerror(code);
+    return code == CURLUE_OK ? NULL : explain(code);
 }
 
 static size_t keep_answer(const char *bytes, size_t size, size_t count, void *closure) {
@@ -133,7 +148,11 @@ bool post_begin(const struct post *post) {
     now.easy = easy;
     now.headers = make_headers(post);
     curl.easy_setopt(easy, CURLOPT_URL, post->url);
+#if LIBCURL_VERSION_NUM < 0x075500
+    curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#else
     curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+#endif
     curl.easy_setopt(easy, CURLOPT_CUSTOMREQUEST, post->method);
     curl.easy_setopt(easy, CURLOPT_POSTFIELDS, post->length > 0 ? post->body : "");
     curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)post->length);

@@ -105,6 +105,7 @@ static void set_record(const char *directory) {
  * installation). */
 static char *find_library(void) {
     static const char *const places[] = {"", "../lib/memctx/", "../lib/",
+                                         "../lib/x86_64-linux-gnu/memctx/",
                                          "../lib/x86_64-linux-gnu/"};
     char directory[PATH_MAX];
     const char *given = getenv("MEMCTX_LIBRARY");

@@ -3,15 +3,22 @@
 #include "verbs/unfold.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/json.h"
 #include "model/view.h"
 
+/* A struct wire_contexts_request with room for the most contexts. */
 struct unfolding {
-    struct wire_contexts_request head;
+    uint32_t verb, count;
     uint32_t contexts[WIRE_CONTEXTS_MAX];
 };
+_Static_assert(offsetof(struct unfolding, verb) == offsetof(struct wire_contexts_request, verb) &&
+                   offsetof(struct unfolding, count) ==
+                       offsetof(struct wire_contexts_request, count) &&
+                   offsetof(struct unfolding, contexts) == sizeof(struct wire_contexts_request),
+               "the library reads a struct wire_contexts_request");
 
 static void add_by_number(struct unfolding *unfolding, const struct choice *choice) {
     if (choice->id_count > WIRE_CONTEXTS_MAX) {
@@ -24,7 +31,7 @@ static void add_by_number(struct unfolding *unfolding, const struct choice *choi
             cli_usage("a CONTEXT is a number that memctx dump --json shows; got \"%.100s\"",
                       choice->ids[i]);
         }
-        unfolding->contexts[unfolding->head.count++] = (uint32_t)id;
+        unfolding->contexts[unfolding->count++] = (uint32_t)id;
     }
 }
 
@@ -65,7 +72,7 @@ static void add_by_site(struct unfolding *unfolding, const struct choice *choice
     sorting = &model;
     qsort(found, count, sizeof *found, by_falling_bytes);
     for (size_t i = 0; i < count && i < WIRE_CONTEXTS_MAX; i++)
-        unfolding->contexts[unfolding->head.count++] = model.contexts[found[i]].id;
+        unfolding->contexts[unfolding->count++] = model.contexts[found[i]].id;
     sorting = NULL;
     free(found);
 }
@@ -77,10 +84,10 @@ static void print_json(const struct target *target, const struct unfolding *unfo
     json_put_text(&json, "schema", "memctx-unfold/1");
     json_put_integer(&json, "pid", target->facts.pid);
     json_put_open(&json, "contexts", '[');
-    for (uint32_t i = 0; i < unfolding->head.count; i++)
+    for (uint32_t i = 0; i < unfolding->count; i++)
         json_put_integer(&json, NULL, unfolding->contexts[i]);
     json_put_close(&json, ']');
-    json_put_integer(&json, "seconds", unfolding->head.verb);
+    json_put_integer(&json, "seconds", unfolding->verb);
     json_put_integer(&json, "functions", figures[0]);
     json_put_integer(&json, "unfolded_functions", figures[1]);
     json_put_integer(&json, "unfolded_seconds", figures[2]);
@@ -91,15 +98,15 @@ static void print_json(const struct target *target, const struct unfolding *unfo
 static void print_text(const struct target *target, const struct unfolding *unfolding,
                        const int64_t *figures) {
     const char *several = figures[0] == 1 ? "" : "s";
-    if (unfolding->head.verb == 0) {
+    if (unfolding->verb == 0) {
         printf("%" PRId64 " function%s folded again\n", figures[0],
                figures[0] == 1 ? " is" : "s are");
     } else {
         printf("for %u s, new call paths keep every call of %" PRId64
                " recursive function%s, whoever calls it;\nsee memctx dump %d\n",
-               unfolding->head.verb, figures[0], several, (int)target->facts.pid);
+               unfolding->verb, figures[0], several, (int)target->facts.pid);
     }
-    if (figures[1] > (unfolding->head.verb == 0 ? 0 : figures[0])) {
+    if (figures[1] > (unfolding->verb == 0 ? 0 : figures[0])) {
         printf("in all, %" PRId64 " functions are unfolded now; the last one is folded again in "
                "%" PRId64 " s\n",
                figures[1], figures[2]);
@@ -108,7 +115,7 @@ static void print_text(const struct target *target, const struct unfolding *unfo
 
 void unfold_contexts(const struct choice *choice, int64_t seconds) {
     struct target target;
-    struct unfolding unfolding = {.head = {.verb = (uint32_t)seconds}};
+    struct unfolding unfolding = {.verb = (uint32_t)seconds};
     int64_t figures[3];
     if (!choice->site)
         add_by_number(&unfolding, choice);
@@ -116,8 +123,8 @@ void unfold_contexts(const struct choice *choice, int64_t seconds) {
     if (choice->site)
         add_by_site(&unfolding, choice, &target);
     char *text = target_ask_text(&target, WIRE_UNFOLD, &unfolding,
-                                 sizeof unfolding.head +
-                                     unfolding.head.count * sizeof unfolding.contexts[0]);
+                                 offsetof(struct unfolding, contexts) +
+                                     unfolding.count * sizeof unfolding.contexts[0]);
     if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &figures[0], &figures[1], &figures[2]) !=
         3)
         cli_die(CLI_REFUSED,

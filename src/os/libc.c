@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Functions of libc that an older glibc keeps in libraries of their own; see libc.h. */
+#include "os/libc.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+/* Weak: the process may lack them. A newer glibc has them in libc.so.6. */
+#pragma weak pthread_create
+#pragma weak pthread_join
+#pragma weak pthread_cancel
+#pragma weak pthread_attr_setstack
+#pragma weak pthread_attr_setstacksize
+#pragma weak pthread_key_create
+#pragma weak pthread_key_delete
+#pragma weak pthread_setspecific
+#pragma weak dlopen
+#pragma weak dlsym
+
+/* glibc before 2.34 has these in libc.so.6, for its own use. Programs without libdl.so.2 have no
+ * other way to the loader. */
+extern void *libc_open(const char *name, int mode) __asm__("__libc_dlopen_mode")
+    __attribute__((weak));
+extern void *libc_symbol(void *library, const char *name) __asm__("__libc_dlsym")
+    __attribute__((weak));
+#define LIBC_OPEN_MODE (RTLD_NOW | (int)0x80000000) /* the flag that dlopen adds by itself */
+
+struct os_libc os_libc START_PAGE = {
+    .thread_create = pthread_create,
+    .thread_join = pthread_join,
+    .thread_cancel = pthread_cancel,
+    .set_stack = pthread_attr_setstack,
+    .set_stack_size = pthread_attr_setstacksize,
+    .key_create = pthread_key_create,
+    .key_delete = pthread_key_delete,
+    .key_set = pthread_setspecific,
+    .open = dlopen,
+    .symbol = dlsym,
+};
+
+static COLD void load_threads(void) {
+    void *library = libc_open("libpthread.so.0", LIBC_OPEN_MODE);
+    if (!library)
+        return;
+#define LOAD(field, name)                                                                          \
+    os_libc.field = (__typeof__(os_libc.field))libc_symbol(library, "pthread_" #name)
+    LOAD(thread_join, join);
+    LOAD(thread_cancel, cancel);
+    LOAD(set_stack, attr_setstack);
+    LOAD(set_stack_size, attr_setstacksize);
+    LOAD(key_create, key_create);
+    LOAD(key_delete, key_delete);
+    LOAD(key_set, setspecific);
+    LOAD(thread_create, create);
+#undef LOAD
+}
+
+static COLD void load_symbols(void) {
+    void *library = libc_open("libdl.so.2", LIBC_OPEN_MODE);
+    if (!library)
+        return;
+    os_libc.open = (__typeof__(os_libc.open))libc_symbol(library, "dlopen");
+    os_libc.symbol = (__typeof__(os_libc.symbol))libc_symbol(library, "dlsym");
+}
+
+bool os_libc_init(bool symbols) {
+    bool old = libc_open && libc_symbol;
+    if (!os_libc.thread_create && old)
+        load_threads();
+    if (!os_libc.open && old && symbols)
+        load_symbols();
+    return os_libc.thread_create != NULL;
+}
+
+/* glibc's own two signals stay open: setuid in the program waits until every thread has answered
+ * the second one. */
+#define SIGNALS_OF_LIBC (3UL << (32 - 1))
+
+int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *)) {
+    uint64_t all = ~SIGNALS_OF_LIBC, before = 0;
+    if (!os_libc.thread_create)
+        return ENOSYS;
+    /* A new thread inherits the mask. (pthread_attr_setsigmask_np came with glibc 2.32.) */
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+    int error = os_libc.thread_create(thread, attributes, run, NULL);
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+    return error;
+}

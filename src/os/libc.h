@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libc.h - what the library takes from libc, but not every glibc from 2.28 on has where the library
+ * looks for it.
+ *
+ * One binary serves all of them. Newer wrappers of system calls (stat, close_range) are not used;
+ * the calls are made by number here. Functions that glibc keeps in libpthread.so.0 or libdl.so.2
+ * before 2.34 are called through os_libc. The library must not be linked with these two: that would
+ * load them into every process, also with a newer glibc, where they are empty.
+ *
+ * Threads: os_libc_init runs once, in the constructor; afterwards os_libc is constant.
+ */
+#ifndef MEMCTX_LIBC_H
+#define MEMCTX_LIBC_H
+
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+/* Each pointer is NULL where the process has no such function: with a glibc before 2.34, until
+ * os_libc_init has loaded the function's library. */
+struct os_libc {
+    int (*thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*thread_join)(pthread_t, void **);
+    int (*thread_cancel)(pthread_t);
+    int (*set_stack)(pthread_attr_t *, void *, size_t);
+    int (*set_stack_size)(pthread_attr_t *, size_t);
+    int (*key_create)(pthread_key_t *, void (*)(void *));
+    int (*key_delete)(pthread_key_t);
+    int (*key_set)(pthread_key_t, const void *);
+    void *(*open)(const char *, int);
+    void *(*symbol)(void *, const char *);
+};
+INTERNAL struct os_libc os_libc;
+
+/* Loads libpthread.so.0 and, if `symbols`, libdl.so.2 where the functions of os_libc come from
+ * there and the program has not loaded them. Costs nothing with glibc 2.34 or newer. Calls the
+ * loader and malloc: for the constructor only. False: there are no threads in this process. */
+bool os_libc_init(bool symbols);
+
+/* pthread_create for a thread that blocks all signals of the program from its first instruction on.
+ * Returns an error number. */
+int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *));
+
+/* The functions of these names, with their results and errno. */
+INLINE int os_result(long result) {
+    if (!OS_FAILED(result))
+        return (int)result;
+    errno = (int)-result;
+    return -1;
+}
+INLINE int os_stat(const char *path, struct stat *status) {
+    return os_result(os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, 0, 0, 0));
+}
+INLINE int os_lstat(const char *path, struct stat *status) {
+    return os_result(
+        os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, AT_SYMLINK_NOFOLLOW, 0, 0));
+}
+INLINE int os_fstat(int fd, struct stat *status) {
+    return os_result(os_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0));
+}
+#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
+#define SYS_close_range 436
+#endif
+INLINE int os_close_range(unsigned first, unsigned last) {
+    return os_result(os_syscall(SYS_close_range, first, last, 0, 0, 0, 0));
+}
+
+#endif
