@@ -203,7 +203,7 @@ struct heap_global {
     uint16_t at_once; /* atomic: threads that got a heap at their first entry, see api/thread.c */
     /* atomic: frees of other heaps' chunks that no heap's freed_of counts */
     uint64_t lost_remote;
-    uint64_t lost_views;   /* atomic: operations that could not be accounted; 0 means exact */
+    uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the

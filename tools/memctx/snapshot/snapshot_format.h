@@ -107,7 +107,7 @@ enum snapshot_process {
     PROCESS_HAS_THREADS = 10,
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
-    PROCESS_PROGRAM = 13, /* text: the program as the user named it; may be missing */
+    PROCESS_PROGRAM = 13,       /* text: the program as the user named it; may be missing */
     PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
     PROCESS_SLEPT =
         15, /* number: the bits of a double: seconds that the machine slept since it started */
