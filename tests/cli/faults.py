@@ -68,7 +68,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 48 and this memctx .* speaks 7; use the memctx"),
+    ("version", 1, r"wire version 49 and this memctx .* speaks 8; use the memctx"),
     ("garbage", 1, r"does not answer like libmemctx.so"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
