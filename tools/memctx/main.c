@@ -334,7 +334,7 @@ static const struct cli_verb verbs[] = {
      "  [agent]   match     only programs whose name matches; the other tables may have it, too\n"
      "            memory    the most memory for data of each process (default \"256M\"; \"0\": no\n"
      "                      limit)\n"
-     "  [serve]   listen, token-file, cert, key\n"
+     "  [serve]   listen, token-file, cert, key, every\n"
      "  [watch]   when, do (arrays), keep, cool, dir, every, timeout, json\n"
      "  [push]    pyroscope, parca, otlp, pushgateway, labels (an array), every, token-file,\n"
      "            limit-samples, json\n\n"
