@@ -10,8 +10,10 @@ from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
-VERBS = ["run", "ps", "dump", "top", "frag", "doctor", "postmortem", "watch", "export", "report", "serve", "push", "agent", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
-         "rules", "set", "options"]
+VERBS = ["run", "ps",
+         "dump", "top", "frag", "doctor", "diff", "report", "export", "postmortem", "rules", "options", "verify",
+         "mark", "reset", "trim", "isolate", "merge", "set",
+         "watch", "serve", "push", "agent"]
 LATER = ["web"]
 
 

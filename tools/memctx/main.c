@@ -518,24 +518,44 @@ static const struct cli_verb verbs[] = {
 
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 
-static void print_help(void) {
-    printf(
-        "usage: memctx VERB [ARGUMENTS]\n\n"
-        "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
-        "memory, and shows this while the programs run.\n\n");
-    for (size_t i = 0; i < VERB_COUNT; i++)
-        printf("  %-8s %s\n", verbs[i].name, verbs[i].summary);
-    printf(
-        "\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
-        "Exit codes: 0 done; 1 the target refused, or an answer is incomplete; 2 usage error;\n"
-        "3 no such target, or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
-}
-
 static const struct cli_verb *find_verb(const char *name) {
     for (size_t i = 0; i < VERB_COUNT; i++)
         if (strcmp(verbs[i].name, name) == 0)
             return &verbs[i];
     return NULL;
+}
+
+/* The verbs of `memctx --help`. Each verb stands in one list. */
+#define GROUP_VERBS_MAX 12
+static const struct {
+    const char *title;
+    const char *names[GROUP_VERBS_MAX]; /* the last ones are NULL */
+} groups[] = {
+    {"Start a program, and find it", {"run", "ps"}},
+    {"Look at it",
+     {"dump", "top", "frag", "doctor", "diff", "report", "export", "postmortem", "rules", "options",
+      "verify"}},
+    {"Act on it", {"mark", "reset", "trim", "isolate", "merge", "set"}},
+    {"Run it in production", {"watch", "serve", "push", "agent"}},
+};
+
+static void print_help(void) {
+    printf(
+        "usage: memctx VERB [ARGUMENTS]\n\n"
+        "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
+        "memory, and shows this while the programs run.\n");
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        printf("\n%s:\n", groups[i].title);
+        for (size_t k = 0; k < GROUP_VERBS_MAX && groups[i].names[k]; k++) {
+            const struct cli_verb *verb = find_verb(groups[i].names[k]);
+            if (verb)
+                printf("  %-10s %s\n", verb->name, verb->summary);
+        }
+    }
+    printf(
+        "\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
+        "Exit codes: 0 done; 1 the target refused, or an answer is incomplete; 2 usage error;\n"
+        "3 no such target, or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
 }
 
 int main(int argc, char **argv) {
