@@ -18,7 +18,7 @@ OLD = os.path.join(HERE, "data/snapshot-0.1.json")
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
          "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
          "snapshot/recording", "model/wire_load", "model/figures",
-         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/progress", "base/terminal",
+         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/quantity", "base/progress", "base/terminal",
          "base/json",
          "formats/emit"]
 
