@@ -145,6 +145,23 @@ def two_causes_are_two_findings():
                     [("cache_fill", []), ("log_keep", [])], "what grew")
 
 
+@test
+def pages_that_come_back_and_pages_that_are_shared():
+    """The empty part is told of the pages that come back; where others' chunks stand in them, less comes back than is empty."""
+    amount = r"([0-9.]+ [KM]iB)"
+    with runtime_dir() as directory, causes(directory, "sessions") as target:
+        found_at(target, 1)
+        alone = told(target).replace("\n  ", "")
+    check(re.search(rf"chunks, {amount} in all, keep {amount} of pages in use, of which {amount} are otherwise empty, \d+ % of the resident "
+                    "set; freeing all these chunks returns these pages", alone), alone)
+    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES="1G") as target:  # all in mixed pages
+        found = found_at(target, 1)["findings"]
+        shared = told(target).replace("\n  ", "")
+    check({"name_keep", "label_keep"} <= {finding["function"].split(",")[0] for finding in found}, f"{found}")
+    check(re.search(rf"chunks, {amount} in all, help to keep {amount} of otherwise empty space in pages, \d+ % of the resident set; freeing "
+                    rf"all these chunks returns {amount} of pages, because chunks of other call paths stand in the rest", shared), shared)
+
+
 # --- who ------------------------------------------------------------------------------------------
 
 
