@@ -371,7 +371,7 @@ def later_versions_fields_are_skipped():
         blocks = packed.blocks_of(packed.body_of(read(path)))
         for block in blocks:
             block[2][50] = b"\xff\xff\xff any bytes"
-        for at, number in ((15, 77), (6, 17), (0, 1 << 40)):
+        for at, number in ((15, 77), (6, 27), (0, 1 << 40)):
             blocks.insert(at, [number, 3, {1: b"abc", 2: b""}])
         blocks[-1][2][63] = each(range(2))
         kinds = next(block[2] for block in blocks if block[0] == packed.CONTEXTS)

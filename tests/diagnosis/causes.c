@@ -7,6 +7,7 @@
  *     causes buffers    buffers stay; each has a small header beside it
  *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
  *     causes two        two containers grow that have nothing to do with each other
+ *     causes shared     two functions keep 1 of 500 small chunks each, side by side
  *
  * It prints "look" and waits for a line, as planted.cc does.
  */
@@ -177,6 +178,20 @@ NOINLINE static void *log_keep(int round) {
     return line;
 }
 
+/* --- two functions whose chunks stand in the same pages --------------------------------------- */
+
+NOINLINE static void *name_keep(void) {
+    char *name = xmalloc(48);
+    name[0] = 'n';
+    return name;
+}
+
+NOINLINE static void *label_keep(void) {
+    char *label = xmalloc(48);
+    label[0] = 'l';
+    return label;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "sessions") == 0)
@@ -210,5 +225,15 @@ int main(int argc, char **argv) {
             kept = log_keep(round);
         look();
     }
+    enum { PASSING = 1000000 };
+    static void *passing[PASSING];
+    for (int i = 0; i < PASSING && strcmp(what, "shared") == 0; i++) {
+        passing[i] = xmalloc(48);
+        kept = i % 500 == 0 ? name_keep() : i % 500 == 7 ? label_keep() : kept;
+    }
+    for (int i = 0; i < PASSING; i++)
+        free(passing[i]);
+    if (strcmp(what, "shared") == 0)
+        look();
     return 0;
 }

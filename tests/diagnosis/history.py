@@ -83,13 +83,23 @@ def history_late_leak():
 def history_python():
     """A list that grows without end is a leak; one of a fixed length is none."""
     with runtime_dir() as directory, python(directory, 0) as target, python(directory, 500) as healthy:
-        growth = growth_of(target)
+        growth, text = growth_of(target), told(target)
         alarms = [finding for finding in growth_of(healthy) if finding["severity"] in ALARMING]
     check(not alarms, f"{alarms}")
     check(growth and growth[0]["severity"] in ALARMING, f"found: {growth}")
     rate, planted_rate = growth[0]["growth"]["bytes_per_s"], 2000 * 2000
     check(abs(rate - planted_rate) < planted_rate / 4, f"{rate} bytes/s instead of {planted_rate}")
     check(growth[0]["out"]["seconds"] is None, f"the machine's memory is far away: {growth[0]['out']}")
+    moment = r"\d\d:\d\d:\d\d"
+    check(re.search(rf"\+\S+ MiB/s since before {moment}, and it stays", verdict(text)), text)
+    check(re.search(rf"^before {moment}, when memctx first looked: \+\S+ MiB/s from then on, steadily$", labelled(text, 1, "since")), text)
+    rough = re.search(r"^in about ([0-9.]+) (s|min|h|days) at this rate; a rough figure, because the growth was watched for ([0-9.]+) s only: "
+                      r"\S+ \S+ are left of \S+ \S+ \(.*\)$", labelled(text, 1, "out"))
+    check(rough, text)
+    seconds = float(rough[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[rough[2]]
+    planned = growth[0]["out"]["left_bytes"] / rate
+    check(abs(seconds - planned) < planned / 4, f"{rough[0]}: {growth[0]['out']}")
+    check("a day at this rate" not in text, text)
 
 
 @test
@@ -229,7 +239,7 @@ def history_of_a_machine_that_slept():
     check(abs(rate - 8000 * 500) < 8000 * 500 / 3, f"a rate of {rate}")
     since = labelled(text, 1, "since")
     check("the machine slept 3.0 h" in since, since)
-    told_at = re.match(r"(?:\w+day )?(\d+):(\d+)", since)
+    told_at = re.match(r"(?:before )?(?:\w+day )?(\d+):(\d+)", since)
     wanted = time.gmtime(looked - 3 * 3600 - 2)
     off = (int(told_at[1]) * 60 + int(told_at[2]) - wanted.tm_hour * 60 - wanted.tm_min + 720) % 1440 - 720
     check(abs(off) <= 2, f"since {told_at[0]}, {wanted.tm_hour}:{wanted.tm_min} is wanted")

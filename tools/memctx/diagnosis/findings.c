@@ -76,13 +76,14 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
                          share(peak - now, peak))
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
-        "the program's resident set was %s at its peak and is %s now%s%s", look_bytes(peak),
+        "the program's resident set was %s at its peak and is %s now%s%s%s", look_bytes(peak),
         look_bytes(now),
         blame.count == 0              ? ""
-        : blame.suspects[0].count > 1 ? "; at their own peaks, these call paths held more than "
-                                        "now by "
-                                      : "; at its own peak, this call path held more than now by ",
-        blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
+        : blame.suspects[0].count > 1 ? "; at their own peaks, not all at the same time, these "
+                                        "call paths held "
+                                      : "; at its own peak, this call path held ",
+        blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "",
+        blame.count > 0 ? " more than now" : "");
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
     blame_free(&blame);
     free(above);

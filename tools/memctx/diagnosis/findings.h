@@ -51,7 +51,7 @@ struct finding {
     char *now_effect;  /* what `now` does; without `now`, why no command helps */
     int64_t now_bytes; /* bytes that it returns or will save */
     char *out;         /* when memory is used up if the growth goes on, and which limit says so */
-    double out_s;      /* seconds until then; 0: too far away to be told */
+    double out_s;      /* seconds until then; 0: told roughly, in `out` alone */
     /* Growth along a straight line; a rate of 0: there is none. */
     struct finding_rate {
         double bytes_per_s, since_uptime_s;

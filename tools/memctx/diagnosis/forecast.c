@@ -6,13 +6,14 @@
 #include <string.h>
 #include <time.h>
 
-#define SEEN_TIMES 50       /* the future is told for so many times the time that was seen */
+#define SEEN_TIMES 50       /* a forecast is exact up to so many times the time that was seen */
 #define SECONDS_UNTIL 600.0 /* times within this are told with seconds */
 #define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not told */
 #define WEEKDAY_UNTIL (6 * 86400.0)
+#define ROUGH_UNTIL (366 * 86400.0) /* a rough time beyond this is told as "more than a year" */
 
-/* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00", "2026-03-01
- * 14:00". The caller frees it. */
+/* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00",
+ * "2026-03-01 14:00". The caller frees it. */
 static char *write_time(time_t now, double distance_s) {
     time_t time = now + (time_t)distance_s;
     double far = distance_s < 0 ? -distance_s : distance_s;
@@ -56,12 +57,14 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
                                           .began = forecast->began};
     free(finding->verdict);
     free(finding->since);
-    finding->verdict =
-        cli_format("%s since %s%s, and it stays", rate, since, forecast->began ? "" : " at least");
+    /* A snapshot gives no moment of the clock, but "7.0 s before the snapshot". */
+    const char *before = forecast->began ? "" : look->input->now_s ? "before " : "at least ";
+    finding->verdict = cli_format("%s since %s%s, and it stays", rate, before, since);
     finding->since =
         forecast->began
             ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)
-            : cli_format("%s at least, the first look: %s from then on, steadily", since, rate);
+            : cli_format("%s%s, when memctx first looked: %s from then on, steadily", before, since,
+                         rate);
     double slept_s = model_slept_since(look->model, forecast->since_s);
     if (slept_s >= SLEPT_TOLD) {
         char *slept = look_time(slept_s), *told = finding->since;
@@ -74,6 +77,21 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(since);
     free(rate);
     free(step);
+}
+
+/* Returns a rough time until the end, and says why it is rough. The caller frees it. */
+static char *write_rough_end(double left_s, double seen_s) {
+    char *seen = look_time(seen_s);
+    char *left = left_s < ROUGH_UNTIL ? look_time(left_s) : NULL;
+    char *text = left ? cli_format("in about %s at this rate; a rough figure, because the growth "
+                                   "was watched for %s only",
+                                   left, seen)
+                      : cli_format("in more than a year at this rate; the growth was watched for "
+                                   "%s only",
+                                   seen);
+    free(seen);
+    free(left);
+    return text;
 }
 
 void forecast_tell_end(const struct look *look, struct finding *finding,
@@ -92,9 +110,9 @@ void forecast_tell_end(const struct look *look, struct finding *finding,
         free(when);
         free(time);
     } else {
-        char *time = look_time(SEEN_TIMES * seen_s);
-        finding->out = cli_format("not within %s, if this goes on: %s", time, room);
-        free(time);
+        char *rough = write_rough_end(left_s, seen_s);
+        finding->out = cli_format("%s: %s", rough, room);
+        free(rough);
     }
     free(room);
 }

@@ -10,6 +10,8 @@
 #include "formats/render.h"
 #include "model/selector.h"
 
+#define DAY_TOLD_S 60.0 /* growth that was watched for less is not told per day */
+
 int64_t look_ledger_line(const struct look *look, const char *key) {
     const struct memory_ledger *ledger = look->input->ledger;
     for (size_t i = 0; i < ledger->count; i++)
@@ -38,6 +40,12 @@ char *look_time(double seconds) {
            : seconds < 7200   ? cli_format("%.1f min", seconds / 60)
            : seconds < 172800 ? cli_format("%.1f h", seconds / 3600)
                               : cli_format("%.1f days", seconds / 86400);
+}
+
+char *look_a_day(double a_day, double seconds) {
+    return seconds < DAY_TOLD_S ? cli_copy("")
+                                : cli_format(" (%s a day at this rate)",
+                                             look_bytes(a_day < 9e18 ? (int64_t)a_day : INT64_MAX));
 }
 
 void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,

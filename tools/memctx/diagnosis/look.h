@@ -53,6 +53,9 @@ const char *look_bytes(int64_t bytes);
 void look_use_exact_bytes(bool exact);
 /* Returns a span of time as text, such as "6.2 h". The caller frees it. */
 char *look_time(double seconds);
+/* Returns growth as " (1.5 GiB a day at this rate)"; an empty text if it was watched for less than
+ * a minute, which says nothing of a day. The caller frees it. */
+char *look_a_day(double a_day, double seconds);
 /* Sum of a figure, which is a member of struct model_totals, over the contexts of a suspect. */
 #define SUM_OVER(look, suspect, figure)                                                            \
     look_sum(look, suspect, offsetof(struct model_totals, figure))

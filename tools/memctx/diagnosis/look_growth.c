@@ -119,6 +119,22 @@ static struct forecast forecast_of(const struct series *series, const struct gro
                              .began = line->from > 0};
 }
 
+/* Returns the command or step that comes next. The caller frees it. */
+static char *what_is_next(const struct look *look, const struct finding *finding,
+                          size_t intervals) {
+    if (intervals < 3)
+        return cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
+                          look->input->target, look->input->target);
+    if (look_is_python(look->model)) /* the contexts would show the interpreter's frames */
+        return cli_copy(
+            "paste these two lines at the start of the script; after 60 s they print the lines of "
+            "the script whose memory grew most:\n"
+            "import threading, tracemalloc as t; t.start(); a = t.take_snapshot()\n"
+            "threading.Timer(60, lambda: print(*t.take_snapshot().compare_to(a, \"lineno\")[:9], "
+            "sep=\"\\n\")).start()");
+    return look_closer(look, "dump", " --flat --sort chunks", finding);
+}
+
 static struct finding *tell_growth(struct look *look, const struct rule *rule,
                                    enum severity severity, const struct blame_suspect *suspect,
                                    const struct growth *growth) {
@@ -136,11 +152,11 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(growth, intervals);
     free(time);
+    char *a_day = look_a_day(growth->a_day, growth->seconds);
     finding->evidence = cli_format(
-        "%s %s by %s%s in %.1f s (%s a day at this rate); %s; %s",
+        "%s %s by %s%s in %.1f s%s; %s; %s",
         suspect->joined ? "together, these call paths" : "this call path", when, count,
-        look_bytes(growth->bytes), growth->seconds,
-        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX), stays,
+        look_bytes(growth->bytes), growth->seconds, a_day, stays,
         growth->slowing  ? "it grows less each time, like a cache that fills, so it is hardly a "
                            "leak"
         : intervals >= 3 ? "it is a leak, or a queue that is not drained"
@@ -148,17 +164,12 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(when);
     free(count);
     free(stays);
-    if (look_is_python(look->model)) {
+    free(a_day);
+    if (look_is_python(look->model))
         finding->advice = "The call paths show the functions of the interpreter, not the lines of "
-                          "the script. For those, start it with python3 -X tracemalloc=10 and "
-                          "compare two snapshots: tracemalloc.take_snapshot().compare_to(before, "
-                          "\"lineno\"). Then free these objects, or give the container that keeps "
-                          "them a limit.";
-    }
-    finding->action = intervals >= 3
-                          ? look_closer(look, "dump", " --flat --sort chunks", finding)
-                          : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
-                                       look->input->target, look->input->target);
+                          "the script; those are told by tracemalloc. Then free these objects, or "
+                          "give the container that keeps them a limit.";
+    finding->action = what_is_next(look, finding, intervals);
     return finding;
 }
 
@@ -285,8 +296,11 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
                                  "than %d chunks and %s",
                                  evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
         free(evidence);
-        char *diff = diff_since_first(look);
-        finding->action = diff ? diff : finding->action;
+        char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
+        if (diff) {
+            free(finding->action);
+            finding->action = diff;
+        }
         struct forecast forecast = forecast_of(series, &growth);
         if (forecast.bytes_per_s > 0) {
             forecast_tell_rate(look, finding, &forecast);

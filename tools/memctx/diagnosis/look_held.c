@@ -62,6 +62,24 @@ static enum severity severity_of_suspect(const struct look *look,
     return empty_severity(look, loop ? suspect->parts[0].figure : suspect->figure);
 }
 
+/* Tells how much is empty in the pages of a suspect, and how much would come back. The chunks of
+ * others may stand in some of these pages; then less comes back than is empty. */
+static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, int64_t empty,
+                        int64_t alone) {
+    double per_cent = 100 * share(empty, look->rss_bytes);
+    if (alone >= empty)
+        return cli_format(
+            "%" PRId64 " chunks, %s in all, keep %s of pages in use, of which %s are otherwise "
+            "empty, %.0f %% of the resident set; freeing all these chunks returns "
+            "these pages",
+            chunks, look_bytes(asked), look_bytes(alone), look_bytes(empty), per_cent);
+    return cli_format("%" PRId64
+                      " chunks, %s in all, help to keep %s of otherwise empty space in pages, %.0f "
+                      "%% of the resident set; freeing all these chunks returns %s of pages, "
+                      "because chunks of other call paths stand in the rest",
+                      chunks, look_bytes(asked), look_bytes(empty), per_cent, look_bytes(alone));
+}
+
 /* Finds contexts whose pages have more free than used bytes. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
@@ -91,12 +109,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
         }
         finding->verdict =
             cli_format("%s are held by %" PRId64 " chunks that live on", look_bytes(bytes), chunks);
-        finding->evidence = cli_format(
-            "%" PRId64
-            " chunks, %s in all, keep %s of otherwise empty pages in use, %.0f %% of the resident "
-            "set; freeing them all returns %s of pages",
-            chunks, look_bytes(SUM_OVER(look, suspect, requested_bytes)), look_bytes(bytes),
-            100 * share(bytes, look->rss_bytes), look_bytes(alone));
+        finding->evidence =
+            tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes), bytes, alone);
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);

@@ -105,13 +105,13 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                                           growth->bytes, share(growth->bytes, all));
     struct mapped_growth most = mapped_compare(from, to, kind);
     char *where = tell_where(&most, growth->bytes);
+    char *a_day = look_a_day(growth->a_day, growth->seconds);
     finding->evidence = cli_format(
-        "%s grew by %s to %s in %.1f s (%s a day at this rate), over %zu looks%s%s",
-        mapped_kinds[kind].name, look_bytes(growth->bytes), look_bytes(all), growth->seconds,
-        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
-        samples->mapped_count, where,
-        growth->slowing ? "; it grows less each time, like a cache that fills" : "");
+        "%s grew by %s to %s in %.1f s%s, over %zu looks%s%s", mapped_kinds[kind].name,
+        look_bytes(growth->bytes), look_bytes(all), growth->seconds, a_day, samples->mapped_count,
+        where, growth->slowing ? "; it grows less each time, like a cache that fills" : "");
     free(where);
+    free(a_day);
     char *time = look_time(growth->seconds);
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);

@@ -11,9 +11,22 @@
 #include "model/frames.h"
 
 #define FINDINGS_TOLD 5
+#define PART_NAMED 0.1 /* the first line names the largest part, if it has such a share */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
+
+/* Returns the functions of one of the groups with one cause, up to the one that they share. */
+static struct who_part part_who(const struct model *model, const struct finding *finding,
+                                const struct finding_part *group) {
+    struct who_part part = who_frames(model, group->example, group->frames);
+    struct who_step common = who_find(model, part.from, finding->common);
+    if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
+        part.end = common;
+    if (common.context != WIRE_NONE && !who_means(model, &part))
+        part.end = who_next(model, common); /* the line in the common function tells them apart */
+    return part;
+}
 
 /* --- the verdict ----------------------------------------------------------------------------- */
 
@@ -23,7 +36,16 @@ static char *write_place(const struct model *model, const struct finding *findin
     if (finding->example == WIRE_NONE)
         return cli_copy("");
     struct who_part part = finding_who(model, finding);
-    char *name = who_write_short(model, &part), *text = cli_format(" (%s)", name);
+    char *name = who_write_short(model, &part), *text;
+    if (finding->part_count > 0 && finding->parts[0].share >= PART_NAMED) {
+        struct who_part largest = part_who(model, finding, &finding->parts[0]);
+        char *inner = who_write_short(model, &largest);
+        text = strcmp(inner, name) != 0 ? cli_format(" (%s; largest part: %s)", name, inner)
+                                        : cli_format(" (%s)", name);
+        free(inner);
+    } else {
+        text = cli_format(" (%s)", name);
+    }
     free(name);
     return text;
 }
@@ -40,10 +62,14 @@ static char *write_harmless(const struct model *model, const struct findings *fi
         free(place);
         return text;
     }
-    return cli_format("no memory problem was found%s",
-                      findings->count == 0   ? ""
-                      : findings->count == 1 ? "; the remark below is no problem by itself"
-                                             : "; the remarks below are no problem by themselves");
+    if (findings->count == 0)
+        return cli_copy("no memory problem was found");
+    char *others =
+        findings->count > 1 ? cli_format(", and %zu more", findings->count - 1) : cli_copy("");
+    char *text = cli_format("no memory problem was found; for information only: %s%s",
+                            findings->list[0].title, others);
+    free(others);
+    return text;
 }
 
 static void print_verdict(const struct findings_input *input, const struct findings *findings) {
@@ -86,9 +112,19 @@ static void print_labelled(const char *label, const char *text) {
     wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
-/* Prints a command in a line of its own, which is not broken, and below it what it does. */
+/* Prints a command in a line of its own, which is not broken, and below it what it does. If the
+ * command has several lines, the first one is a sentence about the others. */
 static void print_command(const char *label, const char *command, const char *effect) {
-    printf("%*s%-*s%s\n", INDENT, "", LABEL_COLUMNS, label, command);
+    const char *line = strchr(command, '\n');
+    if (line) {
+        char *sentence = cli_format("%.*s", (int)(line - command), command);
+        print_labelled(label, sentence);
+        free(sentence);
+        for (; line; line = strchr(line + 1, '\n'))
+            printf("%*s%.*s\n", TEXT_COLUMN, "", (int)strcspn(line + 1, "\n"), line + 1);
+    } else {
+        printf("%*s%-*s%s\n", INDENT, "", LABEL_COLUMNS, label, command);
+    }
     if (effect) {
         printf("%*s", TEXT_COLUMN, "");
         wrap_print(effect, TEXT_COLUMN, TEXT_COLUMN);
@@ -101,6 +137,15 @@ static char *write_path(const struct model *model, const struct who_part *part, 
                          : who_write(model, part, options->functions);
 }
 
+/* Returns the number of a context in brackets, if a command of the finding has such numbers; else
+ * an empty text. The caller frees it. */
+static char *write_number(const struct model *model, const struct finding *finding,
+                          uint32_t context) {
+    bool named = (finding->action && strstr(finding->action, " --context ")) ||
+                 (finding->now && strstr(finding->now, " --context "));
+    return named ? cli_format(" (context %" PRIu32 ")", model->contexts[context].id) : cli_copy("");
+}
+
 char *tell_who(const struct model *model, const struct finding *finding,
                const struct tell_options *options) {
     if (finding->example == WIRE_NONE)
@@ -109,9 +154,12 @@ char *tell_who(const struct model *model, const struct finding *finding,
     bool joined = finding->part_count > 0;
     char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
                             joined ? UINT32_MAX : finding->frames, options);
-    if (finding->contexts < 2)
-        return path;
-    char *text = cli_format("%s, in %zu call paths%s", path, finding->contexts, joined ? ":" : "");
+    char *number = finding->contexts == 1 ? write_number(model, finding, finding->context) : NULL;
+    char *text = number                  ? cli_format("%s%s", path, number)
+                 : finding->contexts > 1 ? cli_format("%s, in %zu call paths%s", path,
+                                                      finding->contexts, joined ? ":" : "")
+                                         : cli_copy(path);
+    free(number);
     free(path);
     return text;
 }
@@ -119,17 +167,12 @@ char *tell_who(const struct model *model, const struct finding *finding,
 char *tell_part(const struct model *model, const struct finding *finding, size_t index,
                 const struct tell_options *options) {
     const struct finding_part *group = &finding->parts[index];
-    struct who_part part = who_frames(model, group->example, group->frames);
-    struct who_step common = who_find(model, part.from, finding->common);
-    if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
-        part.end = common;
-    if (common.context != WIRE_NONE && !who_means(model, &part))
-        part.end = who_next(model, common); /* the line in the common function tells them apart */
+    struct who_part part = part_who(model, finding, group);
     char *bytes =
         group->bytes == WIRE_UNKNOWN ? cli_copy("") : cli_format(", %s", look_bytes(group->bytes));
     char *path = write_path(model, &part, group->example, group->frames, options);
-    char *many =
-        group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
+    char *many = group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts)
+                                     : write_number(model, finding, group->example);
     char *text = group->share < 0.005
                      ? cli_format("<1 %%%s: %s%s", bytes, path, many)
                      : cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
@@ -139,9 +182,10 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
     return text;
 }
 
-static void print_who(const struct model *model, const struct finding *finding,
+static void print_who(const struct model *model, const struct finding *finding, bool *explained,
                       const struct tell_options *options) {
     char *who = tell_who(model, finding, options);
+    bool arrow = strstr(who, " < ") != NULL;
     print_labelled("who:", who);
     free(who);
     for (size_t i = 0; i < finding->part_count; i++) {
@@ -150,14 +194,20 @@ static void print_who(const struct model *model, const struct finding *finding,
             break;
         }
         char *text = tell_part(model, finding, i, options);
+        arrow = arrow || strstr(text, " < ");
         printf("%*s", TEXT_COLUMN, "");
         wrap_print(text, TEXT_COLUMN, TEXT_COLUMN + 2);
         free(text);
     }
+    if (arrow && !*explained) {
+        *explained = true;
+        printf("%*s(a < b: b called a)\n", TEXT_COLUMN, "");
+    }
 }
 
+/* *explained: "<" was explained in this text; the first path that has it sets this. */
 static void print_finding(const struct model *model, const struct finding *finding, size_t number,
-                          const struct tell_options *options) {
+                          bool *explained, const struct tell_options *options) {
     static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
     char head[32];
     const char *severity = severity_word(finding->severity);
@@ -177,7 +227,7 @@ static void print_finding(const struct model *model, const struct finding *findi
     if (finding->out)
         print_labelled("out:", finding->out);
     if (finding->example != WIRE_NONE)
-        print_who(model, finding, options);
+        print_who(model, finding, explained, options);
     print_labelled("why:", finding->why);
     if (finding->advice)
         print_labelled("fix:", finding->advice);
@@ -190,13 +240,16 @@ static void print_finding(const struct model *model, const struct finding *findi
         print_labelled("now:", "no command returns this memory while these chunks are live");
     if (finding->sure)
         print_labelled("sure:", finding->sure);
-    if (!finding->now || strcmp(finding->now, finding->action) != 0)
-        print_command("next:", finding->action, NULL);
+    /* Where nothing needs to be done, the command is no step that should follow. */
+    bool harmless = finding->severity == SEVERITY_INFO && !finding->advice && !finding->verdict;
+    if (finding->action && (!finding->now || strcmp(finding->now, finding->action) != 0))
+        print_command(harmless ? "to see more: " : "next:", finding->action, NULL);
 }
 
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options) {
     size_t marks = input->samples->count - 1;
+    bool explained = false;
     print_verdict(input, findings);
     print_process(input);
     for (size_t i = 0; i < findings->count; i++) {
@@ -204,7 +257,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
             printf("\n%zu more: memctx doctor %s --all\n", findings->count - i, input->target);
             break;
         }
-        print_finding(input->model, &findings->list[i], i + 1, options);
+        print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
     if (marks < 3) {
         char *advice =

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/folding.h"
 #include "model/shorten.h"
@@ -12,6 +13,27 @@
 
 #define LOOP_SHOWN 4    /* most functions of a loop that are shown */
 #define INLINED_SHOWN 2 /* functions inlined into a frame: the outermost and the innermost */
+
+/* True if the file of the main program runs scripts: then the program's name may be the script's,
+ * which has no machine code. */
+static bool runs_scripts(const char *file) {
+    static const char *const interpreters[] = {
+        "python", "pypy", "perl", "ruby", "node", "php",   "lua",   "bash", "dash",
+        "zsh",    "ksh",  "sh",   "gawk", "mawk", "guile", "tclsh", "wish", "Rscript"};
+    for (size_t i = 0; i < sizeof interpreters / sizeof interpreters[0]; i++) {
+        size_t length = strlen(interpreters[i]);
+        if (strncmp(file, interpreters[i], length) == 0 &&
+            file[length + strspn(file + length, "0123456789.-")] == '\0')
+            return true;
+    }
+    return false;
+}
+
+const char *frames_module_name(const struct model *model, uint32_t module) {
+    const char *path = model->modules[module].path, *file = shorten_path(path);
+    bool named = model->program && strcmp(path, model->exe) == 0 && !runs_scripts(file);
+    return named ? model->program : file;
+}
 
 /* `mark`: NULL, or the word behind the name. */
 static void put_function(FILE *text, const struct model_function *function, const char *module,
@@ -26,7 +48,7 @@ static void put_function(FILE *text, const struct model_function *function, cons
         fprintf(text, " (%s:%" PRId64 ")", whole ? function->file : shorten_path(function->file),
                 function->line);
     } else if (module) {
-        fprintf(text, " (%s)", whole ? module : shorten_path(module));
+        fprintf(text, " (%s)", module);
     }
 }
 
@@ -45,14 +67,17 @@ static void put_inlined(FILE *text, const struct model_names *names, bool whole)
     }
 }
 
-static const char *module_of(const struct model *model, const struct model_frame *frame) {
-    return frame->module != WIRE_NONE ? model->modules[frame->module].path : NULL;
+static const char *module_of(const struct model *model, const struct model_frame *frame,
+                             bool whole) {
+    return frame->module == WIRE_NONE ? NULL
+           : whole                    ? model->modules[frame->module].path
+                                      : frames_module_name(model, frame->module);
 }
 
 static void put_frame(FILE *text, const struct model *model, const struct model_frame *frame,
                       const char *mark, bool whole) {
     const struct model_names *names = frame->names;
-    const char *module = module_of(model, frame);
+    const char *module = module_of(model, frame, whole);
     if (frame->kind == WIRE_KIND_ROOT) {
         fputs("[no call path]", text);
     } else if (frame->kind != WIRE_KIND_PATH) {
@@ -61,8 +86,7 @@ static void put_frame(FILE *text, const struct model *model, const struct model_
         put_function(text, &names->functions[0], module, mark, whole);
         put_inlined(text, names, whole);
     } else if (module) {
-        fprintf(text, "%s+0x%" PRIx64, whole ? module : shorten_path(module),
-                frame->address - model->modules[frame->module].bias);
+        fprintf(text, "%s+0x%" PRIx64, module, frame->address - model->modules[frame->module].bias);
     } else {
         fprintf(text, "0x%" PRIx64, frame->address);
     }

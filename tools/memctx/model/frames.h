@@ -10,6 +10,10 @@
 
 #include "model/model.h"
 
+/* Returns the name of a module without folders. The main program has its own name (model_program),
+ * also where it was started by a symbolic link to a file of another name; an interpreter, whose
+ * program may be a script, has the name of its file. */
+const char *frames_module_name(const struct model *model, uint32_t module);
 /* Returns a frame as "function (file.c:12)", "function (library.so)", "library.so+0x12" or
  * "[label]"; inlined functions follow after " > ". `whole`: full paths and names instead of
  * shortened ones. The caller frees the text. */

@@ -186,7 +186,7 @@ static const char *name_of(const struct model *model, struct who_step step) {
 
 static const char *module_of(const struct model *model, struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
-    return module != WIRE_NONE ? shorten_path(model->modules[module].path) : NULL;
+    return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
 /* Returns the index of the function's row in the table; FUNCTION_COUNT if it has none. */
