@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Processes that come, go, stop, are mute or lie, while they are served."""
+import json
 import os
 import signal
 import time
