@@ -233,6 +233,8 @@ static bool reload(struct watch *watch) {
     bool good = load_all(watch);
     if (good) {
         take_new(watch, 0);
+        free(watch->model.exe);
+        watch->model.exe = cli_copy(old.exe);
         keep_names(&watch->model, &old);
         double now = clock_now_s();
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
@@ -429,6 +431,12 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
     watch->contexts_due = watch->pages_due = watch->names_due = (struct watch_due){0};
 }
 
+/* Which of the modules is the program; the names of its functions have the program's name then. */
+static void set_exe(struct watch *watch, const struct wire_dump *head) {
+    free(watch->model.exe);
+    watch->model.exe = cli_clean(cli_format("%.*s", (int)sizeof head->exe, head->exe));
+}
+
 /* Reads the figures, and the totals: these are the sums of the figures, if all were read. */
 static bool ask_all_figures(struct watch *watch, struct wire_dump *head) {
     bool whole = watch->from == 0;
@@ -450,8 +458,10 @@ static bool look(struct watch *watch) {
     bool first = !watch->loaded;
     if (first && !load_all(watch))
         return false;
-    if (first)
+    if (first) {
+        set_exe(watch, &head);
         take_new(watch, 0);
+    }
     rates_begin(&watch->rates);
     if (!ask_all_figures(watch, &head))
         return false;

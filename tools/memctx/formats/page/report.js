@@ -883,7 +883,9 @@ const makeReport = (data, kept = null) => {
 
   // --- begin ---
 
-  $("title").textContent = `${data.exe} (pid ${data.pid})`;
+  // A program may run under another name than its file's: redis-server is a link to redis-check-rdb.
+  $("title").textContent = `${data.exe.endsWith("/" + data.program) ? data.exe : data.program} (pid ${data.pid})`;
+  $("title").title = data.exe;
   $("subtitle").textContent = `up ${data.uptime_s.toFixed(1)} s, taken ${data.taken}: ${bytesText(data.rss_bytes)} resident, of which the program asked for ` +
     `${bytesText(data.totals.requested_bytes)} in ${numberText(data.totals.live_chunks)} chunks from ${numberText(count)} contexts` +
     (data.exact ? "" : "; not exact: some operations could not be charged");
