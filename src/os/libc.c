@@ -86,3 +86,16 @@ int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
     return error;
 }
+
+int os_stat(const char *path, struct stat *status) {
+    return os_result(os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, 0, 0, 0));
+}
+
+int os_lstat(const char *path, struct stat *status) {
+    return os_result(
+        os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, AT_SYMLINK_NOFOLLOW, 0, 0));
+}
+
+int os_fstat(int fd, struct stat *status) {
+    return os_result(os_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0));
+}

@@ -52,16 +52,9 @@ INLINE int os_result(long result) {
     errno = (int)-result;
     return -1;
 }
-INLINE int os_stat(const char *path, struct stat *status) {
-    return os_result(os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, 0, 0, 0));
-}
-INLINE int os_lstat(const char *path, struct stat *status) {
-    return os_result(
-        os_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, AT_SYMLINK_NOFOLLOW, 0, 0));
-}
-INLINE int os_fstat(int fd, struct stat *status) {
-    return os_result(os_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0));
-}
+int os_stat(const char *path, struct stat *status);
+int os_lstat(const char *path, struct stat *status);
+int os_fstat(int fd, struct stat *status);
 #ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
 #define SYS_close_range 436
 #endif
