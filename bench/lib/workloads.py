@@ -128,7 +128,8 @@ SPECIAL = [
                env={**w.env, "MEMCTX_VERBOSE": "2"})
       for w in REAL if w.name in ("gcc", "python3", "node")],
     Workload("dump", "special", "dump of 10 000 contexts", ("{programs}/contexts",),
-             measure="dump_ms", server="run_dump", env={"MEMCTX_CONTROL": "eager"}, quick=True),
+             measure="dump_ms", server="run_dump", quick=True,
+             env={"MEMCTX_CONTROL": "eager", "MEMCTX_TABLES": "64M"}),
 ]
 
 ALL = REAL + PATHS + ALLOC + SPECIAL
