@@ -173,7 +173,7 @@ def three_parts_run_and_are_started_again():
         write(path, text)
         with Agent(path, target.runtime) as agent:
             pids = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch", "push")}
-            check_equal({data_limit(pid) for pid in pids.values()}, {128 << 20}, "limits of memory")
+            wait_until(lambda: {data_limit(pid) for pid in pids.values()} == {128 << 20}, "limits of memory")
             wait_until(lambda: f'memctx_up{{program="{name}",process="1"}} 1' in metrics(ports[0]), "the metrics")
             wait_until(lambda: any(one.endswith(".mctx") for one in os.listdir(where)), "the snapshot")
             wait_until(lambda: got, "a profile")

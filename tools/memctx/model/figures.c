@@ -6,9 +6,7 @@ static void add_to(int64_t *sum, int64_t bytes) {
     *sum = model_add(*sum, bytes);
 }
 
-/* Returns the bin for a share of live blocks: <=6, <=12, <=25, <=50, <=75, <100, 100 %. The
- * library puts a page's OS pages into the same bins. */
-static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
+unsigned model_occupancy_bin(uint64_t live, uint64_t capacity) {
     static const uint8_t bounds[] = {6, 12, 25, 50, 75};
     unsigned bin = 0;
     if (live >= capacity)
@@ -32,8 +30,8 @@ static void add_own(struct figures *figures, struct model_figures *own,
         add_to(&self->sole_pinned_bytes, large ? live : (int64_t)page->touched_bytes);
     }
     if (!large) {
-        own->occupancy[occupancy_bin(page->live_bytes,
-                                     (uint64_t)page->capacity * page->block_bytes)] += page->pages;
+        own->occupancy[model_occupancy_bin(page->live_bytes, (uint64_t)page->capacity *
+                                                                 page->block_bytes)] += page->pages;
     }
     if (page->resident_bytes != WIRE_UNKNOWN)
         add_to(&self->resident_bytes, model_tame(page->resident_bytes));

@@ -338,6 +338,9 @@ uint32_t model_find_context(const struct model *model, uint32_t id);
 void model_compute_totals(struct model *model, const bool *included);
 /* Returns a + b; WIRE_UNKNOWN if a or b is unknown, or if the sum overflows. */
 int64_t model_add(int64_t a, int64_t b);
+/* Returns the bin for a share of live blocks: <=6, <=12, <=25, <=50, <=75, <100, 100 %. The library
+ * puts a page's OS pages into the same bins. */
+unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Limits a value for sums that must not overflow, whatever a damaged dump says: returns 0 for
  * WIRE_UNKNOWN, and otherwise a value between -2^50 and 2^50, which no figure of a process comes
  * near. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "outside/tables.h"
 
 #define OS_PAGE_BYTES 4096U
@@ -93,16 +94,6 @@ static uint64_t reached_bytes(const struct header *page) {
     bool open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     uint64_t reached = align_page(bytes + (open && page->fresh_left));
     return reached < page->bytes ? reached : page->bytes;
-}
-
-static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
-    static const uint8_t bounds[] = {6, 12, 25, 50, 75};
-    unsigned bin = 0;
-    if (live >= capacity)
-        return WIRE_OCCUPANCY_BINS - 1;
-    while (bin < sizeof bounds && live * 100 > bounds[bin] * capacity)
-        bin++;
-    return bin;
 }
 
 static int64_t resident_in(const struct scan *scan, uint64_t start, uint64_t bytes) {
@@ -273,7 +264,7 @@ static void count_os_pages(const struct scan *scan, const struct walk *walk, str
         if (!walk->live_in[i] && !records && !stays && may)
             out->os_empty++;
         else
-            out->os_pages[occupancy_bin(walk->live_in[i], OS_PAGE_BYTES)]++;
+            out->os_pages[model_occupancy_bin(walk->live_in[i], OS_PAGE_BYTES)]++;
     }
 }
 

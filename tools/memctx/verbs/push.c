@@ -7,12 +7,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "diagnosis/conditions.h"
 #include "serve/post.h"
 #include "verbs/serving.h"
 #include "verbs/verbs.h"
 
-#define EVERY_MS_MIN 100
 #define EVERY_MS_MAX 86400000
 
 enum {
@@ -65,17 +63,6 @@ static void set_server(struct engine_server *server, enum engine engine, const c
     server->url = url;
 }
 
-static int64_t parse_every(const char *text) {
-    int64_t ms, seconds;
-    if (cli_is_number(text, &seconds) && seconds <= EVERY_MS_MAX / 1000)
-        ms = seconds * 1000;
-    else if (!condition_parse_time(text, &ms))
-        ms = 0;
-    if (ms < EVERY_MS_MIN || ms > EVERY_MS_MAX)
-        cli_usage("--every takes a time from 100ms to 24h, such as 60s or 5m; got \"%s\"", text);
-    return ms;
-}
-
 /* Labels are checked last, since the engine decides what they may be. */
 static void add_labels(struct engine_server *server, char *const *labels, size_t count) {
     struct cli_failure failure;
@@ -101,7 +88,9 @@ static void take_option(struct push_options *options, int option) {
     case OPTION_PARCA: set_server(server, ENGINE_PARCA, "--parca", optarg); break;
     case OPTION_OTLP: set_server(server, ENGINE_OTLP, "--otlp", optarg); break;
     case OPTION_PUSHGATEWAY: set_server(server, ENGINE_PUSHGATEWAY, "--pushgateway", optarg); break;
-    case OPTION_EVERY: options->every_ms = parse_every(optarg); break;
+    case OPTION_EVERY:
+        options->every_ms = serving_parse_every(optarg, EVERY_MS_MAX, "24h, such as 60s or 5m");
+        break;
     case OPTION_ONCE: options->once = true; break;
     case OPTION_JSON: options->json = true; break;
     default:

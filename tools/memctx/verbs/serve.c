@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* serve.c - `memctx serve`: metrics, profiles and findings of running processes over HTTP. */
-#include "diagnosis/conditions.h"
 #include "serve/server.h"
 #include "verbs/serving.h"
 #include "verbs/verbs.h"
 
-#define EVERY_MS_MIN 100
 #define EVERY_MS_MAX 3600000
 
 enum {
@@ -33,18 +31,6 @@ struct serve_words {
     const char *listen, *token, *certificate, *key;
 };
 
-/* Returns the milliseconds between two looks for live pages. */
-static int64_t parse_every(const char *text) {
-    int64_t ms, seconds;
-    if (cli_is_number(text, &seconds) && seconds <= EVERY_MS_MAX / 1000)
-        ms = seconds * 1000;
-    else if (!condition_parse_time(text, &ms))
-        ms = 0;
-    if (ms < EVERY_MS_MIN || ms > EVERY_MS_MAX)
-        cli_usage("--every takes a time from 100ms to 1h, such as 2s; got \"%s\"", text);
-    return ms;
-}
-
 static struct server_options parse(int argc, char **argv, bool *check) {
     struct server_options options = {.every_ms = 1000};
     struct serve_words words = {.listen = "127.0.0.1:9464"};
@@ -59,7 +45,9 @@ static struct server_options parse(int argc, char **argv, bool *check) {
         case OPTION_CHECK: *check = true; break;
         case OPTION_CERT: words.certificate = optarg; break;
         case OPTION_KEY: words.key = optarg; break;
-        default: options.every_ms = parse_every(optarg); break;
+        default:
+            options.every_ms = serving_parse_every(optarg, EVERY_MS_MAX, "1h, such as 2s");
+            break;
         }
     }
     options.wanted.words = (const char *const *)argv + optind;

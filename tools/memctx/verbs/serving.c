@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "diagnosis/conditions.h"
 #include "target/target.h"
 
 #define SECRET_MAX 65536 /* bytes of a file with a token, a certificate or a key */
 #define TOKEN_MIN 16
+#define EVERY_MS_MIN 100
 
 char *serving_read_file(const char *option, const char *path, bool private) {
     char *text = cli_alloc(SECRET_MAX + 1, 1);
@@ -50,6 +52,13 @@ char *serving_read_token(const char *path) {
                 "needs %d; openssl rand -hex 32 makes one",
                 path, length, TOKEN_MIN);
     return token;
+}
+
+int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range) {
+    int64_t ms;
+    if (!condition_parse_time(text, &ms) || ms < EVERY_MS_MIN || ms > most_ms)
+        cli_usage("--every takes a time from 100ms to %s; got \"%s\"", range, text);
+    return ms;
 }
 
 void serving_check_targets(const struct fleet_wanted *wanted) {

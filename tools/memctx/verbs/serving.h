@@ -10,6 +10,9 @@
 char *serving_read_file(const char *option, const char *path, bool private);
 /* Returns the first line of the file of --token-file. */
 char *serving_read_token(const char *path);
+/* Returns the milliseconds of --every: 100 to `most_ms`. `range`: the greatest value in words, and
+ * an example, for the message of a usage error. */
+int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range);
 /* Ends the command with the message of other verbs if a TARGET is not there. A name may belong to
  * several processes here. */
 void serving_check_targets(const struct fleet_wanted *wanted);
