@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Doctor of programs with a million call paths, and what a terminal shows while a command works."""
+import contextlib
 import os
 import pty
 import select
@@ -91,6 +92,14 @@ def hear_terminal(terminal, wanted, heard):
         heard.append(os.read(terminal, 4096))
 
 
+def hear_the_rest(terminal, heard):
+    """Reads to the end, which comes when the last descriptor of the other side is closed. The kernel
+    hands on later what was written, so that nothing to read now does not mean nothing more."""
+    with contextlib.suppress(OSError):  # EIO is the end
+        while part := os.read(terminal, 4096):
+            heard.append(part)
+
+
 def keep_progress(*words):
     with runtime_dir() as directory:
         snapshot = snapshot_of(directory)
@@ -99,10 +108,12 @@ def keep_progress(*words):
         try:
             status, out = read_slowly(directory, snapshot, words, end,
                                       lambda: hear_terminal(terminal, b"memctx: reading ", heard))
-            while select.select([terminal], [], [], 0)[0]:
-                heard.append(os.read(terminal, 4096))
-        finally:
             os.close(end)
+            end = None
+            hear_the_rest(terminal, heard)
+        finally:
+            if end is not None:
+                os.close(end)
             os.close(terminal)
         check_equal((status, "python3" in out), (0, True), f"{words}: {out[:200]}")
         said = b"".join(heard)

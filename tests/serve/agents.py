@@ -154,7 +154,7 @@ def metrics(port):
 
 def data_limit(pid):
     with open(f"/proc/{pid}/limits", encoding="ascii") as file:
-        return int(re.search(r"^Max data size +(\d+)", file.read(), re.M)[1])
+        return re.search(r"^Max data size +(\w+)", file.read(), re.M)[1]
 
 
 def runs(pid):
@@ -173,7 +173,7 @@ def three_parts_run_and_are_started_again():
         write(path, text)
         with Agent(path, target.runtime) as agent:
             pids = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch", "push")}
-            wait_until(lambda: {data_limit(pid) for pid in pids.values()} == {128 << 20}, "limits of memory")
+            wait_until(lambda: {data_limit(pid) for pid in pids.values()} == {str(128 << 20)}, "limits of memory")
             wait_until(lambda: f'memctx_up{{program="{name}",process="1"}} 1' in metrics(ports[0]), "the metrics")
             wait_until(lambda: any(one.endswith(".mctx") for one in os.listdir(where)), "the snapshot")
             wait_until(lambda: got, "a profile")
