@@ -118,6 +118,15 @@ INLINE struct place place_before(const struct admit *admit, int before) {
     return before < 0 ? admit->root : place_of(&admit->stack->frames[before]);
 }
 
+/* No function is larger, so an address further from a function's start is in another function. */
+#define FUNCTION_BYTES_MAX (1U << 20)
+
+/* True if the frame is one of this function. The functions of most frames need not be looked up. */
+INLINE bool is_of_function(const struct stack_frame *frame, uintptr_t function) {
+    return frame->address - function <= FUNCTION_BYTES_MAX &&
+           function_start(frame->address, frame->exact) == function;
+}
+
 /* Reports the function of frame `i` to function_recurs if it stands further out, too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
@@ -125,8 +134,7 @@ static NOINLINE void watch(const struct admit *admit, int i) {
     functions_look_begins();
     uintptr_t function = function_to_watch(frames[i].address, frames[i].exact);
     for (int outer = i - 1; function && !recurs && outer >= (int)admit->begin; outer--)
-        recurs = !rule_folded(frames[outer].rule) &&
-                 function_start(frames[outer].address, frames[outer].exact) == function;
+        recurs = is_of_function(&frames[outer], function) && !rule_folded(frames[outer].rule);
     functions_look_ends();
     if (recurs)
         function_recurs(function);

@@ -21,25 +21,33 @@ struct reader {
     bool bad;
 };
 
-static uint64_t read_fixed(struct reader *r, unsigned bytes) {
+/* Reads a number of at most 8 bytes, in the processor's order (the least byte first). */
+INLINE uint64_t read_fixed(struct reader *r, unsigned bytes) {
     uint64_t value = 0;
-    if (r->bad || (size_t)(r->end - r->at) < bytes) {
+    if (UNLIKELY(r->bad) || UNLIKELY((size_t)(r->end - r->at) < bytes)) {
         r->bad = true;
         r->at = r->end;
         return 0;
     }
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)r->at[i] << (8 * i);
+    __builtin_memcpy(&value, r->at, bytes);
     r->at += bytes;
     return value;
 }
 
-static uint64_t read_leb(struct reader *r, bool is_signed) {
+INLINE uint8_t read_byte(struct reader *r) {
+    if (UNLIKELY(r->at >= r->end)) {
+        r->bad = true;
+        return 0;
+    }
+    return *r->at++;
+}
+
+static NOINLINE uint64_t read_long_leb(struct reader *r, bool is_signed) {
     uint64_t value = 0;
     unsigned shift = 0;
     uint8_t byte;
     do {
-        byte = (uint8_t)read_fixed(r, 1);
+        byte = read_byte(r);
         if (shift < 64)
             value |= (uint64_t)(byte & 0x7f) << shift;
         shift += 7;
@@ -47,6 +55,14 @@ static uint64_t read_leb(struct reader *r, bool is_signed) {
     if (is_signed && shift < 64 && byte & 0x40)
         value |= ~0UL << shift;
     return value;
+}
+
+/* Reads a number of variable length. Nearly all have one byte. */
+INLINE uint64_t read_leb(struct reader *r, bool is_signed) {
+    if (UNLIKELY(r->at >= r->end) || UNLIKELY(*r->at & 0x80))
+        return read_long_leb(r, is_signed);
+    uint64_t value = *r->at++;
+    return is_signed && value & 0x40 ? value | ~0x3fUL : value;
 }
 
 /* Reads a pointer in one of the encodings of the LSB; `data` is the base of data-relative
@@ -130,9 +146,9 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
 
 #define HEADER_BYTES_MIN 4U
 
-/* Returns the frame description entry whose range may hold pc, found by the object's sorted table.
- * NULL: there is none. */
-static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) {
+/* Returns the frame description entry whose range may hold pc, found by the object's sorted table,
+ * and sets *start to the start of the range as the table has it. NULL: there is none. */
+static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc, uintptr_t *start) {
     const uint8_t *header = object->eh_frame_header;
     if (!header || (uintptr_t)header < object->frames_start ||
         (uintptr_t)header + HEADER_BYTES_MIN > object->frames_end || header[0] != 1 ||
@@ -155,6 +171,7 @@ static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) 
         else
             high = middle;
     }
+    *start = (uintptr_t)header + (uintptr_t)(intptr_t)table[low].start;
     return (const uint8_t *)((uintptr_t)header + (uintptr_t)(intptr_t)table[low].entry);
 }
 
@@ -232,11 +249,10 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
 
 /* a row of the table that the program describes: the rules that hold from one address on */
 struct state {
-    enum { CFA_REGISTER, CFA_RBP_DEREF, CFA_UNUSABLE } cfa;
+    int64_t cfa_offset, rbp_offset;
     uint64_t cfa_register;
-    int64_t cfa_offset;
+    enum { CFA_REGISTER, CFA_RBP_DEREF, CFA_UNUSABLE } cfa;
     enum cfi_rbp rbp;
-    int64_t rbp_offset;
     /* ra_standard: the return address is at CFA - 8; ra_undefined: the frame is the outermost
      * one */
     bool ra_standard, ra_undefined;
@@ -357,50 +373,67 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     }
 }
 
+/* Reads the operands of an operation that `run` does not know by itself, and runs it. May move
+ * *location. False: the program is damaged, or the operation is unknown. */
+static NOINLINE bool run_further(const uint8_t **at, const uint8_t *end, uint8_t op,
+                                 const struct common *common, struct state *state,
+                                 const struct state *initial, uintptr_t *location) {
+    struct reader r = {*at, end, false};
+    uint64_t advance = 0;
+    bool known = true;
+    if (op >> 6 == 2) /* offset */
+        set_register(state, op & 0x3f, CFI_RBP_AT_CFA, read_factored(&r, false, common));
+    else if (op >= 0x02 && op <= 0x04) /* advance_loc with 1, 2 or 4 bytes */
+        advance = read_fixed(&r, 1U << (op - 2));
+    else if (op == 0x01) /* set_loc */
+        *location = read_encoded(&r, common->encoding, 0);
+    else
+        known = run_extended(&r, op, common, state, initial);
+    *location += advance * common->code_align;
+    *at = r.at;
+    return known && !r.bad;
+}
+
 /* Runs a program until its location passes pc. False: the program is damaged, or uses an unknown
- * operation. */
-static bool run(struct reader r, const struct common *common, uintptr_t location, uintptr_t pc,
-                struct state *state, const struct state *initial) {
+ * operation. A large function has hundreds of operations. Nearly all are of the kinds that stand
+ * here, so these are run without a call. */
+static bool run(const uint8_t *at, const uint8_t *end, const struct common *common,
+                uintptr_t location, uintptr_t pc, struct state *state,
+                const struct state *initial) {
     struct state saved[STATES_MAX];
     unsigned depth = 0;
-    while (r.at < r.end && !r.bad) {
-        uint8_t op = (uint8_t)read_fixed(&r, 1);
-        uint64_t advance = 0;
-        switch (op >> 6) {
-        case 1: advance = op & 0x3f; break;
-        case 2:
-            set_register(state, op & 0x3f, CFI_RBP_AT_CFA, read_factored(&r, false, common));
-            continue;
-        case 3: restore_register(state, initial, op & 0x3f); continue;
-        default:
-            if (op == 0x01) { /* set_loc */
-                location = read_encoded(&r, common->encoding, 0);
-                if (location > pc)
-                    return !r.bad;
-                continue;
-            } else if (op >= 0x02 && op <= 0x04) {
-                advance = read_fixed(&r, 1U << (op - 2));
-            } else if (op == 0x0a) { /* remember_state */
-                if (depth == STATES_MAX)
-                    return false;
-                saved[depth++] = *state;
-                continue;
-            } else if (op == 0x0b) {
-                if (!depth)
-                    return false;
-                *state = saved[--depth];
-                continue;
-            } else {
-                if (!run_extended(&r, op, common, state, initial))
-                    return false;
-                continue;
-            }
+    while (at < end) {
+        uint8_t op = *at++;
+        if (op >> 6 == 1) { /* advance_loc */
+            location += (op & 0x3f) * common->code_align;
+            if (location > pc)
+                return true;
+        } else if (op == 0x0e && at < end && *at < 0x80) { /* def_cfa_offset */
+            state->cfa_offset = *at++;
+        } else if (op >> 6 == 2 && at < end && *at < 0x80) { /* offset */
+            set_register(state, op & 0x3f, CFI_RBP_AT_CFA, *at++ * common->data_align);
+        } else if (op >> 6 == 3) {
+            restore_register(state, initial, op & 0x3f);
+        } else if (op == 0x0a) { /* remember_state */
+            if (depth == STATES_MAX)
+                return false;
+            saved[depth++] = *state;
+        } else if (op == 0x0b) {
+            if (!depth)
+                return false;
+            *state = saved[--depth];
+        } else {
+            const uint8_t *operands = at; /* copies, so that both stay in registers */
+            uintptr_t moved = location;
+            if (!run_further(&operands, end, op, common, state, initial, &moved))
+                return false;
+            at = operands;
+            location = moved;
+            if (location > pc)
+                return true;
         }
-        location += advance * common->code_align;
-        if (location > pc)
-            return !r.bad;
     }
-    return !r.bad;
+    return true;
 }
 
 static struct cfi_rule rule_of(const struct state *state) {
@@ -425,22 +458,56 @@ static struct cfi_rule rule_of(const struct state *state) {
     return rule;
 }
 
+/* Finds the entry whose range holds pc. Sets *r to what follows the range in the entry, and *common
+ * to the entry's CIE. Returns the start of the range; 0: there is none. */
+static uintptr_t find_function(const struct cfi_object *object, uintptr_t pc, struct reader *r,
+                               struct common *common) {
+    uintptr_t start, length;
+    const uint8_t *entry = find_entry(object, pc, &start);
+    if (!entry)
+        return 0;
+    *r = entry_reader(entry, object);
+    const uint8_t *id_at = r->at;
+    uint64_t distance = read_fixed(r, 4);
+    if (r->bad || !distance)
+        return 0;
+    *common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
+    if (common->bad)
+        return 0;
+    start = read_encoded(r, common->encoding, 0);
+    length = read_encoded(r, common->encoding & 0x0f, 0);
+    return r->bad || pc < start || pc - start >= length ? 0 : start;
+}
+
+/* The usual entry: a length and a distance of four bytes each, then the start of the range,
+ * relative to its own address, and the number of bytes. */
+struct usual_entry {
+    uint32_t length, distance;
+    int32_t start;
+    uint32_t bytes;
+};
+
+uintptr_t cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
+    struct reader r;
+    struct common common;
+    struct usual_entry usual;
+    uintptr_t start, at = (uintptr_t)find_entry(object, pc, &start);
+    if (at < object->frames_start || at > object->frames_end ||
+        object->frames_end - at < sizeof usual)
+        return 0;
+    __builtin_memcpy(&usual, (const void *)at, sizeof usual);
+    /* Only the CIE tells how the start is written. If it reads as the table's start, it is so. */
+    if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
+        return pc - start < usual.bytes ? start : 0;
+    return find_function(object, pc, &r, &common);
+}
+
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     struct cfi_rule none = {.kind = CFI_NONE}, rule;
-    const uint8_t *entry = find_entry(object, pc);
-    if (!entry)
-        return none;
-    struct reader r = entry_reader(entry, object);
-    const uint8_t *id_at = r.at;
-    uint64_t distance = read_fixed(&r, 4);
-    if (r.bad || !distance)
-        return none;
-    struct common common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
-    if (common.bad)
-        return none;
-    uintptr_t start = read_encoded(&r, common.encoding, 0);
-    uintptr_t length = read_encoded(&r, common.encoding & 0x0f, 0);
-    if (r.bad || pc < start || pc - start >= length)
+    struct reader r;
+    struct common common;
+    uintptr_t start = find_function(object, pc, &r, &common);
+    if (!start)
         return none;
     none.function = start;
     if (common.signal_frame)
@@ -453,11 +520,10 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     }
     struct state state = {.cfa = CFA_UNUSABLE};
     struct state initial = state;
-    struct reader first = {common.program, common.end, false};
-    if (!run(first, &common, 0, UINTPTR_MAX, &state, &initial))
+    if (!run(common.program, common.end, &common, 0, UINTPTR_MAX, &state, &initial))
         return none;
     initial = state;
-    if (!run(r, &common, start, pc, &state, &initial))
+    if (!run(r.at, r.end, &common, start, pc, &state, &initial))
         return none;
     rule = rule_of(&state);
     rule.function = start;

@@ -276,7 +276,7 @@ static uintptr_t pc_of(uintptr_t key) {
 uintptr_t unwind_rules_function_start(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = pc_of(key);
-    return find_object(pc, &object) ? cfi_find_rule(&object, pc).function : 0;
+    return find_object(pc, &object) ? cfi_find_function(&object, pc) : 0;
 }
 
 /* Finds out the rule of a key, and keeps it. */

@@ -249,6 +249,25 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
+/* Both read the start of the function, one of them without the entry's program. */
+Test(cfi, the_function_is_that_of_the_rule) {
+    struct cfi_object object;
+    uintptr_t code = (uintptr_t)&qsort, start = 0;
+    unsigned functions = 0, none = 0;
+    cr_assert(cfi_find_object(code, &object));
+    for (uintptr_t pc = code; pc < code + (1 << 16) && pc < object.end; pc++) {
+        uintptr_t function = cfi_find_function(&object, pc);
+        cr_assert_eq(function, cfi_find_rule(&object, pc).function, "at %#lx", pc);
+        functions += function && function != start;
+        none += !function;
+        start = function ? function : start;
+    }
+    cr_assert_gt(functions, 20);
+    cr_assert_gt(none, 0, "bytes between functions belong to none");
+    object.eh_frame_header = NULL;
+    cr_assert_eq(cfi_find_function(&object, code), 0);
+}
+
 /* What a damaged library says is read in the user's process: nothing outside its memory may be
  * touched. */
 Test(cfi, damaged_information_is_read_within_its_bounds) {
@@ -291,6 +310,7 @@ Test(cfi, damaged_information_is_read_within_its_bounds) {
             at[(random >> (8 + 8 * i)) % (round % 4 ? SPOILT : 12)] =
                 (char)(random >> (40 + 8 * i));
         cfi_find_rule(&other, pc);
+        cfi_find_function(&other, pc);
         memcpy(at, saved, SPOILT);
     }
     munmap(copy - OS_PAGE_BYTES, mapped + 2 * OS_PAGE_BYTES);
