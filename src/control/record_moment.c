@@ -70,7 +70,7 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
     for (uint32_t i = 0; i < recorder->count; i++) {
         const struct watched *watched = &recorder->tables->watched[i];
         if (at > end) {
-            recorder_add_sum(&walk->rest, &watched->sum);
+            sums_add(&walk->rest, &watched->sum);
             walk->rest_contexts++;
             continue;
         }

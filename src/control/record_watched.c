@@ -18,14 +18,6 @@
 #define NAMED_MAX 512U   /* of WATCHED_MAX: contexts that the program named */
 #define EARLIER_MAX 384U /* of WATCHED_MAX: contexts that hold little now */
 
-void recorder_add_sum(struct sum *sum, const struct sum *part) {
-    sum->allocs += part->allocs;
-    sum->frees += part->frees;
-    sum->live_bytes += part->live_bytes;
-    sum->requested_cum_bytes += part->requested_cum_bytes;
-    sum->views += part->views;
-}
-
 /* Returns the context as it was watched before; NULL: it was not. Called with rising ids. */
 static const struct watched *watched_before(struct walk *walk, uint32_t id) {
     const struct watched *before = recorder->tables->before;
@@ -121,10 +113,10 @@ bool recorder_read_contexts(struct walk *walk) {
         sums_read(id, &sum, NULL);
         if (!sum.allocs && !sum.frees)
             continue;
-        recorder_add_sum(&walk->all, &sum);
+        sums_add(&walk->all, &sum);
         if (watch(walk, id, &sum))
             continue;
-        recorder_add_sum(&walk->rest, &sum);
+        sums_add(&walk->rest, &sum);
         walk->rest_contexts++;
     }
     sums_end();

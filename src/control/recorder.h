@@ -101,7 +101,6 @@ struct walk {
 
 /* Reads the figures of all contexts and chooses the watched ones anew. */
 bool recorder_read_contexts(struct walk *walk);
-void recorder_add_sum(struct sum *sum, const struct sum *part);
 /* Returns the first id from `id` on that has its bit; `count`: there is none. */
 uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
