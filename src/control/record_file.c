@@ -21,7 +21,7 @@
 
 #define STEP_BYTES (256UL << 10) /* the ring's part of the file is reserved in such steps */
 
-/* Writes "DIR/memctx-PID-NAME" behind which ".rec" or ".1.rec" comes. */
+/* Writes "DIR/memctx-PID-NAME" and the ending, ".rec" or ".1.rec". */
 static void make_path(struct text *text, const char *ending) {
     char name[32] = {0};
     text_add(text, recorder->directory);
@@ -144,7 +144,7 @@ static bool make_file(void) {
     return true;
 }
 
-/* Opens the file again that this process made before. False: it is no longer there. */
+/* Opens the file again that this process made before. False: the file is no longer there. */
 static bool open_again(void) {
     long fd =
         OS_CALL(SYS_openat, AT_FDCWD, recorder->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
@@ -172,7 +172,8 @@ uint64_t recorder_place(size_t bytes) {
     long error = wanted ? OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
                                   RECORD_RING_AT + ring->end, wanted - ring->end, 0, 0)
                         : 0;
-    if (error == -EOPNOTSUPP || error == -ENOSYS) /* the write will tell */
+    if (error == -EOPNOTSUPP ||
+        error == -ENOSYS) /* no fallocate here: the write finds out whether there is room */
         error = 0;
     if (wanted && !error)
         ring->end = wanted;

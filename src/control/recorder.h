@@ -28,7 +28,7 @@ struct watched {
     struct sum sum;
 };
 
-/* What a moment is made in, about 350 KiB. */
+/* Memory for one moment, about 350 KiB; mapped while the process records. */
 struct record_tables {
     struct watched watched[WATCHED_MAX], before[WATCHED_MAX]; /* by rising id */
     char piece[PIECE_BYTES + sizeof(struct record_piece)];
@@ -37,8 +37,8 @@ struct record_tables {
 
 struct recorder {
     char directory[512];
-    char path[640]; /* of the file */
-    bool at_once;
+    char path[640];         /* of the file */
+    bool at_once;           /* `memctx run` started this program */
     bool complained;        /* a message told that the directory is of no use */
     uint32_t owner;         /* pid of the process whose file `path` is; 0: no file yet. Atomic */
     struct held file;       /* fd -1: not open now */
@@ -49,15 +49,15 @@ struct recorder {
     uint64_t directory_ns;  /* when the directory was last written */
     int64_t high_bytes;     /* growth is measured from here */
     struct ring ring;
-    uint32_t sequence, directories;
-    uint32_t modules, closed; /* as in the last directory */
-    bool changed;             /* the last directory does not list all watched contexts */
-    bool unpin;               /* some contexts are no longer watched */
-    int64_t moments, lost, bytes, error;
-    char cgroup[512];
+    uint32_t sequence, directories;      /* number of the last moment; of directories written */
+    uint32_t modules, closed;            /* as in the last directory */
+    bool changed;                        /* the last directory does not list all watched contexts */
+    bool unpin;                          /* some contexts are no longer watched */
+    int64_t moments, lost, bytes, error; /* figures of struct record_counts */
+    char cgroup[512];                    /* folder of the control group; "": none was found */
     bool cgroup_v1;
-    struct record_tables *tables; /* NULL: not mapped */
-    uint32_t count, named, earlier;
+    struct record_tables *tables;   /* NULL: not mapped */
+    uint32_t count, named, earlier; /* watched contexts: all; named; that hold little now */
 };
 INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
 
@@ -77,7 +77,7 @@ struct record_block recorder_block(enum record_kind kind, uint64_t sequence, siz
                                    uint64_t body_sum);
 /* Writes that the program ended, or that the recording ended. Any thread. */
 void recorder_write_end(int fd, enum record_ending ending);
-/* record_sum out of line, because this is called from several places. */
+/* As record_sum, which is inline: one copy of it serves all callers. */
 uint64_t recorder_sum(const void *bytes, size_t length, uint64_t sum);
 uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
