@@ -253,7 +253,7 @@ struct model {
     char *source;    /* name in messages: "pid 12" or the snapshot's file name */
     char *how;       /* how the memory was read; NULL: the process answered by itself */
     double uptime_s; /* without the time that the machine slept, as all uptimes */
-    double slept_s;  /* how long the machine slept since it started */
+    double slept_s;  /* how long the machine has slept since it was booted */
     int64_t build_ns;
     int64_t depth;
     bool exact;
