@@ -28,7 +28,7 @@ struct watched {
     struct sum sum;
 };
 
-/* Memory for one moment, about 350 KiB; mapped while the process records. */
+/* Memory for one moment, about 400 KiB; mapped while the process records. */
 struct record_tables {
     struct watched watched[WATCHED_MAX], before[WATCHED_MAX]; /* by rising id */
     char piece[PIECE_BYTES + sizeof(struct record_piece)];
