@@ -158,9 +158,10 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# The control thread's code is never on an allocation's way, and the library's address space is bounded.
+# This code is never on an allocation's way, and the library's address space is bounded.
 ifeq ($(VARIANT),release)
-$(out)/lib/src/control/%.o: lib_flags += -Os
+$(out)/lib/src/control/%.o $(addprefix $(out)/lib/src/,api/stats.o base/options.o base/text.o path/oracle.o): \
+    lib_flags += -Os
 endif
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build

@@ -305,7 +305,7 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
         UNLIKELY(view->bins->recipe & RECIPE_SERIAL)) {
         bool fresh = false;
-        void *chunk = serial_alloc_quick(view, size, &fresh);
+        void *chunk = serial_alloc_like_last(view, size, &fresh);
         return LIKELY(chunk != NULL) ? allocate_done(heap, view, size, how, frame, chunk, fresh)
                                      : allocate_page_used_up(heap, view, size, how, frame);
     }

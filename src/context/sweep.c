@@ -43,7 +43,7 @@ static struct {
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
 
-/* What a sweep finds out about a context. */
+/* The findings of a sweep about a context. */
 struct found {
     uint16_t allocs; /* number of allocations so far, modulo 2^16 */
     uint8_t flags;   /* enum found_flags */

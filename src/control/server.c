@@ -335,9 +335,65 @@ static void look_at_live_bytes(void) {
     next_ns = now + LIVE_LOOK_NS;
 }
 
+/* Fills the list of poll with the listener and then the connected clients, since RLIMIT_NOFILE
+ * bounds the number that poll accepts. Returns the length of the list. */
+static nfds_t list_polls(struct pollfd *polls, struct client **polled, bool deaf) {
+    nfds_t count = 1;
+    if (!descriptors_is_held(&socket_listener))
+        socket_listener.fd = -1;
+    polls[0] = (struct pollfd){.fd = deaf ? -1 : socket_listener.fd, .events = POLLIN};
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
+        struct client *client = &clients[i];
+        short events = client->answering ? POLLOUT : POLLIN;
+        if (!descriptors_is_held(&client->socket)) {
+            client_drop(client);
+            continue;
+        }
+        polled[count] = client;
+        polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
+    }
+    return count;
+}
+
+/* Returns the milliseconds that poll may wait before other work of the thread is due. */
+static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due) {
+    struct segment_usage usage = segment_usage();
+    int64_t decay = load_relaxed(&options.decay_ms) / 2;
+    int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
+                                                            : IDLE_POLL_MS;
+    if (connected && wait > 200)
+        wait = 200;
+    if (deaf && connected && wait > (int)(FULL_NS / 1000000))
+        wait = (int)(FULL_NS / 1000000);
+    if (loaded_is_used() && wait > OBJECTS_POLL_MS)
+        wait = OBJECTS_POLL_MS;
+    if (policy_rules_exist() && wait > RULES_POLL_MS)
+        wait = RULES_POLL_MS;
+    if (control_may_be_last() && wait > ALONE_POLL_MS)
+        wait = ALONE_POLL_MS;
+    if (sweep_is_due && wait > SWEEP_POLL_MS)
+        wait = SWEEP_POLL_MS;
+    return record_wait_ms(marks_wait_ms(wait));
+}
+
+/* Serves the descriptors that poll found ready. */
+static void serve_ready(const struct pollfd *polls, struct client **polled, nfds_t count) {
+    for (nfds_t i = 1; i < count; i++) {
+        struct client *client = polled[i];
+        if (!polls[i].revents || client->socket.fd != polls[i].fd)
+            continue;
+        if (!descriptors_is_held(&client->socket))
+            client_drop(client);
+        else if (client->answering)
+            client_write(client);
+        else
+            client_read(client);
+    }
+    if (polls[0].revents & POLLIN && descriptors_is_held(&socket_listener))
+        accept_client();
+}
+
 void server_run(void) {
-    /* Holds the listener, then only the connected clients: RLIMIT_NOFILE bounds the number poll
-     * accepts. */
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
     struct client *polled[WIRE_CLIENTS_MAX + 1];
     segment_clock_set(os_now_exact_ns());
@@ -354,43 +410,14 @@ void server_run(void) {
         unfold_look();
         look_at_live_bytes();
         bool sweep_is_due = evict_sweep();
-        if (!descriptors_is_held(&socket_listener))
-            socket_listener.fd = -1;
         bool deaf = os_now_exact_ns() < deaf_until_ns;
-        polls[0] = (struct pollfd){.fd = deaf ? -1 : socket_listener.fd, .events = POLLIN};
-        nfds_t count = 1;
-        for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-            struct client *client = &clients[i];
-            short events = client->answering ? POLLOUT : POLLIN;
-            if (!descriptors_is_held(&client->socket)) {
-                client_drop(client);
-                continue;
-            }
-            polled[count] = client;
-            polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
-        }
+        nfds_t count = list_polls(polls, polled, deaf);
         if (count == 1) { /* no client is connected */
             buffers_unmap(rooms);
             rooms = NULL;
             buffers_unmap_kept();
         }
-        struct segment_usage usage = segment_usage();
-        int64_t decay = load_relaxed(&options.decay_ms) / 2;
-        int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
-                                                                : IDLE_POLL_MS;
-        if (count > 1 && wait > 200)
-            wait = 200;
-        if (deaf && count > 1 && wait > (int)(FULL_NS / 1000000))
-            wait = (int)(FULL_NS / 1000000);
-        if (loaded_is_used() && wait > OBJECTS_POLL_MS)
-            wait = OBJECTS_POLL_MS;
-        if (policy_rules_exist() && wait > RULES_POLL_MS)
-            wait = RULES_POLL_MS;
-        if (control_may_be_last() && wait > ALONE_POLL_MS)
-            wait = ALONE_POLL_MS;
-        if (sweep_is_due && wait > SWEEP_POLL_MS)
-            wait = SWEEP_POLL_MS;
-        wait = record_wait_ms(marks_wait_ms(wait));
+        int wait = find_wait_ms(count > 1, deaf, sweep_is_due);
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {
@@ -400,21 +427,8 @@ void server_run(void) {
         }
         if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */
             segment_purge(false);
-        if (ready > 0) {
-            for (nfds_t i = 1; i < count; i++) {
-                struct client *client = polled[i];
-                if (!polls[i].revents || client->socket.fd != polls[i].fd)
-                    continue;
-                if (!descriptors_is_held(&client->socket))
-                    client_drop(client);
-                else if (client->answering)
-                    client_write(client);
-                else
-                    client_read(client);
-            }
-            if (polls[0].revents & POLLIN && descriptors_is_held(&socket_listener))
-                accept_client();
-        }
+        if (ready > 0)
+            serve_ready(polls, polled, count);
         drop_late_clients();
     }
 }

@@ -101,7 +101,7 @@ static int64_t read_once(uint32_t context, struct sum *sum, struct sums_parts *p
     return frees_after;
 }
 
-static void add_sum(struct sum *sum, const struct sum *part) {
+void sums_add(struct sum *sum, const struct sum *part) {
     sum->allocs += part->allocs;
     sum->frees += part->frees;
     sum->live_bytes += part->live_bytes;
@@ -118,7 +118,7 @@ void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts) {
     for (unsigned try = 0; try < TRIES_MAX; try++) {
         int64_t frees_after = read_once(context, sum, parts);
         for (uint32_t i = 0; parts && i < parts->count; i++)
-            add_sum(sum, &parts->list[i]);
+            sums_add(sum, &parts->list[i]);
         if (frees_after - sum->frees <= (int64_t)sum->views)
             break;
     }

@@ -184,7 +184,7 @@ void named_prepare(struct named *named, struct heap *heap, enum memctx_policy po
     named->identifier[0] = 0;
 }
 
-struct named *named_mine_further(struct heap *heap, memctx_t handle, const char *what) {
+struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char *what) {
     struct named *crowd = named_my_crowd(heap, handle, what);
     if (!crowd)
         named_misused(what, handle, "was deleted, or its handle is invalid");
@@ -217,7 +217,7 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
         return NULL;
     if (parent && !over && !named_crowd_of(parent))
         named_misused("memctx_create", parent, "was deleted, so it cannot be a parent");
-    if (parent && !over && !(over = named_mine_further(heap, parent, "memctx_create")))
+    if (parent && !over && !(over = named_mine_of_crowd(heap, parent, "memctx_create")))
         return NULL;
     uint32_t above = over ? (uint32_t)tree_node(over->context)->address : 0;
     struct named *crowd =

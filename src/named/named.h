@@ -133,11 +133,11 @@ __attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t ha
                                                    const char *why);
 /* Returns the context of the handle. Ends the program unless the context is alive and belongs to
  * the heap. A member grows; NULL means that memory for this is short. */
-struct named *named_mine_further(struct heap *heap, memctx_t handle, const char *what);
+struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char *what);
 INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *what) {
     struct named *named = named_find(handle);
     if (UNLIKELY(!named))
-        return named_mine_further(heap, handle, what);
+        return named_mine_of_crowd(heap, handle, what);
     if (UNLIKELY(named->heap != heap))
         named_misused(what, handle, "belongs to another thread");
     return named;

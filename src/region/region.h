@@ -159,7 +159,7 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (LIKELY(!(view->bins->recipe & RECIPE_SERIAL)))
         return NULL;
-    void *chunk = serial_alloc_quick(view, size, fresh);
+    void *chunk = serial_alloc_like_last(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
 /* As region_alloc_serial, for the policy simple. Also returns NULL when there are terms, when the

@@ -121,7 +121,7 @@ char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t un
 
 /* As serial_alloc, at an alignment of 16 bytes, from the current page only, and only if the chunk
  * is like the last one or if the last chunk is a run of its own. NULL: use serial_alloc_current. */
-INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
+INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
         return NULL;
@@ -149,7 +149,7 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     view_account_alloc(view, size);
     return chunk;
 }
-/* As serial_alloc_quick, for a chunk of any size, whatever the last chunk is. NULL: the current
+/* As serial_alloc_like_last, for a chunk of any size, whatever the last chunk is. NULL: the current
  * page is full. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* Leaves the region without a current page, so that the next chunk comes from another page. */

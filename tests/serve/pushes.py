@@ -312,7 +312,7 @@ def a_try_that_fails_is_repeated():
                                   (200, b"", {})) as (url, got):
         done = push(target, target.pid, "--once", "--pyroscope", url, "--json")
         check_equal(done.returncode, 0, done.stderr)
-        check_equal(done.stderr, "memctx: served: the server refused it with status 500: no ?[31mroom; trying again\n",
+        check_equal(done.stderr, "memctx: served: the server refused the request with status 500: no ?[31mroom; trying again\n",
                     "messages")
         check_equal(len(got), 3, "requests")
         check(got[0][:2] == got[1][:2] == got[2][:2] and got[0][3] == got[1][3] == got[2][3], "the requests differ")
@@ -331,7 +331,7 @@ def what_is_refused_is_not_repeated():
             with running(target, target.pid, "--pyroscope", url, "--every", "100ms") as process:
                 wait_until(lambda: len(got) == 3, "three profiles")
                 code, out, errors = ended(process)
-            check_equal((code, errors), (0, "memctx: served: the server refused it with status 401: who?\n"), "end")
+            check_equal((code, errors), (0, "memctx: served: the server refused the request with status 401: who?\n"), "end")
             counts = re.fullmatch(r"sent 0, retried 0, dropped 0, failed (\d+)\n", out)
             check(counts and int(counts[1]) == len(got), f"{len(got)} requests: {out}")
         with sink((302, b"", {"Location": "/elsewhere"})) as (url, got):

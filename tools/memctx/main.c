@@ -151,16 +151,18 @@ static const struct cli_verb verbs[] = {
          COMMON_HELP,
      doctor_main},
     {"postmortem", "FILE [OPTIONS]", "say how a recorded process ended, and what grew",
-     "FILE is a recording, memctx-PID-NAME.rec, as memctx run --record makes it. It outlives the\n"
-     "process, whatever ended it, and is at most 10 seconds old then. FILE@-10m stands for its\n"
-     "state 10 minutes before its last moment. All verbs that take a snapshot take a recording;\n"
-     "memctx dump FILE -o SNAPSHOT keeps its names, for a machine without the program's files.\n\n"
-     "Prints how the process ended as far as that can be told, its last state, the call paths "
-     "that\n"
-     "grew last, and the findings of memctx doctor. A recording has the sums of each context that\n"
-     "held at least 0.1 % of the bytes in use, or that the program named. All others are summed "
-     "as\n"
-     "[smaller contexts]. It has no pages, so it tells nothing of free blocks.\n\n"
+     "FILE is a recording, memctx-PID-NAME.rec, which memctx run --record makes. The file "
+     "outlives\n"
+     "the process, whatever ends it. Its last state is mostly less than 10 seconds older than the\n"
+     "end. FILE@-10m stands for the state 10 minutes before the last one. All verbs that take a\n"
+     "snapshot take a recording. memctx dump FILE -o SNAPSHOT writes the state with its names, "
+     "for\n"
+     "a machine without the program's files.\n\n"
+     "Prints how the process ended, as far as this can be told, its last state, the call paths\n"
+     "that grew last, and the findings of memctx doctor. A recording has the sums of each context\n"
+     "that held at least 0.1 % of the bytes in use, or that the program named. All others are\n"
+     "summed as [smaller contexts]. A recording has no pages, so it tells nothing of free "
+     "blocks.\n\n"
      "  --last TIME        tell what grew within TIME before the end (default 10m)\n"
      "  --json             print one object of schema memctx-postmortem/1, with all moments\n"
      "  --all              print all findings and call paths instead of the first five\n"
@@ -342,7 +344,7 @@ static const struct cli_verb verbs[] = {
      "  --config FILE      read FILE instead of /etc/memctx/agent.toml\n"
      "  --check            check FILE, print the command line of each part, and end. Exit status "
      "2:\n"
-     "                     FILE has a mistake, of which the line is told\n"
+     "                     FILE has a mistake; the message names the line\n"
      "  --json             print each event, or with --check the parts, as an object of schema\n"
      "                     memctx-agent/1\n" COMMON_HELP,
      agent_main},

@@ -23,8 +23,8 @@ enum key_kind {
     KEY_NUMBER,  /* --OPTION NUMBER */
     KEY_LIST,    /* --OPTION TEXT for each text */
     KEY_BOOLEAN, /* --OPTION if true */
-    KEY_MATCH,   /* which processes */
-    KEY_MEMORY   /* not for the verb */
+    KEY_MATCH,   /* a pattern that chooses the processes */
+    KEY_MEMORY   /* a limit that the agent sets, no option of the verb */
 };
 
 static const char *const kind_words[] = {
@@ -39,7 +39,7 @@ static const char *const kind_words[] = {
 
 struct key {
     enum part_kind part;
-    const char *name, *option; /* option: NULL if it is the name */
+    const char *name, *option; /* option: NULL if the option has the name of the key */
     enum key_kind kind;
 };
 
@@ -62,7 +62,7 @@ static const struct key keys[] = {
 
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
-/* What a file is read with. */
+/* The state of reading a file. */
 struct reading {
     struct config *config;
     const char *path, *match; /* match: of [agent]; NULL: all processes */

@@ -130,7 +130,7 @@ static void start(size_t index, int64_t now_ms) {
     tell("started", part->name, pid, "runs as pid %d", (int)pid);
 }
 
-/* Says how a process ended, as a user knows it. */
+/* Returns how a process ended, in words. */
 static const char *show_status(int status, char *text, size_t bytes) {
     if (WIFSIGNALED(status))
         snprintf(text, bytes, "was ended by signal %d (%s)", WTERMSIG(status),
@@ -204,7 +204,7 @@ static void reload(int64_t now_ms) {
     end_all(now_ms);
 }
 
-/* What is due: parts to start, parts that do not end, a new file. */
+/* Does the work that is due: starts parts, kills parts that do not end, reads a new file. */
 static void step(int64_t now_ms) {
     if (agent.end_ms > 0 && now_ms >= agent.end_ms && any_runs()) {
         tell("killed", NULL, 0, "a part did not end within %d s", END_MS / 1000);
@@ -223,7 +223,7 @@ static void step(int64_t now_ms) {
             start(i, now_ms);
 }
 
-/* How long nothing is due. */
+/* Returns the milliseconds until work is due. */
 static int find_wait_ms(int64_t now_ms) {
     int64_t due_ms = now_ms + WAIT_MOST_MS;
     if (agent.end_ms > 0)

@@ -8,7 +8,7 @@
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
-/* What grew in a context, or in all contexts of a suspect. */
+/* The growth of a context, or of all contexts of a suspect. */
 struct growth {
     enum trend_kind kind;
     int64_t bytes, chunks, allocs;

@@ -8,13 +8,13 @@
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
 
-#define CHUNKS_MIN 16  /* growth by fewer chunks needs more bytes */
-#define SPREAD_PATHS 8 /* growth is told as spread over so many paths or more, */
-#define SPREAD_PATHS_MOST                                                                          \
-    50000 /* and looked for in no more than these, because that takes time                         \
-           */
+#define CHUNKS_MIN 16 /* growth by fewer chunks needs more bytes */
+/* Growth that is spread over many paths: the least and the most paths (the search takes time), the
+ * least intervals, and the part of all growth that one path may have at most (one_of_many). */
+#define SPREAD_PATHS 8
+#define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
-#define SPREAD_PART 16 /* and each of them by a part of all growth, see one_of_many */
+#define SPREAD_PART 16
 
 /* Returns the bytes that shrinking paths of the suspect's site lost. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,

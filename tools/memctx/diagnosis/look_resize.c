@@ -33,7 +33,7 @@ static struct wire_resizes resizes_of(const struct look *look,
     return sum;
 }
 
-/* What a call of realloc costs is about what a copy of so many bytes costs. */
+/* A call of realloc costs about as much as copying so many bytes. */
 #define BYTES_LIKE_A_CALL KIB
 /* Growth by a factor adds a fixed share of the size each time: an eighth in the lists of Python,
  * a half or all of it in most arrays. Steps of a fixed size are a smaller share the larger the

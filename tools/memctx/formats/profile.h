@@ -53,7 +53,7 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
 void profile_write_speedscope(const struct model *model, FILE *file);
 /* One line a context, RFC 4180: ids, frame and all figures; empty where a figure is not known. */
 void profile_write_csv(const struct model *model, FILE *file);
-/* What the writers of samples with several values (pprof, OTLP) take. */
+/* The arguments of the writers of samples with several values (pprof, OTLP). */
 struct profile_values {
     size_t limit; /* the most samples; 0: no limit */
     /* An earlier state of the same process, which is subtracted from each figure; NULL: none. The

@@ -16,7 +16,7 @@
 
 #include "model/model.h"
 
-/* What a row of the screen shows, and what rows are sorted by. */
+/* The columns of the screen. Rows are sorted by one of them. */
 enum rates_column {
     RATES_LIVE,   /* bytes of live chunks */
     RATES_GROWTH, /* bytes a second by which these grew */

@@ -12,7 +12,7 @@
 #include "model/tails.h"
 #include "names/symbols.h"
 
-/* What takes long waits so many times as long before it is done again. */
+/* Work is done again after a pause of so many times its duration. */
 #define DUE_SHARE 100
 #define DUE_SHARE_CONTEXTS 33
 #define DUE_SHARE_NAMELESS 10

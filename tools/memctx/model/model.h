@@ -221,7 +221,7 @@ struct model_moment {
     int64_t requested_bytes, live_chunks, rss_bytes;
 };
 
-/* What a recording (memctx/record.h) tells beside the figures of the moment that was chosen. */
+/* The data of a recording (memctx/record.h), beside the figures of the chosen moment. */
 struct model_recording {
     struct model_moment *moments; /* the oldest first */
     size_t moment_count, chosen;  /* `chosen`: the moment whose figures the model has */
@@ -253,7 +253,7 @@ struct model {
     char *source;    /* name in messages: "pid 12" or the snapshot's file name */
     char *how;       /* how the memory was read; NULL: the process answered by itself */
     double uptime_s; /* without the time that the machine slept, as all uptimes */
-    double slept_s;  /* how long the machine slept since it started */
+    double slept_s;  /* how long the machine has slept since it was booted */
     int64_t build_ns;
     int64_t depth;
     bool exact;
@@ -375,7 +375,7 @@ const char *model_kind_word(const struct model_context *context);
 const char *model_policy_word(uint8_t policy);
 const char *model_placement_word(uint8_t placement);
 
-/* What the writers of JSON (formats/emit.h) and of snapshot files (snapshot/snapshot.h) write. */
+/* The content of a snapshot file, as JSON (formats/emit.h) or packed (snapshot/snapshot.h). */
 struct model_write_options {
     const bool *shown; /* JSON only: true for each context that is written; NULL: all */
     bool threads;

@@ -23,7 +23,7 @@
 
 struct outside;
 
-/* What the caller knows of a process. */
+/* The facts about a process that the caller has. */
 struct outside_process {
     pid_t pid;
     bool stopped;

@@ -45,7 +45,7 @@ static void put_text(FILE *file, const char *text) { /* the text of an HTML elem
     }
 }
 
-/* What stands in the place of a mark. */
+/* The texts that replace the marks of the page. */
 struct filling {
     const char *mark, *text;
 };

@@ -10,7 +10,7 @@
 struct answer {
     struct MHD_Response *response;
     unsigned status;
-    size_t users; /* those that have it and have not sent it yet */
+    size_t users; /* requests that have this answer and have not sent it yet */
 };
 
 /* Makes an answer of a text that it then owns. */

@@ -30,7 +30,7 @@ struct fleet_process {
     char *program;
     unsigned number;
     char *labels;
-    bool found; /* by the refresh that is under way */
+    bool found; /* the refresh that is under way has met the process */
     pid_t teller;
     int fd; /* socket to the teller; -1: there is none */
     bool asked, up;
@@ -44,8 +44,9 @@ struct fleet {
     struct fleet_wanted wanted;
     struct fleet_process *processes[FLEET_MAX];
     size_t count;
-    size_t cut;            /* processes for which there was no room */
-    uint64_t *start_ticks; /* of each word that is a pid, once it was found; 0: not found yet */
+    size_t cut; /* processes for which there was no room */
+    uint64_t
+        *start_ticks; /* start time of the process of each word that is a pid; 0: not found yet */
 };
 
 /* Finds new processes and drops those that have ended. */

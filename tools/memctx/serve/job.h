@@ -2,8 +2,8 @@
 /*
  * job.h - a command that runs for requests, such as `memctx export`, and its output.
  *
- * What takes long or may fail badly runs as a process of its own, with a time limit. Requests for
- * the same thing share one job. Nothing here waits: the caller polls the descriptors.
+ * Work that takes long or may fail badly runs in a process of its own, with a time limit. Requests
+ * for the same thing share one job. Nothing here waits: the caller polls the descriptors.
  */
 #ifndef MEMCTX_JOB_H
 #define MEMCTX_JOB_H
@@ -18,7 +18,7 @@
 #define JOB_FDS 2
 
 struct job {
-    char *key; /* what it makes; NULL: the job is free */
+    char *key; /* names the output; NULL: the job is free */
     pid_t child;
     int64_t deadline_ms;
     bool done;  /* the fields below are complete */

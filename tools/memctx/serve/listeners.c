@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#define KERNEL_BUFFER 8192 /* that the kernel keeps for a client that does not read */
+#define KERNEL_BUFFER 8192 /* bytes that the kernel keeps for a client that does not read */
 
 /* Gives the HTTP library what is to be sent. Without news the connection sleeps until wake(). */
 static ssize_t give(void *closure, uint64_t position, char *to, size_t room) {

@@ -22,7 +22,7 @@ enum outbox_haste {
     OUTBOX_NOW      /* each request is sent at once, until one fails */
 };
 
-/* What a request or an event is about. */
+/* The process or the metrics that a request or an event belongs to. */
 struct outbox_source {
     const char *program; /* NULL: all processes of this machine */
     unsigned number;

@@ -265,7 +265,7 @@ static void judge(struct post_result *result, CURLcode code) {
     if (code != CURLE_OK) {
         result->status = 0;
         result->outcome = POST_AGAIN;
-        snprintf(result->text, sizeof result->text, "the server did not take it; %s",
+        snprintf(result->text, sizeof result->text, "no answer from the server; %s",
                  curl.easy_strerror(code));
         return;
     }
@@ -280,8 +280,9 @@ static void judge(struct post_result *result, CURLcode code) {
     }
     result->outcome = may_try_again(result->status) ? POST_AGAIN : POST_REFUSED;
     result->wait_ms = wait_s > 0 && wait_s < INT32_MAX ? wait_s * 1000 : 0;
-    snprintf(result->text, sizeof result->text, "the server refused it with status %ld%s%.*s",
-             result->status, now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
+    snprintf(result->text, sizeof result->text,
+             "the server refused the request with status %ld%s%.*s", result->status,
+             now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
 }
 
 bool post_end(struct post_result *result) {

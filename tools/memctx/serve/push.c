@@ -22,7 +22,7 @@
 #define END_MS 5000                   /* for what waits, after a signal */
 #define WAIT_MOST_MS 60000
 
-/* What a round does at present. */
+/* The present step of a round. */
 enum round { ROUND_NONE, ROUND_PROFILES, ROUND_METRICS };
 
 struct push {
@@ -31,7 +31,7 @@ struct push {
     struct outbox outbox;
     enum round round;
     int64_t next_ms; /* when the next round begins */
-    size_t at;       /* the process of which a profile is made */
+    size_t at;       /* index of the process that is profiled now */
     struct job job;
     int64_t samples; /* the most of this profile */
     int64_t asked_ms;

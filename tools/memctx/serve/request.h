@@ -44,7 +44,7 @@ struct request_refusal {
     char text[1024];
 };
 
-/* What the server requires of each request. */
+/* The conditions that each request has to meet. */
 struct request_rules {
     const char *token;  /* NULL: none is needed */
     bool local_host;    /* the Host header must name this machine or an address */

@@ -31,7 +31,7 @@ struct teller {
     uint64_t uptime_ns; /* of the process at the last scrape */
 };
 
-/* What one scrape has found. */
+/* The figures of one scrape. */
 struct scrape {
     struct wire_dump head;
     struct survey survey;

@@ -33,7 +33,7 @@ bool target_is_file(const char *word);
 void target_open(struct target *target, const char *word, bool live);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
-/* What to load of a target's dump. */
+/* The parts of a dump to load. */
 struct target_load_options {
     uint32_t flags;   /* a sum of enum model_flags */
     bool every_mark;  /* the counters of each mark, which a snapshot file needs */

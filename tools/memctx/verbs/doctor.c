@@ -9,60 +9,43 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
 #include "model/tails.h"
-#include "verbs/reading.h"
 #include "verbs/recorded.h"
 #include "verbs/self.h"
+#include "verbs/telling.h"
 #include "verbs/verbs.h"
 
 #define LOOKS 4 /* looks before the last one, with --watch */
 
-enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_DEPTH, OPTION_FULL, OPTION_ALL };
+enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_FULL };
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"fail-on", required_argument, NULL, OPTION_FAIL_ON},
+static const struct option options_list[] = {{"fail-on", required_argument, NULL, OPTION_FAIL_ON},
                                              {"watch", required_argument, NULL, OPTION_WATCH},
-                                             {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"full", no_argument, NULL, OPTION_FULL},
-                                             {"all", no_argument, NULL, OPTION_ALL},
-                                             READING_UNIT_OPTIONS,
-                                             READING_NAME_OPTIONS,
-                                             READING_PAGER_OPTION,
+                                             TELLING_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
 struct doctor_request {
-    struct reading_names names;
+    struct telling telling;
     int64_t watch_s;
     enum severity fail_on; /* SEVERITIES: --fail-on was not given */
-    bool json, exact_bytes, no_pager;
-    struct tell_options tell;
 };
 
 static struct doctor_request parse(int argc, char **argv) {
-    struct doctor_request request = {
-        .fail_on = SEVERITIES, .tell = {.functions = WHO_FUNCTIONS, .color = render_wants_color()}};
+    struct doctor_request request = {.telling = telling_defaults(), .fail_on = SEVERITIES};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
-        case READING_JSON: request.json = true; break;
-        case READING_HUMAN:
-        case READING_BYTES: request.exact_bytes = option == READING_BYTES; break;
-        case READING_NO_PAGER: request.no_pager = true; break;
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
             if (request.fail_on == SEVERITIES)
                 cli_usage("--fail-on takes one of %s; got \"%s\"", SEVERITY_WORDS, optarg);
             break;
         case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
-        case OPTION_DEPTH:
-            request.tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
-            break;
-        case OPTION_FULL: request.tell.full = true; break;
-        case OPTION_ALL: request.tell.all = true; break;
-        default: reading_take(&request.names, option); break;
+        case OPTION_FULL: request.telling.tell.full = true; break;
+        default: telling_take(&request.telling, option); break;
         }
     }
     return request;
@@ -249,7 +232,7 @@ int doctor_main(int argc, char **argv) {
                                    .ledger = &ledger,
                                    .samples = &samples,
                                    .target = word,
-                                   .exact_bytes = request.exact_bytes,
+                                   .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
@@ -267,21 +250,21 @@ int doctor_main(int argc, char **argv) {
     if (request.watch_s > 0)
         looks = watch(&target, request.watch_s);
     target_load_contexts(&target, &model, &load);
-    struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
+    struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
     target_load_rest(&target, &model, &load);
     input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
     recorded_take(&input, &limit);
-    reading_finish(work, &model, &request.names);
+    reading_finish(work, &model, &request.telling.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
     progress_end();
-    if (!request.json && !request.no_pager)
+    if (!request.telling.json && !request.telling.no_pager)
         terminal_page();
-    if (request.json)
+    if (request.telling.json)
         print_json(&input, &findings);
     else
-        tell_findings(&input, &findings, &request.tell);
+        tell_findings(&input, &findings, &request.telling.tell);
     return cli_finish_output(is_failure(&findings, request.fail_on) ? CLI_FOUND : CLI_DONE);
 }

@@ -133,6 +133,21 @@ static void write_text(struct model *model, const struct dump_request *request) 
     render_foot(model, &request->render);
 }
 
+/* Writes the snapshot of -o. */
+static void write_snapshot(const struct model *model, const struct dump_request *request,
+                           const struct model_write_options *write) {
+    struct output output;
+    output_begin(&output, request->output);
+    if (strcmp(request->output, "-") != 0)
+        progress_tell("writing %s", request->output);
+    if (request->json)
+        emit_json(model, output.file, write);
+    else
+        snapshot_write(model, output.file, write);
+    output_finish(&output);
+    progress_end();
+}
+
 int dump_main(int argc, char **argv) {
     struct dump_request request = parse(argc, argv);
     struct target target;
@@ -166,16 +181,7 @@ int dump_main(int argc, char **argv) {
                                         .names = !request.names.none,
                                         .snapshot = request.output != NULL};
     if (request.output) {
-        struct output output;
-        output_begin(&output, request.output);
-        if (strcmp(request.output, "-") != 0)
-            progress_tell("writing %s", request.output);
-        if (request.json)
-            emit_json(&model, output.file, &write);
-        else
-            snapshot_write(&model, output.file, &write);
-        output_finish(&output);
-        progress_end();
+        write_snapshot(&model, &request, &write);
         return CLI_DONE;
     }
     if (request.svg) {

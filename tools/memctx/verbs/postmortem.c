@@ -20,36 +20,27 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/compare.h"
 #include "model/frames.h"
 #include "model/model.h"
 #include "snapshot/snapshot.h"
-#include "verbs/reading.h"
 #include "verbs/recorded.h"
+#include "verbs/telling.h"
 #include "verbs/verbs.h"
 
 #define LAST_DEFAULT "10m"
 #define GREW_TOLD 5   /* call paths told as growing */
 #define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
 
-enum { OPTION_LAST = 1, OPTION_DEPTH, OPTION_ALL };
+enum { OPTION_LAST = 1 };
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"last", required_argument, NULL, OPTION_LAST},
-                                             {"depth", required_argument, NULL, OPTION_DEPTH},
-                                             {"all", no_argument, NULL, OPTION_ALL},
-                                             READING_UNIT_OPTIONS,
-                                             READING_NAME_OPTIONS,
-                                             READING_PAGER_OPTION,
-                                             CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {
+    {"last", required_argument, NULL, OPTION_LAST}, TELLING_OPTIONS, CLI_COMMON_OPTIONS};
 
 struct request {
-    struct reading_names names;
+    struct telling telling;
     const char *last; /* the time before the last moment from which growth is told */
-    bool json, exact_bytes, no_pager;
-    struct tell_options tell;
 };
 
 enum ending {
@@ -66,26 +57,16 @@ static const char *const ending_words[] = {"running", "executed-another", "norma
                                            "killed",  "rebooted",         "unknown"};
 
 static struct request parse(int argc, char **argv) {
-    struct request request = {.last = LAST_DEFAULT,
-                              .tell = {.functions = WHO_FUNCTIONS, .color = render_wants_color()}};
+    struct request request = {.telling = telling_defaults(), .last = LAST_DEFAULT};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case READING_JSON: request.json = true; break;
-        case READING_HUMAN:
-        case READING_BYTES: request.exact_bytes = option == READING_BYTES; break;
-        case READING_NO_PAGER: request.no_pager = true; break;
-        case OPTION_LAST:
-            if (memctx_marks_parse(optarg) <= 0 || strchr(optarg, ','))
-                cli_usage("--last takes a time such as 90s, 10m or 2h; got \"%s\"", optarg);
-            request.last = optarg;
-            break;
-        case OPTION_DEPTH:
-            request.tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
-            break;
-        case OPTION_ALL: request.tell.all = true; break;
-        default: reading_take(&request.names, option); break;
+        if (option != OPTION_LAST) {
+            telling_take(&request.telling, option);
+            continue;
         }
+        if (memctx_marks_parse(optarg) <= 0 || strchr(optarg, ','))
+            cli_usage("--last takes a time such as 90s, 10m or 2h; got \"%s\"", optarg);
+        request.last = optarg;
     }
     return request;
 }
@@ -214,7 +195,7 @@ static void print_state(const struct model *model, const struct request *request
     const struct model_recording *recording = model->recording;
     const struct model_moment *last = last_moment(model);
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
-    bool human = !request->exact_bytes;
+    bool human = !request->telling.exact_bytes;
     char *wall = wall_text(last->wall_ns);
     printf("last moment: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunks\n", wall,
            last->uptime_s, render_bytes(a, last->rss_bytes, human),
@@ -227,8 +208,8 @@ static void print_state(const struct model *model, const struct request *request
                    per_cent(recording));
         putchar('\n');
     }
-    printf("recorded: %zu moments from %.1f s on\n", recording->moment_count,
-           recording->moments[0].uptime_s);
+    printf("recorded: %zu moment%s from %.1f s on\n", recording->moment_count,
+           recording->moment_count == 1 ? "" : "s", recording->moments[0].uptime_s);
     if (recording->lost > 0) {
         printf("%" PRId64 " parts of the recording could not be written (a full disk?)\n",
                recording->lost);
@@ -238,16 +219,16 @@ static void print_state(const struct model *model, const struct request *request
 static void print_growth(const struct model *before, const struct model *model,
                          const struct compare *compare, const struct request *request) {
     char text[RENDER_NUMBER_BYTES];
-    bool human = !request->exact_bytes;
+    bool human = !request->telling.exact_bytes;
     int64_t all = compare->growth.requested_bytes;
     printf("\nin the last %.1f s of the recording: %s%s in use\n",
            model->uptime_s - before->uptime_s, all < 0 ? "" : "+", render_bytes(text, all, human));
-    for (size_t i = 0; i < compare->count && (request->tell.all || i < GREW_TOLD); i++) {
+    for (size_t i = 0; i < compare->count && (request->telling.tell.all || i < GREW_TOLD); i++) {
         const struct compare_row *row = &compare->rows[i];
         if (row->growth.requested_bytes <= 0)
             break;
         struct who_part part = who_frames(row->model, row->context, MODEL_LEVELS_MAX);
-        char *who = who_write(row->model, &part, request->tell.functions);
+        char *who = who_write(row->model, &part, request->telling.tell.functions);
         printf("  +%s in %s%" PRId64 " chunks: %s\n",
                render_bytes(text, row->growth.requested_bytes, human),
                row->growth.live_chunks < 0 ? "" : "+", row->growth.live_chunks, who);
@@ -266,7 +247,7 @@ static void print_text(const struct findings_input *input, const struct findings
     if (before)
         print_growth(before, model, compare, request);
     putchar('\n');
-    tell_findings(input, findings, &request->tell);
+    tell_findings(input, findings, &request->telling.tell);
 }
 
 /* --- JSON --------------------------------------------------------------------------------------
@@ -379,7 +360,7 @@ int postmortem_main(int argc, char **argv) {
                                    .ledger = &ledger,
                                    .samples = &samples,
                                    .target = word,
-                                   .exact_bytes = request.exact_bytes,
+                                   .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     target_open(&target, word, false);
     if (!target.is_snapshot)
@@ -388,9 +369,9 @@ int postmortem_main(int argc, char **argv) {
     if (!model.recording)
         cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);
     bool has_before = load_before(&before, &model, target.path, &request);
-    reading_resolve(&model, &target, &request.names);
+    reading_resolve(&model, &target, &request.telling.names);
     if (has_before) {
-        reading_resolve(&before, &target, &request.names);
+        reading_resolve(&before, &target, &request.telling.names);
         compare_models(&compare, &before, &model);
     }
     progress_tell("looking for problems");
@@ -399,9 +380,9 @@ int postmortem_main(int argc, char **argv) {
     samples_make(&samples, &model, NULL, 0);
     findings_make(&findings, &input);
     progress_end();
-    if (!request.json && !request.no_pager)
+    if (!request.telling.json && !request.telling.no_pager)
         terminal_page();
-    if (request.json)
+    if (request.telling.json)
         print_json(&model, &findings, has_before ? &before : NULL, &compare);
     else
         print_text(&input, &findings, has_before ? &before : NULL, &compare, &request);

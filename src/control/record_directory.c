@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes directories: the watched contexts with all of their callers, and the modules.
+ *
+ * A directory is written piece by piece; its block, which makes it valid, comes last. Two of them
+ * take turns, so one is valid at any time.
+ */
+#include "context/tree.h"
+#include "control/dump.h"
+#include "control/recorder.h"
+#include "figures/buffers.h"
+#include "path/unwind_rules.h"
+
+#include <errno.h>
+
+#define AGAIN_NS 60000000000ULL /* a directory is written at least so often */
+
+struct listing {
+    uint64_t at, end; /* next place in the file; end of the directory's part */
+    uint64_t sum;
+    size_t bytes;
+    struct answer answer;
+};
+
+/* Writes a piece that is complete, and begins anew. */
+static bool flush(struct listing *listing, enum wire_part part) {
+    struct record_piece *head = (void *)recorder->tables->piece;
+    size_t bytes = sizeof *head + listing->answer.length;
+    *head = (struct record_piece){.part = part, .bytes = (uint32_t)listing->answer.length};
+    listing->answer.length = 0;
+    if (listing->at + bytes > listing->end)
+        return recorder_failed(-EFBIG);
+    listing->sum = recorder_sum(head, bytes, listing->sum);
+    if (!recorder_write(head, bytes, listing->at))
+        return false;
+    listing->at += bytes;
+    listing->bytes += bytes;
+    return true;
+}
+
+static void begin_piece(struct listing *listing, struct piece *piece,
+                        const struct wire_piece_request *request) {
+    listing->answer = (struct answer){
+        .bytes = recorder->tables->piece + sizeof(struct record_piece), .capacity = PIECE_BYTES};
+    *piece = (struct piece){.request = request, .answer = &listing->answer};
+    answer_add(piece->answer, sizeof(struct wire_piece));
+}
+
+static bool end_piece(struct listing *listing, const struct piece *piece, enum wire_part part) {
+    *(struct wire_piece *)(void *)listing->answer.bytes =
+        (struct wire_piece){.count = piece->count};
+    return flush(listing, part);
+}
+
+/* Sets the bits of the watched contexts and of all their callers. */
+static uint64_t *find_callers(uint32_t count) {
+    uint64_t *wanted = buffers_map(count / 8 + sizeof *wanted, false);
+    for (uint32_t i = 0; wanted && i < recorder->count; i++)
+        for (uint32_t id = recorder->tables->watched[i].id;
+             id < count && !(wanted[id / 64] >> id % 64 & 1); id = tree_node(id)->parent) {
+            wanted[id / 64] |= 1UL << id % 64;
+            if (id == TREE_ROOT)
+                break;
+        }
+    if (wanted)
+        wanted[0] |= (1UL << TREE_FIXED_COUNT) - 1;
+    return wanted;
+}
+
+static void add_rest(struct piece *piece) {
+    static const char label[] = "[smaller contexts]";
+    struct wire_context *rest = piece_record(piece, align_up(sizeof *rest + sizeof label, 8));
+    if (!rest)
+        return;
+    *rest = (struct wire_context){.id = RECORD_REST,
+                                  .parent = TREE_ROOT,
+                                  .module = WIRE_NONE,
+                                  .recursive_from = WIRE_NONE,
+                                  .bytes = (uint16_t)align_up(sizeof *rest + sizeof label, 8),
+                                  .kind = WIRE_KIND_UNKNOWN,
+                                  .label_bytes = sizeof label};
+    __builtin_memcpy(rest + 1, label, sizeof label);
+}
+
+static bool list_contexts(struct listing *listing) {
+    static const struct wire_piece_request request = {.part = WIRE_PART_CONTEXTS};
+    uint32_t count = tree_count();
+    uint64_t *wanted = find_callers(count);
+    struct piece piece;
+    bool good = wanted;
+    begin_piece(listing, &piece, &request);
+    for (uint32_t id = 0; good && (id = recorder_next_id(wanted, id, count)) < count; id++) {
+        if (dump_node(&piece, id))
+            continue;
+        good = end_piece(listing, &piece, WIRE_PART_CONTEXTS);
+        begin_piece(listing, &piece, &request);
+        good &= dump_node(&piece, id);
+    }
+    if (good && piece.answer->capacity - piece.answer->length < 128) {
+        good = end_piece(listing, &piece, WIRE_PART_CONTEXTS);
+        begin_piece(listing, &piece, &request);
+    }
+    add_rest(&piece);
+    buffers_unmap(wanted);
+    return good     ? end_piece(listing, &piece, WIRE_PART_CONTEXTS)
+           : wanted ? false
+                    : recorder_failed(-ENOMEM);
+}
+
+static bool list_modules(struct listing *listing) {
+    struct wire_piece_request request = {.part = WIRE_PART_MODULES};
+    do {
+        struct wire_piece head;
+        struct answer *answer = &listing->answer;
+        *answer = (struct answer){.bytes = recorder->tables->piece + sizeof(struct record_piece),
+                                  .capacity = PIECE_BYTES};
+        if (piece_run(&request, answer) != WIRE_OK)
+            return recorder_failed(-ENOMEM);
+        __builtin_memcpy(&head, answer->bytes, sizeof head);
+        request.from = head.next;
+        if (!flush(listing, WIRE_PART_MODULES))
+            return false;
+    } while (request.from);
+    return true;
+}
+
+static uint32_t closed_modules(void) {
+    uint32_t count = unwind_rules_module_count(), closed = 0;
+    for (uint32_t i = 0; i < count; i++)
+        closed += load_relaxed(&unwind_rules_module(i)->closed) != 0;
+    return closed;
+}
+
+bool recorder_write_directory(uint64_t now) {
+    uint64_t start = RECORD_DIRECTORY_AT + recorder->directories % 2 * RECORD_DIRECTORY_BYTES;
+    struct record_block block = {0};
+    struct listing listing = {
+        .at = start + sizeof block, .end = start + RECORD_DIRECTORY_BYTES, .sum = RECORD_SUM_SEED};
+    uint32_t modules = unwind_rules_module_count(), closed = closed_modules();
+    if (!recorder->changed && modules == recorder->modules && closed == recorder->closed &&
+        now < recorder->directory_ns + AGAIN_NS)
+        return true;
+    if (!recorder_write(&block, sizeof block, start) || !list_contexts(&listing) ||
+        !list_modules(&listing))
+        return false;
+    block = recorder_block(RECORD_DIRECTORY, recorder->directories + 1, listing.bytes, listing.sum);
+    if (!recorder_write(&block, sizeof block, start))
+        return false;
+    recorder->directories++;
+    recorder->directory_ns = now;
+    recorder->modules = modules;
+    recorder->closed = closed;
+    recorder->changed = false;
+    return true;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file of the black box: its name, its head, its end, and places in its ring.
+ *
+ * The page cache has what was written when a process is killed. Nothing is flushed to the disk: a
+ * recording does not outlive a power failure.
+ */
+#include "control/control.h"
+#include "control/recorder.h"
+#include "control/server.h"
+#include "os/os.h"
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+
+#ifndef MEMCTX_VERSION
+#define MEMCTX_VERSION "unknown"
+#endif
+
+#define STEP_BYTES (256UL << 10) /* the ring's part of the file is reserved in such steps */
+
+/* Writes "DIR/memctx-PID-NAME" and the ending, ".rec" or ".1.rec". */
+static void make_path(struct text *text, const char *ending) {
+    char name[32] = {0};
+    text_add(text, recorder->directory);
+    text_add(text, "/memctx-");
+    text_add_number(text, os_process_id());
+    text_add(text, "-");
+    int64_t length = os_read_file("/proc/self/comm", name, sizeof name);
+    for (int64_t i = 0; i < length && name[i] && name[i] != '\n'; i++) {
+        char c = name[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '-' || c == '_' || (c == '.' && i);
+        text_add_bytes(text, plain ? &c : "_", 1);
+    }
+    text_add(text, ending);
+    text->bytes[text->length] = 0;
+}
+
+bool recorder_failed(long error) {
+    recorder->error = -error;
+    recorder->lost++;
+    return false;
+}
+
+bool recorder_write(const void *bytes, size_t length, uint64_t at) {
+    for (size_t done = 0; done < length;) {
+        long wrote = OS_CALL(SYS_pwrite64, recorder->file.fd, (const char *)bytes + done,
+                             length - done, at + done, 0, 0);
+        if (wrote == -EINTR)
+            continue;
+        if (OS_FAILED(wrote) || !wrote)
+            return recorder_failed(wrote ? wrote : -ENOSPC);
+        done += (size_t)wrote;
+    }
+    recorder->bytes += (int64_t)length;
+    return true;
+}
+
+uint64_t recorder_sum(const void *bytes, size_t length, uint64_t sum) {
+    return record_sum(bytes, length, sum);
+}
+
+struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
+                                   uint64_t body_sum) {
+    struct record_block block = {
+        .kind = kind, .bytes = (uint32_t)bytes, .sequence = sequence, .body_sum = body_sum};
+    block.sum = recorder_sum(&block, offsetof(struct record_block, sum), RECORD_SUM_SEED);
+    return block;
+}
+
+static void copy_text(char *to, size_t capacity, const char *from) {
+    struct text text = {.bytes = to, .capacity = capacity - 1};
+    text_add(&text, from);
+    to[text.length] = 0;
+}
+
+/* Writes the first argument, without its folders. */
+static void read_program(char *to, size_t capacity) {
+    char room[1024];
+    int64_t length = os_read_file("/proc/self/cmdline", room, sizeof room);
+    const char *name = room;
+    for (int64_t i = 0; i < length && room[i]; i++)
+        name = room[i] == '/' ? room + i + 1 : name;
+    copy_text(to, capacity, length > 0 ? name : "");
+}
+
+static bool write_head(void) {
+    struct {
+        struct record_block block;
+        struct record_head head;
+    } out = {.head = {.version = RECORD_VERSION, .pid = os_process_id()}};
+    struct record_head *head = &out.head;
+    char room[64];
+    __builtin_memcpy(head->magic, RECORD_MAGIC, RECORD_MAGIC_BYTES);
+    head->start_ticks = server_start_ticks();
+    if (os_read_file("/proc/sys/kernel/random/boot_id", room, sizeof room) > 36) {
+        room[36] = 0;
+        copy_text(head->boot_id, sizeof head->boot_id, room);
+    }
+    copy_text(head->library_version, sizeof head->library_version, MEMCTX_VERSION);
+    read_program(head->program, sizeof head->program);
+    copy_text(head->cgroup, sizeof head->cgroup, recorder->cgroup);
+    head->v1 = recorder->cgroup_v1;
+    if (os_read_link("/proc/self/exe", head->exe, sizeof head->exe) <= 0)
+        head->exe[0] = 0;
+    out.block = recorder_block(RECORD_HEAD, 0, sizeof out.head,
+                               recorder_sum(&out.head, sizeof out.head, RECORD_SUM_SEED));
+    _Static_assert(sizeof out <= RECORD_END_AT, "the end stands behind the head");
+    return recorder_write(&out, sizeof out, RECORD_HEAD_AT);
+}
+
+/* Makes the file. An older one of the same name is kept once: in a container the next program often
+ * has the same pid. */
+static bool make_file(void) {
+    char old[640];
+    struct text path = {.bytes = recorder->path, .capacity = sizeof recorder->path - 1};
+    struct text kept = {.bytes = old, .capacity = sizeof old - 1};
+    if (!recorder->directory[0])
+        return recorder_failed(-ENAMETOOLONG);
+    make_path(&path, ".rec");
+    make_path(&kept, ".1.rec");
+    OS_CALL(SYS_rename, path.bytes, old, 0, 0, 0, 0);
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, path.bytes,
+                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
+    if (OS_FAILED(fd))
+        return recorder_failed(fd);
+    if (!descriptors_hold(&recorder->file, (int)fd))
+        return recorder_failed(-EMFILE);
+    recorder->device = recorder->file.device;
+    recorder->inode = recorder->file.inode;
+    recorder->ring =
+        (struct ring){.most = RECORD_RING_BYTES, .step = STEP_BYTES, .unit = RECORD_ALIGN};
+    recorder->changed = true;
+    recorder_find_cgroup();
+    if (!write_head()) {
+        descriptors_let_go(&recorder->file);
+        OS_CALL(SYS_unlink, path.bytes, 0, 0, 0, 0, 0);
+        return false;
+    }
+    store_release(&recorder->owner, os_process_id());
+    return true;
+}
+
+/* Opens the file again that this process made before. False: the file is no longer there. */
+static bool open_again(void) {
+    long fd =
+        OS_CALL(SYS_openat, AT_FDCWD, recorder->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    if (OS_FAILED(fd) || !descriptors_hold(&recorder->file, (int)fd))
+        return false;
+    if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
+        static const char none[sizeof(struct record_block)];
+        recorder_write(none, sizeof none, RECORD_END_AT); /* the recording goes on after all */
+        return true;
+    }
+    descriptors_let_go(&recorder->file);
+    return false;
+}
+
+bool recorder_open_file(void) {
+    if (descriptors_is_held(&recorder->file))
+        return true;
+    recorder->file.fd = -1;
+    return (recorder->owner && open_again()) || make_file();
+}
+
+uint64_t recorder_place(size_t bytes) {
+    struct ring *ring = &recorder->ring;
+    uint64_t wanted = ring_wanted(ring, bytes);
+    long error = wanted ? OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
+                                  RECORD_RING_AT + ring->end, wanted - ring->end, 0, 0)
+                        : 0;
+    if (error == -EOPNOTSUPP ||
+        error == -ENOSYS) /* no fallocate here: the write finds out whether there is room */
+        error = 0;
+    if (wanted && !error)
+        ring->end = wanted;
+    uint64_t at = ring_take(ring, bytes);
+    return at == RING_NO_ROOM ? (uint64_t)recorder_failed(error ? error : -EFBIG)
+                              : RECORD_RING_AT + at;
+}
+
+uint64_t recorder_wall_ns(void) {
+    struct timespec time = {0};
+    OS_CALL(SYS_clock_gettime, CLOCK_REALTIME, &time, 0, 0, 0, 0);
+    return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
+}
+
+void recorder_write_end(int fd, enum record_ending ending) {
+    struct {
+        struct record_block block;
+        struct record_end end;
+    } out = {
+        .end = {.wall_ns = recorder_wall_ns(), .uptime_ns = control_uptime_ns(), .ending = ending}};
+    out.block = recorder_block(RECORD_END, 0, sizeof out.end,
+                               recorder_sum(&out.end, sizeof out.end, RECORD_SUM_SEED));
+    OS_CALL(SYS_pwrite64, fd, &out, sizeof out, RECORD_END_AT, 0, 0);
+}

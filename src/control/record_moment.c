@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes a moment: the totals, and an entry for each watched context.
+ *
+ * A moment is built in memory and written with one pwrite.
+ */
+#include "control/control.h"
+#include "control/dump.h"
+#include "control/numbers.h"
+#include "control/recorder.h"
+#include "os/syscall.h"
+
+#define ENTRY_MAX 60U /* bytes of an entry: six numbers */
+
+static uint32_t make_entry(uint8_t *to, uint32_t step, const struct sum *sum) {
+    bool freed = sum->frees || sum->requested_cum_bytes != sum->live_bytes;
+    bool peak = sum->views == 1 && sum->peak_bytes != WIRE_UNKNOWN;
+    uint32_t length =
+        number_put(to, (uint64_t)step << 2 | (freed ? RECORD_FREED : 0) | (peak ? RECORD_PEAK : 0));
+    length += number_put(to + length, number_folded(sum->live_bytes));
+    length += number_put(to + length, number_folded(sum->allocs - sum->frees));
+    if (freed) {
+        length += number_put(to + length, (uint64_t)sum->allocs);
+        length += number_put(to + length, (uint64_t)sum->requested_cum_bytes);
+    }
+    if (peak)
+        length += number_put(to + length, (uint64_t)sum->peak_bytes);
+    return length;
+}
+
+static struct wire_sums sums_of_rest(const struct sum *sum) {
+    return (struct wire_sums){.requested_bytes = sum->live_bytes,
+                              .live_chunks = sum->allocs - sum->frees,
+                              .allocs = sum->allocs,
+                              .frees = sum->frees,
+                              .requested_cum_bytes = sum->requested_cum_bytes,
+                              .peak_requested_bytes = WIRE_UNKNOWN};
+}
+
+static void fill_dump(struct record_moment *moment, const struct sum *all) {
+    struct wire_dump_request request = {0};
+    struct wire_dump dump = {0};
+    dump_head(&request, &dump);
+    dump.requested_bytes = all->live_bytes;
+    dump.live_chunks = all->allocs - all->frees;
+    dump.allocs = all->allocs;
+    dump.frees = all->frees;
+    __builtin_memcpy(moment->dump, &dump, sizeof moment->dump);
+}
+
+void recorder_write_moment(struct walk *walk, enum record_reason reason) {
+    char *room = recorder->tables->moment;
+    struct record_block *block = (void *)room;
+    struct record_moment *moment = (void *)(block + 1);
+    uint8_t *entries = (void *)(moment + 1), *at = entries;
+    uint8_t *end = (uint8_t *)room + MOMENT_BYTES - ENTRY_MAX;
+    uint32_t previous = 0;
+    *moment = (struct record_moment){.wall_ns = recorder_wall_ns(),
+                                     .uptime_ns = control_uptime_ns(),
+                                     .reason = reason,
+                                     .lost = (uint32_t)recorder->lost,
+                                     .uid = (uint32_t)OS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0)};
+    bool v1 = recorder->cgroup_v1;
+    moment->cgroup_bytes =
+        recorder_read_cgroup(v1 ? "/memory.usage_in_bytes" : "/memory.current", NULL);
+    moment->cgroup_limit =
+        recorder_read_cgroup(v1 ? "/memory.limit_in_bytes" : "/memory.max", NULL);
+    moment->cgroup_oom_kills =
+        recorder_read_cgroup(v1 ? "/memory.oom_control" : "/memory.events", "oom_kill ");
+    for (uint32_t i = 0; i < recorder->count; i++) {
+        const struct watched *watched = &recorder->tables->watched[i];
+        if (at > end) {
+            sums_add(&walk->rest, &watched->sum);
+            walk->rest_contexts++;
+            continue;
+        }
+        at += make_entry(at, watched->id - previous, &watched->sum);
+        previous = watched->id;
+        moment->entries++;
+    }
+    moment->entry_bytes = (uint32_t)(at - entries);
+    moment->rest_contexts = walk->rest_contexts;
+    moment->rest = sums_of_rest(&walk->rest);
+    fill_dump(moment, &walk->all);
+    size_t bytes = sizeof *moment + moment->entry_bytes;
+    *block = recorder_block(RECORD_MOMENT, recorder->sequence, bytes,
+                            recorder_sum(moment, bytes, RECORD_SUM_SEED));
+    uint64_t place = recorder_place(sizeof *block + bytes);
+    if (place && recorder_write(block, sizeof *block + bytes, place)) {
+        recorder->moments++;
+        recorder->error = 0;
+    }
+}

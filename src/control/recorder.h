@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recorder.h - what the files of the black box share; record.h is for the rest of the library.
+ *
+ * record.c decides when a moment is due, record_file.c has the file, record_watched.c chooses the
+ * contexts, record_directory.c and record_moment.c write them, record_cgroup.c reads the control
+ * group.
+ *
+ * Threads: the control thread, except recorder_write_end.
+ */
+#ifndef MEMCTX_CONTROL_RECORDER_H
+#define MEMCTX_CONTROL_RECORDER_H
+
+#include "control/descriptors.h"
+#include "control/record.h"
+#include "control/ring.h"
+#include "figures/sums.h"
+
+#include <memctx/record.h>
+
+#define WATCHED_MAX 2048U
+#define MOMENT_BYTES (64UL << 10)
+#define PIECE_BYTES 16384U
+
+struct watched {
+    uint32_t id;
+    uint32_t large; /* sequence of the last moment at which it was large or named */
+    struct sum sum;
+};
+
+/* Memory for one moment, about 400 KiB; mapped while the process records. */
+struct record_tables {
+    struct watched watched[WATCHED_MAX], before[WATCHED_MAX]; /* by rising id */
+    char piece[PIECE_BYTES + sizeof(struct record_piece)];
+    char moment[MOMENT_BYTES];
+};
+
+struct recorder {
+    char directory[512];
+    char path[640];         /* of the file */
+    bool at_once;           /* `memctx run` started this program */
+    bool complained;        /* a message told that the directory is of no use */
+    uint32_t owner;         /* pid of the process whose file `path` is; 0: no file yet. Atomic */
+    struct held file;       /* fd -1: not open now */
+    uint64_t device, inode; /* of the file */
+    uint64_t next_ns;       /* time of the next moment; 0: nothing was planned yet */
+    uint64_t quiet_ns;      /* no moment for growth before this time */
+    uint64_t look_ns;       /* time of the next look */
+    uint64_t directory_ns;  /* when the directory was last written */
+    int64_t high_bytes;     /* growth is measured from here */
+    struct ring ring;
+    uint32_t sequence, directories;      /* number of the last moment; of directories written */
+    uint32_t modules, closed;            /* as in the last directory */
+    bool changed;                        /* the last directory does not list all watched contexts */
+    bool unpin;                          /* some contexts are no longer watched */
+    int64_t moments, lost, bytes, error; /* figures of struct record_counts */
+    char cgroup[512];                    /* folder of the control group; "": none was found */
+    bool cgroup_v1;
+    struct record_tables *tables;   /* NULL: not mapped */
+    uint32_t count, named, earlier; /* watched contexts: all; named; that hold little now */
+};
+INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
+
+/* --- record_file.c ---------------------------------------------------------------------------- */
+
+/* Counts a part of the recording that is lost. `error` is a negative error number. Returns false.
+ */
+bool recorder_failed(long error);
+/* Opens the file, or makes it. False: there is none, which recorder_failed has counted. */
+bool recorder_open_file(void);
+/* Writes into the file that is open. False: recorder_failed has counted the loss. */
+bool recorder_write(const void *bytes, size_t length, uint64_t at);
+/* Returns the place in the file for so many bytes of the ring; 0: there is none. */
+uint64_t recorder_place(size_t bytes);
+/* Returns the head of a block, with its checksum. */
+struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
+                                   uint64_t body_sum);
+/* Writes that the program ended, or that the recording ended. Any thread. */
+void recorder_write_end(int fd, enum record_ending ending);
+/* As record_sum, which is inline: one copy of it serves all callers. */
+uint64_t recorder_sum(const void *bytes, size_t length, uint64_t sum);
+uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
+
+/* --- record_cgroup.c -------------------------------------------------------------------------- */
+
+/* Finds the folder of the control group, as the usual mounts have it. */
+void recorder_find_cgroup(void);
+/* Returns the number in a file of that folder, in the line that begins with `line_name`, or in the
+ * first line if that is NULL. WIRE_UNKNOWN: there is no number. */
+int64_t recorder_read_cgroup(const char *file, const char *line_name);
+
+/* --- record_watched.c ------------------------------------------------------------------------- */
+
+struct walk {
+    int64_t least;   /* a context with so many live bytes is large */
+    uint32_t cutoff; /* contexts that were large no later than this are no longer watched */
+    uint32_t place, before_count; /* place in tables->before */
+    uint64_t rest_contexts;       /* contexts with figures that are not watched, and their sum */
+    struct sum all, rest;
+};
+
+/* Reads the figures of all contexts and chooses the watched ones anew. */
+bool recorder_read_contexts(struct walk *walk);
+/* Returns the first id from `id` on that has its bit; `count`: there is none. */
+uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
+
+/* --- record_directory.c, record_moment.c ------------------------------------------------------ */
+
+/* Writes a directory, over the older one of the two, if the last one does not explain the watched
+ * contexts or is a minute old. */
+bool recorder_write_directory(uint64_t now);
+/* Writes a moment with the contexts that recorder_read_contexts has chosen. */
+void recorder_write_moment(struct walk *walk, enum record_reason reason);
+
+#endif

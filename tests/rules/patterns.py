@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""Patterns of rules: which functions they match, and what is not understood."""
+import re
+
+import harness
+from harness import Target, build_program, check, check_equal, clean_env, dump_json, run_cli, runtime_dir, test
+from rulestest import listed, program, started, target, use
+
+
+def matched(pattern, binary=None, case="patterns"):
+    """Which of two functions' chunks a rule with that pattern holds for; the library resolves plain names alone."""
+    with runtime_dir() as directory:
+        if pattern.startswith(("regex:", "file:")):
+            return functions_matched(started(directory, [binary or program(), case], [f"{pattern}=own"]), pattern)
+        by_command = functions_matched(started(directory, [binary or program(), case], [f"{pattern}=own"]), pattern)
+        alone = functions_matched(Target([binary or program(), case], directory, MEMCTX_CONTROL="eager",
+                                         MEMCTX_RULES=f"{pattern}=own"), pattern)
+        check_equal(by_command, alone, f"{pattern}, with the command and without")
+        return alone
+
+
+def functions_matched(running, pattern):
+    with running as process:
+        check_equal(process.hear(), "begun", pattern)
+        process.wait_socket()
+        dump = dump_json(process.pid, env=process.cli_env)
+        names = [context["frame"]["function"] for context in dump["contexts"]
+                 if context["self"]["requested_bytes"] == 3000 and context.get("why") == f"{pattern}=own"]
+        return sorted(re.sub(r"\(.*|<.*>", "", name).split("::")[-1] for name in names)
+
+
+@test
+def patterns_of_c():
+    both = ["elsewhere_new", "row_new"]
+    for pattern, names in {"row_new": ["row_new"], "r?w*": ["row_new"], "main": both, "regex:_new$": both,
+                           "regex:^(row|elsew?here)_n[a-f]w$": both, "regex:e{1}w{1,2}h?ere": ["elsewhere_new"],
+                           "regex:^new": [], "regex:^[^_[:lower:]]": [], "file:elsewhere.c": ["elsewhere_new"],
+                           "file:use.?": both, "file:*/rules/else*": ["elsewhere_new"],
+                           "file:nothing.c": [], "module:rules-use": both,
+                           "module:libc*": both, "module:libm*": []}.items():  # main is of use.c, what calls it of libc
+        check_equal(matched(pattern), names, pattern)
+
+
+@test
+def patterns_of_cxx():
+    binary = build_program("tests/rules/names.cc", "rules-names", flags=("-g", "-O1"))
+    for pattern, names in {"put": ["put"], "shop::inner::till::open": ["open"], "shop::*": ["open", "put"], "till": ["open"],
+                           "regex:^shop::.*::open$": ["open"], "shop::shelf::put": ["put"], "inner::*": [],
+                           "shop::inner": []}.items():
+        check_equal(matched(pattern, binary), names, pattern)
+
+
+@test
+def what_is_not_understood_is_said():
+    for rule, says in {"a=own,slab,bump": "it has two policies", "a=mixed,own": "mixed has no pages of its own",
+                       "a=page:1M": "the size of a page is 16K or 64K", "a=limit:x": "a limit is a number of bytes",
+                       "a=limit:1M,warn:2M": "it has two limits", "a=walls": "the options own, page:16K",
+                       "regex:=own": "the pattern has no name", "context:99999999=own": "no context has that number",
+                       "a": "a rule is PATTERN=POLICY,OPTIONS"}.items():
+        done = use("patterns", rule)
+        check_equal(done.returncode, 0, rule)
+        check(f'memctx: MEMCTX_RULES: the rule "{rule}" is not understood: ' in done.stderr and says in done.stderr,
+              f"{rule}: {done.stderr}")
+
+
+@test
+def expressions_that_are_none_are_said():
+    with runtime_dir() as directory, target(directory, "patterns", "row_new=own") as process:
+        check_equal(process.hear(), "begun", "first")
+        process.wait_socket()
+        for expression, says in {"(a": "Unmatched (", "[a": "Unmatched [", "*": "Invalid preceding",
+                                 "a{3,2}": "Invalid content", "[[:no:]]": "Invalid character class", "[b-a]": "Invalid range"}.items():
+            rule = f"regex:{expression}=own"
+            line = f'the rule "{rule}" is not understood: {says}'
+            done = run_cli("run", "--rule", rule, "--", program(), "patterns")
+            check_equal((done.returncode, done.stdout), (2, ""), rule)
+            check(line in done.stderr, f"run: {done.stderr}")
+            done = run_cli("rules", process.pid, "--add", rule, env=process.cli_env)
+            check_equal(done.returncode, 1, rule)
+            check(line in done.stderr, f"rules: {done.stderr}")
+            done = run_cli("run", "--", program(), "patterns", env=clean_env(MEMCTX_RULES=rule, MEMCTX_LIBRARY=harness.LIB))
+            check_equal((done.returncode, done.stdout), (0, "begun\n"), rule)
+            check("MEMCTX_RULES: " + line in done.stderr, f"MEMCTX_RULES: {done.stderr}")
+        check_equal([rule["rule"] for rule in listed(process)], ["row_new=own"], "rules")

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts with policies, for the tests of src/region's policies. */
+#ifndef TESTS_UNIT_POLICY_TESTS_H
+#define TESTS_UNIT_POLICY_TESTS_H
+
+#include "region_tests.h"
+
+/* Allocates in each way that an exported malloc may take, in the order of malloc. */
+void *alloc(struct heap *heap, struct view *view, size_t size, bool zero);
+/* Sets the placement of a context. */
+void place(uint32_t context, enum placement placement);
+/* Returns the view of a context that has MEMCTX_PROMOTE_BYTES alive and then gets a placement. */
+struct view *placed(struct heap *heap, uint32_t context, enum placement placement);
+/* Checks the lists of pages with free blocks: each page points to its neighbours, and in a list of
+ * slab no page from the second band's first one on is more than half full. */
+void check_lists(struct bins *bins);
+
+#endif
