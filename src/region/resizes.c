@@ -10,17 +10,10 @@
 
 #define FIRST_SLOTS 16U
 
-static struct view_resizes *entry_at(struct resizes *all, uint32_t number) {
-    struct resizes_block *block = &all->first;
-    for (; number >= RESIZES_PER_BLOCK; number -= RESIZES_PER_BLOCK)
-        block = block->next;
-    return &block->list[number];
-}
-
-/* Returns the slot of the view: the one that names its entry, else the free slot for it. */
-static uint32_t *slot_of(struct resizes *all, uint32_t view_index) {
+/* Returns the slot of the view: the one that leads to its entry, else the free slot for it. */
+static struct view_resizes **slot_of(struct resizes *all, uint32_t view_index) {
     uint32_t at = view_index & all->slot_mask;
-    while (all->slots[at] && entry_at(all, all->slots[at] - 1)->view_index != view_index)
+    while (all->slots[at] && all->slots[at]->view_index != view_index)
         at = (at + 1) & all->slot_mask;
     return &all->slots[at];
 }
@@ -38,7 +31,7 @@ static void *take(size_t bytes, enum tables_share share) {
 
 static struct resizes *make_table(struct heap *heap, enum tables_share share) {
     struct resizes *all = take(sizeof *all, share);
-    uint32_t *slots = all ? take(FIRST_SLOTS * sizeof *slots, share) : NULL;
+    struct view_resizes **slots = all ? take(FIRST_SLOTS * sizeof(void *), share) : NULL;
     if (!slots) {
         if (all) {
             tables_add(-(int64_t)meta_block_bytes(sizeof *all));
@@ -56,14 +49,15 @@ static struct resizes *make_table(struct heap *heap, enum tables_share share) {
 
 /* Doubles the slots, which only the owner reads. False: there is no room. */
 static bool grow_slots(struct resizes *all, enum tables_share share) {
-    uint32_t old_count = all->slot_mask + 1, *old = all->slots;
-    uint32_t *slots = take(2UL * old_count * sizeof *slots, share);
+    uint32_t old_count = all->slot_mask + 1;
+    struct view_resizes **old = all->slots, **slots = take(2UL * old_count * sizeof *slots, share);
     if (!slots)
         return false;
     all->slots = slots;
     all->slot_mask = 2 * old_count - 1;
-    for (uint32_t number = 0; number < all->count; number++)
-        *slot_of(all, entry_at(all, number)->view_index) = number + 1;
+    for (struct resizes_block *block = &all->first; block; block = block->next)
+        for (uint32_t i = 0; i < block->used; i++)
+            *slot_of(all, block->list[i].view_index) = &block->list[i];
     tables_add(-(int64_t)meta_block_bytes(old_count * sizeof *old));
     meta_free(old, old_count * sizeof *old);
     return true;
@@ -86,7 +80,8 @@ static struct view_resizes *make_entry(struct resizes *all, uint32_t view_index,
     struct view_resizes *entry = &all->last->list[all->last->used];
     entry->view_index = view_index;
     store_release(&all->last->used, all->last->used + 1); /* a dump reads the entry from now on */
-    *slot_of(all, view_index) = ++all->count;
+    *slot_of(all, view_index) = entry;
+    all->count++;
     return entry;
 }
 
@@ -95,9 +90,9 @@ NOINLINE struct view_resizes *resizes_entry(struct heap *heap, const struct view
     struct resizes *all = heap->resizes;
     if (!all && !(all = make_table(heap, share)))
         return NULL;
-    uint32_t number = *slot_of(all, view->index);
-    struct view_resizes *entry =
-        number ? entry_at(all, number - 1) : make_entry(all, view->index, share);
+    struct view_resizes *entry = *slot_of(all, view->index);
+    if (!entry)
+        entry = make_entry(all, view->index, share);
     if (entry)
         all->recent = entry;
     return entry;
@@ -112,8 +107,7 @@ NOINLINE void resizes_lose(uint64_t calls) {
 void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,
                   const struct view *sum) {
     struct resizes *all = heap->resizes;
-    uint32_t number = all ? *slot_of(all, view->index) : 0;
-    struct view_resizes *from = number ? entry_at(all, number - 1) : NULL;
+    struct view_resizes *from = all ? *slot_of(all, view->index) : NULL;
     if (!from || !from->counts.reallocs)
         return;
     struct view_resizes *entry = resizes_entry(to, sum, TABLES_SITE);

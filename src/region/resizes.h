@@ -42,9 +42,8 @@ struct resizes_block {
 };
 struct resizes {
     struct view_resizes *recent; /* never NULL: the entry that was used last */
-    /* A hash table from the index of a view to the number of its entry plus 1; 0: the slot is free.
-     */
-    uint32_t *slots;
+    /* A hash table from the index of a view to its entry; NULL: the slot is free. */
+    struct view_resizes **slots;
     uint32_t slot_mask, count; /* number of slots minus 1, of entries */
     struct resizes_block *last;
     struct resizes_block first;
