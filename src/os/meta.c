@@ -8,7 +8,7 @@
 #define MAPPINGS_MAX 3840         /* mappings remembered for the figure of resident bytes */
 /* The first chunk is part of the library's own data, because each additional mapping costs a fork
  * about 4 us. */
-#define FIRST_BYTES (944UL << 10)
+#define FIRST_BYTES (912UL << 10)
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 

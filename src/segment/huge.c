@@ -7,7 +7,8 @@
  * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
  * a new aligned place, so that no byte is copied. Freed mappings up to HUGE_CACHED_MAX_BYTES wait
  * in a small cache, because a program that frees a big buffer mostly needs another one. The cache
- * is part of the bounded freelist. Chunks cannot share a mapping.
+ * is part of the bounded freelist. A mapping for a large chunk may be put together of two cached
+ * ones. Chunks cannot share a mapping.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -15,6 +16,12 @@
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
+#define CUTS_MAX 15            /* of one mapping */
+#define CUTS_ALL 4096          /* of all mappings: the kernel allows some 65 000 areas */
+#define DONOR_MIN (256U << 10) /* bytes that are worth a place in the cache */
+/* Programs often write only the beginning of a smaller buffer, so what is moved to its end would be
+ * of no use. */
+#define PUT_TOGETHER_MIN SEGMENT_BYTES
 #define BEGINNINGS 8 /* number of beginnings of mappings that fill the cache's bound */
 
 struct page *segment_huge_of(const void *pointer) {
@@ -55,12 +62,118 @@ static void unmap_or_defer(struct page *header) {
     segment_unmap_deferred();
 }
 
-/* Chooses the cached mapping for a chunk that needs `bytes`. The first choice is the smallest
- * mapping that is large enough, if it is at most a quarter larger than `bytes`. The second choice
- * is the largest mapping that is too small. The last choice is the smallest mapping that is large
- * enough. Returns the mapping's index; -1: the cache is empty. The caller holds the lock. */
-static int cache_choose(size_t bytes) {
-    int fits = -1, smaller = -1, larger = -1;
+/* OS pages that were moved to the end of a mapping are an area of their own for the kernel, and one
+ * mremap can extend or move one area only. So the header page notes, behind struct page, where the
+ * areas of a mapping begin but the first. */
+struct huge_cuts {
+    uint32_t count;
+    uint32_t at[CUTS_MAX]; /* OS pages from the mapping's start, ascending */
+};
+static int64_t cuts_of_all; /* atomic: number of cuts of all mappings */
+
+static struct huge_cuts *cuts_of(void *start) {
+    return (struct huge_cuts *)(void *)((char *)start + sizeof(struct page));
+}
+
+/* Returns the start of the area that holds the byte before `end`, as an offset in the mapping. */
+static size_t area_before(const struct huge_cuts *cuts, size_t end) {
+    uint32_t i = cuts->count;
+    while (i && (size_t)cuts->at[i - 1] * OS_PAGE_BYTES >= end)
+        i--;
+    return i ? (size_t)cuts->at[i - 1] * OS_PAGE_BYTES : 0;
+}
+
+/* Forgets the cuts from `bytes` on: the mapping ends there now. */
+static void cuts_drop(struct huge_cuts *cuts, size_t bytes) {
+    uint32_t before = cuts->count;
+    while (cuts->count && (size_t)cuts->at[cuts->count - 1] * OS_PAGE_BYTES >= bytes)
+        cuts->count--;
+    if (before != cuts->count)
+        add_relaxed(&cuts_of_all, (int64_t)cuts->count - (int64_t)before);
+}
+
+/* Extends or shrinks a mapping where it is. False: there is no room behind it. */
+static bool resize_in_place(char *start, size_t old_bytes, size_t bytes) {
+    struct huge_cuts *cuts = cuts_of(start);
+    size_t last = area_before(cuts, old_bytes < bytes ? old_bytes : bytes);
+    if (old_bytes > bytes && last != area_before(cuts, old_bytes))
+        os_unmap(start + bytes, old_bytes - bytes);
+    else if (!os_resize_in_place(start + last, old_bytes - last, bytes - last))
+        return false;
+    cuts_drop(cuts, bytes);
+    return true;
+}
+
+/* A move that is being made. */
+struct move {
+    char *target;        /* the mapping that the OS pages come to */
+    size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */
+};
+
+/* Moves one area to an offset in the target, in place of what is there. False: the kernel refused,
+ * and the area is where it was. */
+static bool move_area(struct move *move, char *area, size_t bytes, size_t offset) {
+    if (os_move(area, bytes, move->target + offset, bytes))
+        return true;
+    move->hole = offset;
+    move->beyond = offset + bytes;
+    return false;
+}
+
+/* Moves a whole mapping with its header page, and so with its cuts, to the start of the target. The
+ * areas go from the last to the first, so that the header is there until all is moved. Returns the
+ * bytes that are left. */
+static size_t move_whole(struct move *move, char *from, size_t bytes) {
+    struct huge_cuts cuts = *cuts_of(from);
+    while (bytes) {
+        size_t first = area_before(&cuts, bytes);
+        if (!move_area(move, from + first, bytes - first, first))
+            break;
+        bytes = first;
+    }
+    return bytes;
+}
+
+/* Notes that an area begins at this offset, behind all other cuts. There must be room. */
+static void cut_add(struct huge_cuts *cuts, size_t offset) {
+    cuts->at[cuts->count++] = (uint32_t)(offset / OS_PAGE_BYTES);
+    add_relaxed(&cuts_of_all, 1);
+}
+
+/* Moves the part [begin, end) of a mapping to an offset in the target, behind all cuts of the
+ * target. Goes from the part's end to its beginning, and stops where the target would have too many
+ * cuts. Returns the bytes that are left of the mapping. */
+static size_t move_part(struct move *move, char *from, size_t begin, size_t end, size_t offset) {
+    struct huge_cuts cuts = *cuts_of(from), *to = cuts_of(move->target);
+    size_t firsts[CUTS_MAX + 1], left = end;
+    unsigned count = 0, room = CUTS_MAX - to->count;
+    while (left > begin && count + 1 < room && load_relaxed(&cuts_of_all) < CUTS_ALL) {
+        size_t first = area_before(&cuts, left);
+        first = first > begin ? first : begin;
+        if (!move_area(move, from + first, left - first, offset + (first - begin)))
+            break;
+        firsts[count++] = left = first;
+    }
+    if (!left) /* the header page has gone, and with it the mapping's own cuts */
+        add_relaxed(&cuts_of_all, -(int64_t)cuts.count);
+    for (unsigned i = count; i-- > 0;)
+        cut_add(to, offset + (firsts[i] - begin));
+    return left;
+}
+
+/* Unmaps a mapping that is in no table any more, as unmap_or_defer does. */
+static void mapping_end(char *start, size_t bytes) {
+    cuts_drop(cuts_of(start), 0);
+    store_owner(&((struct page *)start)->mapped_bytes, bytes);
+    unmap_or_defer((struct page *)start);
+}
+
+/* Chooses a cached mapping. The first choice is the smallest one with at least `bytes`, if it has
+ * at most `slack` more. Then comes the largest one with less, and last, if `any` is true, the
+ * smallest one with more. Returns the mapping's index; -1: there is none. The caller holds the
+ * lock. */
+static int cache_choose(size_t bytes, size_t slack, bool any) {
+    int smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         const struct huge_cached *c = &global.huge_cache[i];
         if (!c->start)
@@ -70,11 +183,11 @@ static int cache_choose(size_t bytes) {
                 smaller = i;
         } else if (larger < 0 || c->bytes < global.huge_cache[larger].bytes) {
             larger = i;
-            if (c->bytes - bytes <= bytes / 4)
-                fits = i;
         }
     }
-    return fits >= 0 ? fits : smaller >= 0 ? smaller : larger;
+    if (larger >= 0 && global.huge_cache[larger].bytes - bytes <= slack)
+        return larger;
+    return smaller >= 0 || !any ? smaller : larger;
 }
 
 /* Removes an entry from the cache and returns it. The caller holds the lock. */
@@ -86,46 +199,120 @@ static struct huge_cached cache_remove(int place) {
     return entry;
 }
 
-/* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
- * larger, is used as it is: its OS pages need no page faults. A smaller mapping is extended, and
- * moved if needed. A larger mapping gives its end back to the kernel. *reused is set to the bytes
- * that come from the cache. NULL: the cache is empty, or the mapping could not be extended; *mapped
- * and *reused are unchanged. */
-static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
-    struct huge_cached entry = {0};
+/* Puts an entry into the cache again, unless the cache is full by now. */
+static void cache_return(struct huge_cached entry) {
+    bool kept = false;
+    cuts_drop(cuts_of(entry.start), entry.bytes);
+    store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
     lock_take(&global.lock);
-    int chosen = cache_choose(bytes);
-    if (chosen >= 0)
-        entry = cache_remove(chosen);
+    for (int i = 0; i < HUGE_CACHE_MAX && !kept; i++)
+        if (!global.huge_cache[i].start) {
+            global.huge_cache[i] = entry;
+            global.huge_cached_bytes += (int64_t)entry.bytes;
+            global.huge_cached++;
+            kept = true;
+        }
     lock_release(&global.lock);
-    if (!entry.start)
+    if (!kept)
+        mapping_end(entry.start, entry.bytes);
+}
+
+/* Puts what is left of a mapping into the cache again, or unmaps it. */
+static void leave(struct huge_cached left, bool keep) {
+    if (left.start && left.bytes && keep && left.bytes >= DONOR_MIN)
+        cache_return(left);
+    else if (left.start && left.bytes)
+        mapping_end(left.start, left.bytes);
+}
+
+/* Moves all of the base, if there is one, and the end of the donor, if there is one, into the
+ * target, which has `have` bytes of the base or of its own already. Both are changed to what is
+ * left of them. The caller holds the unmap lock. */
+static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
+                 struct huge_cached *donor) {
+    struct huge_cuts *cuts = cuts_of(move->target);
+    if (base->start) {
+        base->bytes = move_whole(move, base->start, base->bytes);
+        if (base->bytes)
+            return;
+        cut_add(cuts, have);
+    }
+    if (!donor->start || bytes - have < DONOR_MIN)
+        return;
+    size_t part = donor->bytes < bytes - have ? donor->bytes : bytes - have;
+    size_t end = donor->bytes;
+    donor->bytes = move_part(move, donor->start, end - part, end, have);
+    if (have + part < bytes && donor->bytes < end)
+        cut_add(cuts, have + part);
+}
+
+/* Makes a mapping of `bytes` out of the base, which may be none, and the end of the donor, which
+ * may be none. Both are changed to what is left of them. Returns the mapping, and adds to *reused
+ * the bytes that were the base's or the donor's. NULL: a dump keeps mappings from being moved, or
+ * the kernel refused. */
+static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
+                          size_t *reused) {
+    bool extended = base->start && resize_in_place(base->start, base->bytes, bytes);
+    struct move move = {.target = extended ? base->start : segment_map_memory(bytes)};
+    size_t of_base = base->bytes < bytes ? base->bytes : bytes, of_donor = donor->bytes;
+    if (!move.target)
         return NULL;
-    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4) {
-        *mapped = *reused = entry.bytes;
-        return entry.start;
+    if (extended) {
+        *base = (struct huge_cached){0}; /* it is the target now */
+    } else if (base->start && cuts_of(base->start)->count == CUTS_MAX) {
+        of_base = 0; /* moved, it would need one cut more */
+        mapping_end(base->start, base->bytes);
+        *base = (struct huge_cached){0};
     }
-    size_t kept = entry.bytes < bytes ? entry.bytes : bytes;
-    if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
-        *mapped = bytes;
-        *reused = kept;
-        return entry.start;
-    }
-    char *target = segment_map_memory(bytes);
-    bool moved = false;
-    /* moving unmaps the old place, which a dump may read */
-    if (target && lock_try(&global.unmap_lock)) {
-        moved = os_move(entry.start, entry.bytes, target, bytes);
+    /* Moving unmaps the old place, which a dump may read. */
+    if (lock_try(&global.unmap_lock)) {
+        fill(&move, of_base ? of_base : HUGE_HEADER_BYTES, bytes, base, donor);
         unmap_lock_release();
-    }
-    if (!moved) {
-        if (target)
-            os_unmap(target, bytes);
-        unmap_or_defer((struct page *)entry.start);
+    } else if (!extended) {
+        os_unmap(move.target, bytes);
         return NULL;
     }
-    *mapped = bytes;
-    *reused = kept;
-    return target;
+    *reused = of_base + (of_donor - donor->bytes);
+    if (LIKELY(!move.beyond))
+        return move.target;
+    /* Another thread may have mapped memory where the hole is, so it is left alone. */
+    if (move.hole)
+        os_unmap(move.target, move.hole);
+    if (move.beyond < bytes)
+        os_unmap(move.target + move.beyond, bytes - move.beyond);
+    return NULL;
+}
+
+/* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
+ * larger, is used as it is: its OS pages need no page faults. Otherwise the largest of the smaller
+ * mappings, the *base*, is extended. Where a large mapping is wanted, the end of another mapping,
+ * the *donor*, is moved behind the base: to move an OS page takes a hundredth of the time of a page
+ * fault. Where a smaller one is wanted and all are larger, one of these gives its end back to the
+ * kernel. *reused is set to the bytes that come from the cache. NULL: the cache is empty, or the
+ * mapping could not be made; *mapped and *reused are unchanged. */
+static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
+    struct huge_cached base = {0}, donor = {0};
+    bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
+    lock_take(&global.lock);
+    int chosen = cache_choose(bytes, bytes / 4, !may_donate);
+    if (chosen >= 0)
+        base = cache_remove(chosen);
+    if (may_donate && base.bytes < bytes &&
+        (chosen = cache_choose(bytes - base.bytes, SIZE_MAX, true)) >= 0)
+        donor = cache_remove(chosen);
+    lock_release(&global.lock);
+    if (base.bytes >= bytes && base.bytes - bytes <= bytes / 4) {
+        *mapped = *reused = base.bytes;
+        return base.start;
+    }
+    if (!base.start && !donor.start)
+        return NULL;
+    char *start = put_together(bytes, &base, &donor, reused);
+    leave(base, !start);
+    leave(donor, true);
+    if (start)
+        *mapped = bytes;
+    return start;
 }
 
 /* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
@@ -156,6 +343,7 @@ static bool cache_put(char *start, size_t bytes) {
         if (kept) {
             *c = (struct huge_cached){start, kept, os_now_ns()};
             /* segment_unmap_deferred will unmap this many bytes */
+            cuts_drop(cuts_of(start), kept);
             store_owner(&((struct page *)start)->mapped_bytes, kept);
             global.huge_cached_bytes += (int64_t)kept;
             global.huge_cached++;
@@ -181,7 +369,7 @@ size_t segment_huge_purge(bool all) {
             entry = cache_remove(i);
         lock_release(&global.lock);
         if (entry.start) {
-            unmap_or_defer((struct page *)entry.start);
+            mapping_end(entry.start, entry.bytes);
             released += entry.bytes;
         }
     }
@@ -292,9 +480,42 @@ void segment_huge_free(struct page *header) {
     account(-(int64_t)mapped, 0);
     if (!plain || !cache_put((char *)header, mapped)) {
         add_relaxed(&segment_returned, (int64_t)mapped);
-        unmap_or_defer(header);
+        mapping_end((char *)header, mapped);
     }
     segment_purge_when_due();
+}
+
+#define COPY_STEP SEGMENT_BYTES
+
+/* Copies a mapping with its header page to another place. What was copied goes back to the kernel
+ * at once, so that the chunk does not take twice its memory meanwhile. */
+static void copy_whole(char *from, size_t bytes, char *to) {
+    for (size_t at = 0; at < bytes; at += COPY_STEP) {
+        size_t part = bytes - at < COPY_STEP ? bytes - at : COPY_STEP;
+        __builtin_memcpy(to + at, from + at, part);
+        if (at) /* the header is needed until the end */
+            os_discard(from + at, part);
+    }
+    cuts_of(to)->count = 0;
+}
+
+/* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
+ * kernel refused to move one of its areas, the others could not be moved back for certain. False:
+ * during a dump, or the kernel refused. */
+static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
+    bool moved = false;
+    if (cuts_of(start)->count) {
+        copy_whole(start, bytes, target);
+        mapping_end(start, bytes);
+        return true;
+    }
+    /* Moving unmaps the old range, which a running dump may read. So during a dump the move fails,
+     * and the caller copies the chunk. */
+    if (lock_try(&global.unmap_lock)) {
+        moved = os_move(start, bytes, target, mapped);
+        unmap_lock_release();
+    }
+    return moved;
 }
 
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
@@ -305,7 +526,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
-    if (os_resize_in_place(header, old, mapped)) {
+    if (resize_in_place((char *)header, old, mapped)) {
         header->mapped_bytes = mapped;
         account_resized((int64_t)mapped - (int64_t)old);
         return header;
@@ -316,14 +537,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     if (!target)
         return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);
-    /* Moving unmaps the old range, which a running dump may read. So during a dump the move fails,
-     * and the caller copies the chunk. */
-    bool moved = false;
-    if (lock_try(&global.unmap_lock)) {
-        moved = os_move(header, old, target, mapped);
-        unmap_lock_release();
-    }
-    if (!moved) {
+    if (!move_to((char *)header, old, target, mapped)) {
         segment_map_set(SEGMENT_HUGE, header, true);
         os_unmap(target, mapped);
         return NULL;

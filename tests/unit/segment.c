@@ -275,7 +275,8 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     cr_assert(segment_span_alloc(60) != NULL);
 }
 
-/* Twenty buffers, replaced one by one: few bytes of the new ones come from the kernel. */
+/* Twenty buffers, replaced one by one: few bytes of the new ones come from the kernel, because what
+ * a cached mapping lacks is moved to it from another one. */
 Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
     enum { BUFFERS = 20, STEPS = 400 };
     static struct page *buffers[BUFFERS];
@@ -296,8 +297,75 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
             segment_huge_free(buffers[place % BUFFERS]);
         buffers[place % BUFFERS] = header;
     }
-    cr_assert_lt(fresh, all / 2, "%lu of %lu MiB", (unsigned long)(fresh >> 20),
+    cr_assert_lt(fresh, all / 8, "%lu of %lu MiB", (unsigned long)(fresh >> 20),
                  (unsigned long)(all >> 20));
+}
+
+/* What every 64 KiB of a buffer hold tells which buffer it is and where in it they are. */
+static void sign(char *chunk, size_t from, size_t bytes, uint64_t name) {
+    for (size_t at = align_up(from, 64 << 10); at + 16 <= bytes; at += 64 << 10) {
+        memcpy(chunk + at, &name, sizeof name);
+        memcpy(chunk + at + sizeof name, &at, sizeof at);
+    }
+}
+static void check_signed(const char *chunk, size_t bytes, uint64_t name) {
+    for (size_t at = 0; at + 16 <= bytes; at += 64 << 10) {
+        uint64_t found[2];
+        memcpy(found, chunk + at, sizeof found);
+        cr_assert_eq(found[0], name, "at %zu of %zu", at, bytes);
+        cr_assert_eq(found[1], at);
+    }
+}
+
+/* Buffers that are put together of others keep their contents and their ends, whatever is done to
+ * them. */
+Test(huge, mappings_put_together_are_whole) {
+    enum { BUFFERS = 12, STEPS = 3000 };
+    static struct page *buffers[BUFFERS];
+    static size_t sizes[BUFFERS];
+    uint64_t random = 11, resized = 0, copied = 0;
+    options.decay_ms = 60000;
+    segment_purger = os_process_id();
+    for (uint64_t step = 1; step < STEPS; step++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        size_t bytes = (2 << 20) + (size_t)(random >> 33) % (14 << 20),
+               place = (random >> 28) % BUFFERS;
+        struct page *header = buffers[place];
+        if (header && random % 5 == 0) {
+            size_t had = sizes[place] < bytes ? sizes[place] : bytes;
+            struct page *moved = segment_huge_resize(header, bytes);
+            if (moved) {
+                check_signed(moved->chunk, had, place);
+                sign(moved->chunk, had, bytes, place);
+                buffers[place] = moved;
+                sizes[place] = bytes;
+                resized++;
+                copied += moved != header;
+            }
+            continue;
+        }
+        if (header) {
+            check_signed(header->chunk, sizes[place], place);
+            segment_huge_free(header);
+        }
+        buffers[place] = header = segment_huge_alloc(bytes, 16);
+        cr_assert(header != NULL);
+        cr_assert_eq(segment_huge_of(header->chunk), header);
+        cr_assert_geq(segment_huge_capacity(header), bytes);
+        sizes[place] = bytes;
+        sign(header->chunk, 0, bytes, place);
+        if (step % 500 == 0)
+            segment_purge(true);
+    }
+    cr_assert_gt(resized, STEPS / 20);
+    cr_assert_gt(copied, STEPS / 100);
+    for (int i = 0; i < BUFFERS; i++)
+        if (buffers[i]) {
+            check_signed(buffers[i]->chunk, sizes[i], (uint64_t)i);
+            segment_huge_free(buffers[i]);
+        }
+    segment_purge(true);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
 Test(huge, the_freelist_keeps_beginnings) {
