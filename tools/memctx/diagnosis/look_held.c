@@ -218,5 +218,5 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
         cli_format("%s more is resident than the program ever touched; %s of the process is in "
                    "huge pages",
                    look_bytes(bytes), look_bytes(mappings->huge_bytes));
-    finding->action = cli_copy("start the program with MEMCTX_THP=never, then compare");
+    finding->action = cli_copy("start the program again, with MEMCTX_THP=never, then compare");
 }

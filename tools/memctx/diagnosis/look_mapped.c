@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* look_mapped.c - finds memory that keeps growing and did not come from malloc. */
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,13 +74,36 @@ bool look_is_python(const struct model *model) {
     return strncmp(slash ? slash + 1 : model->exe, "python", 6) == 0;
 }
 
+/* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
+ * PID is the process. */
+static const struct {
+    const char *pattern, *advice, *command;
+} runtimes[] = {
+    {"python*",
+     "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
+     "call path.",
+     "start the program again, with PYTHONMALLOC=malloc, then look again"},
+    {"node",
+     "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
+     "tell which objects became more, and what holds them.",
+     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot"},
+    {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
+     "jcmd PID GC.class_histogram, twice, some time apart"},
+};
+
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding) {
-    if (!look_is_python(model))
-        return false;
-    finding->advice = "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each "
-                      "object has a call path.";
-    finding->action = cli_copy("start the program with PYTHONMALLOC=malloc, then look again");
-    return true;
+    const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++) {
+        if (fnmatch(runtimes[i].pattern, name, 0) != 0)
+            continue;
+        const char *command = runtimes[i].command, *pid = strstr(command, "PID");
+        finding->advice = runtimes[i].advice;
+        finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
+                                           model->pid, pid + strlen("PID"))
+                              : cli_copy(command);
+        return true;
+    }
+    return false;
 }
 
 /* Returns how sure it is that the growth does not stop. */
