@@ -6,7 +6,8 @@ import os
 import re
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from cases import check_healthy
 from planted import ALARMING, command, doctor, found_at, installed, planted
 from text import labelled, told, verdict
 
@@ -69,6 +70,19 @@ def unseen_rust_vectors_of_a_size():
     check(growth["function"].startswith("unseen::event_log, unseen.rs:"), growth["function"])
     check("from_elem" not in labelled(text, 1, "who"), text)
 
+
+HEALTHY = ("rebuild", "arena", "batch", "late-pool", "lru")
+
+
+def keep_healthy(case):
+    def run():
+        with started(case) as target:
+            return check_healthy(target)
+    test_named(f"unseen-healthy-{case}")(run)
+
+
+for healthy_case in HEALTHY:
+    keep_healthy(healthy_case)
 
 NODE_KEEPS = """
 const kept = [];
