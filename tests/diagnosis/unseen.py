@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
@@ -101,6 +102,21 @@ def unseen_objects_of_node():
         alarms = [one["id"] for one in found if one["severity"] in ALARMING]
         check_equal(alarms, ["growth-not-malloc"], f"alarms: {[(one['id'], one['evidence']) for one in found]}")
         check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome://inspect"), found[0]["action"])
+
+
+@test
+def unseen_heap_that_is_filled_before_it_is_collected():
+    """A program of that name maps more and more; a Java machine does so up to a bound, however little is alive."""
+    program = harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c")
+    with runtime_dir() as directory:
+        java = shutil.copy(program, os.path.join(directory, "java"))
+        with Target([java, "maps"], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "look", "what the program says")
+            found = doctor(target, "--watch", "1")["findings"]
+    growth = [one for one in found if one["id"] == "growth-not-malloc"]
+    check_equal([one["severity"] for one in growth], ["info"], f"{found}")
+    check(growth[0]["sure"].startswith("open: this runtime lets its heap grow"), growth[0]["sure"])
+    check(growth[0]["action"].startswith(f"jcmd {target.pid} GC.class_histogram"), growth[0]["action"])
 
 
 PYTHON_KEEPS = """

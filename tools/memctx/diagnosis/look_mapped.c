@@ -11,6 +11,40 @@
 #define DAY_S 86400.0
 #define OURS_MOST 10 /* growth of the library's memory is at most so many times the growth told */
 
+/* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
+ * PID stands for the number of the process. */
+static const struct runtime {
+    const char *pattern, *advice, *command;
+    bool
+        fills; /* it lets its heap grow up to a bound before it collects, however little is alive */
+} runtimes[] = {
+    {"python*",
+     "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
+     "call path.",
+     "start the program again, with PYTHONMALLOC=malloc, then look again", false},
+    {"node",
+     "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
+     "tell which objects became more, and what holds them.",
+     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", false},
+    {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
+     "jcmd PID GC.class_histogram, twice, some time apart", true},
+};
+
+/* Returns the runtime of the program; NULL: none that is known. */
+static const struct runtime *runtime_of(const struct model *model) {
+    const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (fnmatch(runtimes[i].pattern, name, 0) == 0)
+            return &runtimes[i];
+    return NULL;
+}
+
+/* True if the growth may be a heap that is filled before it is collected. */
+static bool may_be_filling(const struct model *model, enum model_place_kind kind) {
+    const struct runtime *runtime = runtime_of(model);
+    return kind == MODEL_PLACE_ANONYMOUS && runtime && runtime->fills;
+}
+
 struct mapped_trend {
     size_t from, to; /* samples */
     int64_t bytes;
@@ -46,7 +80,8 @@ static enum severity severity_of_growth(const struct look *look, enum model_plac
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    bool alarming = kind != MODEL_PLACE_FILE && !growth->slowing && samples->mapped_count >= 4 &&
+    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look->model, kind) &&
+                    !growth->slowing && samples->mapped_count >= 4 &&
                     growth->a_day >= 64.0 * (double)MIB &&
                     growth->bytes >= floor_of(look, 4 * MIB, 5) &&
                     now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
@@ -74,42 +109,25 @@ bool look_is_python(const struct model *model) {
     return strncmp(slash ? slash + 1 : model->exe, "python", 6) == 0;
 }
 
-/* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
- * PID is the process. */
-static const struct {
-    const char *pattern, *advice, *command;
-} runtimes[] = {
-    {"python*",
-     "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
-     "call path.",
-     "start the program again, with PYTHONMALLOC=malloc, then look again"},
-    {"node",
-     "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
-     "tell which objects became more, and what holds them.",
-     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot"},
-    {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
-     "jcmd PID GC.class_histogram, twice, some time apart"},
-};
-
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding) {
-    const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++) {
-        if (fnmatch(runtimes[i].pattern, name, 0) != 0)
-            continue;
-        const char *command = runtimes[i].command, *pid = strstr(command, "PID");
-        finding->advice = runtimes[i].advice;
-        finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
-                                           model->pid, pid + strlen("PID"))
-                              : cli_copy(command);
-        return true;
-    }
-    return false;
+    const struct runtime *runtime = runtime_of(model);
+    if (!runtime)
+        return false;
+    const char *command = runtime->command, *pid = strstr(command, "PID");
+    finding->advice = runtime->advice;
+    finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
+                                       model->pid, pid + strlen("PID"))
+                          : cli_copy(command);
+    return true;
 }
 
 /* Returns how sure it is that the growth does not stop. */
-static const char *how_sure(const struct samples *samples, enum model_place_kind kind,
+static const char *how_sure(const struct look *look, enum model_place_kind kind,
                             const struct mapped_trend *growth) {
-    return growth->slowing             ? "hardly a leak: it grows less each time, like a cache "
+    const struct samples *samples = look->input->samples;
+    return may_be_filling(look->model, kind)
+               ? "open: this runtime lets its heap grow up to a bound before it collects garbage"
+           : growth->slowing           ? "hardly a leak: it grows less each time, like a cache "
                                          "that fills"
            : samples->mapped_count < 4 ? "open: fewer than four looks show no trend"
            : kind == MODEL_PLACE_FILE ? "open: the kernel drops pages of files when it needs memory"
@@ -140,7 +158,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);
     finding->since = cli_format("at least %s ago", time);
-    finding->sure = how_sure(samples, kind, growth);
+    finding->sure = how_sure(look, kind, growth);
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
