@@ -81,7 +81,8 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     case TREND_WAVES:
         return cli_copy("rises and falls, and each of its low points was higher than the one "
                         "before; it grew");
-    case TREND_DIPS: return cli_format("grew over %zu intervals, with small dips:", intervals);
+    case TREND_DIPS:
+        return cli_format("grew over %zu intervals, with pauses or small dips:", intervals);
     default:
         return intervals == 1 ? cli_copy("grew in the one interval:")
                               : cli_format("grew in each of %zu intervals:", intervals);
@@ -95,7 +96,7 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
            : growth->kind == TREND_STEADY
                ? "likely: it grew in every interval; whether the program still uses the "
                  "memory is not known"
-               : "likely: it grew in spite of dips; whether the program still uses the "
+               : "likely: it grew in spite of pauses or dips; whether the program still uses the "
                  "memory is not known";
 }
 
