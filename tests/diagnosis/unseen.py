@@ -104,6 +104,30 @@ def unseen_objects_of_node():
         check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome://inspect"), found[0]["action"])
 
 
+NODE_STARTS = """
+function answer() {
+    const rows = [];
+    for (let i = 0; i < 200; i++)
+        rows.push({id: i, text: 'x' + i});
+    return JSON.stringify(rows);
+}
+const last = [];
+setInterval(() => { for (let i = 0; i < 10; i++) { last.push(answer()); if (last.length > 500) last.shift(); } }, 5);
+process.stdin.on('data', () => process.exit());
+console.log('look');
+"""
+
+
+@test
+def unseen_node_that_has_just_started():
+    """Its heap grows to the size at which garbage is collected."""
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_STARTS], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        found = doctor(target, "--watch", "2")["findings"]
+    alarms = [(one["id"], one["evidence"]) for one in found if one["severity"] in ALARMING]
+    check_equal(alarms, [], "alarms")
+
+
 @test
 def unseen_heap_that_is_filled_before_it_is_collected():
     """A program of that name maps more and more; a Java machine does so up to a bound, however little is alive."""

@@ -228,10 +228,6 @@ static const struct rule rules[] = {
      NULL, COUNTED, look_for_remote_frees},
 };
 
-static bool is_about_growth(const struct finding *finding) {
-    return finding->severity > SEVERITY_INFO && strncmp(finding->id, "growth", 6) == 0;
-}
-
 /* Beside large growth, a hundredth of it is hardly the cause of trouble, and often a part of the
  * large growth: what an engine notes about each page of its heap, or the keys of a table. */
 #define SMALL_BESIDE 100
@@ -239,11 +235,13 @@ static bool is_about_growth(const struct finding *finding) {
 static void play_down_small_growth(struct findings *findings) {
     int64_t most = 0;
     for (size_t i = 0; i < findings->count; i++)
-        if (is_about_growth(&findings->list[i]))
+        if (findings->list[i].overshadows)
             most = larger(most, findings->list[i].bytes);
-    for (size_t i = 0; i < findings->count; i++)
-        if (is_about_growth(&findings->list[i]) && findings->list[i].bytes < most / SMALL_BESIDE)
-            findings->list[i].severity = SEVERITY_INFO;
+    for (size_t i = 0; i < findings->count; i++) {
+        struct finding *finding = &findings->list[i];
+        if (strncmp(finding->id, "growth", 6) == 0 && finding->bytes < most / SMALL_BESIDE)
+            finding->severity = SEVERITY_INFO;
+    }
 }
 
 /* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted

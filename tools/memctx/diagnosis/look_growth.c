@@ -151,6 +151,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
                       ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
                       : cli_copy("");
     char *time = look_time(growth->seconds);
+    finding->overshadows = severity > SEVERITY_INFO;
     finding->verdict = cli_format("growth of %s in %s", look_bytes(growth->bytes), time);
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(growth, intervals);

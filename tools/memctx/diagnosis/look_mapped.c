@@ -15,19 +15,20 @@
  * PID stands for the number of the process. */
 static const struct runtime {
     const char *pattern, *advice, *command;
-    bool
-        fills; /* it lets its heap grow up to a bound before it collects, however little is alive */
+    /* It may let its heap grow to so many bytes before it collects garbage, however little is
+     * alive. */
+    int64_t fills_to;
 } runtimes[] = {
     {"python*",
      "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
      "call path.",
-     "start the program again, with PYTHONMALLOC=malloc, then look again", false},
+     "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
     {"node",
      "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
      "tell which objects became more, and what holds them.",
-     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", false},
+     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", 128 * MIB},
     {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
-     "jcmd PID GC.class_histogram, twice, some time apart", true},
+     "jcmd PID GC.class_histogram, twice, some time apart", INT64_MAX},
 };
 
 /* Returns the runtime of the program; NULL: none that is known. */
@@ -40,9 +41,11 @@ static const struct runtime *runtime_of(const struct model *model) {
 }
 
 /* True if the growth may be a heap that is filled before it is collected. */
-static bool may_be_filling(const struct model *model, enum model_place_kind kind) {
-    const struct runtime *runtime = runtime_of(model);
-    return kind == MODEL_PLACE_ANONYMOUS && runtime && runtime->fills;
+static bool may_be_filling(const struct look *look, enum model_place_kind kind) {
+    const struct runtime *runtime = runtime_of(look->model);
+    const struct samples *samples = look->input->samples;
+    return kind == MODEL_PLACE_ANONYMOUS && runtime &&
+           samples->mapped[samples->mapped_count - 1].mapped.sums[kind] < runtime->fills_to;
 }
 
 struct mapped_trend {
@@ -80,9 +83,8 @@ static enum severity severity_of_growth(const struct look *look, enum model_plac
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look->model, kind) &&
-                    !growth->slowing && samples->mapped_count >= 4 &&
-                    growth->a_day >= 64.0 * (double)MIB &&
+    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look, kind) && !growth->slowing &&
+                    samples->mapped_count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
                     growth->bytes >= floor_of(look, 4 * MIB, 5) &&
                     now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
     return alarming ? SEVERITY_WARNING : SEVERITY_INFO;
@@ -125,7 +127,7 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
 static const char *how_sure(const struct look *look, enum model_place_kind kind,
                             const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
-    return may_be_filling(look->model, kind)
+    return may_be_filling(look, kind)
                ? "open: this runtime lets its heap grow up to a bound before it collects garbage"
            : growth->slowing           ? "hardly a leak: it grows less each time, like a cache "
                                          "that fills"
@@ -159,6 +161,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                                   mapped_kinds[kind].name);
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(look, kind, growth);
+    finding->overshadows = kind != MODEL_PLACE_FILE && !growth->slowing;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
