@@ -25,6 +25,9 @@ def taken():
     found = {name: [one for one in dump["contexts"] if functions[one["id"]][0] == name and one["self"]["allocs"] > 0]
              for name in (KEPT, WORK)}
     check(found[KEPT] and found[WORK], f"contexts: {set(functions.values())}")
+    for one in found[WORK]:  # how much work was done depends on the machine; most allocations are its
+        for figures in (one["self"], one["total"]):
+            figures["allocs"] = figures["frees"] = 1000000
     return dump, found
 
 

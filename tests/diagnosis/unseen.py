@@ -98,6 +98,7 @@ def unseen_objects_of_node():
     """What node's engine notes of its pages grows with its heap, and is no second alarm; the next step needs no restart."""
     with runtime_dir() as directory, Target([installed("node"), "-e", NODE_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
+        harness.wait_until(lambda: harness.rss_kib(target.pid) > 250 << 10, "a heap of more than it may fill", timeout_s=60)
         found = doctor(target, "--watch", "2")["findings"]
         alarms = [one["id"] for one in found if one["severity"] in ALARMING]
         check_equal(alarms, ["growth-not-malloc"], f"alarms: {[(one['id'], one['evidence']) for one in found]}")

@@ -161,7 +161,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                                   mapped_kinds[kind].name);
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(look, kind, growth);
-    finding->overshadows = kind != MODEL_PLACE_FILE && !growth->slowing;
+    finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
