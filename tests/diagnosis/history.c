@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache` fills
- * and then replaces what it has. Each says "look" after 2 s, and goes on until it is told to end.
- * Amounts follow the clock, not the number of turns.
+ * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache`
+ * fills and then replaces what it has. Each says "look" after 2 s, and goes on until it is told to
+ * end. Amounts follow the clock, not the number of turns.
  */
 #include <poll.h>
 #include <stdbool.h>
