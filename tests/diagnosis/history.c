@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `uneven`
- * grows evenly and once by much more, `cache` fills and then replaces what it has. Each says "look"
- * after 2 s, and goes on until it is told to end. Amounts follow the clock, not the number of
- * turns.
+ * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache`
+ * fills and then replaces what it has. Each says "look" after 2 s, and goes on until it is told to
+ * end. Amounts follow the clock, not the number of turns.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -16,7 +15,6 @@
 #define RECORDS_A_SECOND 8000 /* 3.8 MiB/s */
 #define LEAK_FROM_S 0.7
 #define LOOK_AT_S 2.0
-#define JUMP_RECORDS 16000
 #define SLOTS 20000
 
 static void **kept, *slots[SLOTS];
@@ -60,11 +58,6 @@ int main(int argc, char **argv) {
         if (strcmp(what, "late") == 0)
             for (; t > LEAK_FROM_S && (double)made < (t - LEAK_FROM_S) * RECORDS_A_SECOND; made++)
                 record_keep(RECORD_BYTES);
-        if (strcmp(what, "uneven") == 0) {
-            /* One call, so that it is one call path. */
-            for (; (double)made < t * RECORDS_A_SECOND / 4 + (t > 1.4 ? JUMP_RECORDS : 0); made++)
-                record_keep(RECORD_BYTES);
-        }
         if (strcmp(what, "cache") == 0)
             for (; (double)made < t * 60000; made++)
                 slot_fill();

@@ -43,7 +43,7 @@ def growth_elsewhere_is_told_python():
     argv = ["/usr/bin/python3", "-c", PYTHON_GROWS]
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
         return check_told(target, "mappings that the program made itself", "PYTHONMALLOC=malloc, each object has a call path",
-                          "^start the program with PYTHONMALLOC=malloc")
+                          "^start the program again, with PYTHONMALLOC=malloc")
 
 
 @test

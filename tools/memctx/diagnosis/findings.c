@@ -228,6 +228,22 @@ static const struct rule rules[] = {
      NULL, COUNTED, look_for_remote_frees},
 };
 
+/* Beside large growth, a hundredth of it is hardly the cause of trouble, and often a part of the
+ * large growth: what an engine notes about each page of its heap, or the keys of a table. */
+#define SMALL_BESIDE 100
+
+static void play_down_small_growth(struct findings *findings) {
+    int64_t most = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].overshadows)
+            most = larger(most, findings->list[i].bytes);
+    for (size_t i = 0; i < findings->count; i++) {
+        struct finding *finding = &findings->list[i];
+        if (strncmp(finding->id, "growth", 6) == 0 && finding->bytes < most / SMALL_BESIDE)
+            finding->severity = SEVERITY_INFO;
+    }
+}
+
 /* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted
  * by bytes. */
 static int by_weight(const void *a, const void *b) {
@@ -272,6 +288,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
+    play_down_small_growth(findings);
     free(look.totals);
     free(look.holders.list);
     blame_paths_free(&look.paths);

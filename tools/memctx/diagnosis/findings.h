@@ -58,6 +58,7 @@ struct finding {
         bool began; /* false: it may have begun before the first look */
     } rate;
     const char *sure; /* how sure the finding is, and from what */
+    bool overshadows; /* much smaller growth beside this one is no alarm */
 };
 
 struct findings {

@@ -59,7 +59,7 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(finding->since);
     /* A snapshot gives no moment of the clock, but "7.0 s before the snapshot". */
     const char *before = forecast->began ? "" : look->input->now_s ? "before " : "at least ";
-    finding->verdict = cli_format("%s since %s%s, and it stays", rate, before, since);
+    finding->verdict = cli_format("growth of %s since %s%s", rate + 1, before, since);
     finding->since =
         forecast->began
             ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)

@@ -108,21 +108,24 @@ static bool few_slow(struct series *series, size_t number, const double *seconds
     double all = allocs[count - 1] - allocs[0];
     double kept =
         (double)(series->rows[last][number].live_chunks - series->rows[0][number].live_chunks);
-    if (trend_slows(series->x, series->values, count))
+    if (trend_slows(series->x, series->values, count) ||
+        trend_bends(series->x, series->values, count))
         return true;
     if (kept < KEPT_MOST * own)
         return false;
     if (own >= OWN_ALLOCS * all)
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
-    return trend_slows(allocs, series->values, count) &&
+    return (trend_slows(allocs, series->values, count) ||
+            trend_bends(allocs, series->values, count)) &&
            trend_is_slower(seconds, series->values, count);
 }
 
 /* True if the path grows ever more slowly. The measure is the
  * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
  * the program, unless nearly all of these are the path's own; else time. A leak that does not
- * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
- */
+ * depend on the load grows ever more slowly per allocation when the load rises, but not per second:
+ * there no interval is slower than an earlier one. A program that stands still between two looks
+ * has uneven seconds, so of these no more is asked. */
 static bool is_slowing(struct series *series, size_t number) {
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
     take_few(series, number);
@@ -153,6 +156,7 @@ struct growth growth_of(struct series *series, size_t number) {
                             .bytes = to->requested_bytes - from->requested_bytes,
                             .chunks = to->live_chunks - from->live_chunks,
                             .allocs = larger(0, to->allocs - from->allocs),
+                            .mean_bytes = to->requested_bytes / larger(1, to->live_chunks),
                             .seconds = series->seconds[trend.to] - series->seconds[trend.from],
                             .slowing = is_slowing(series, number)};
     if (number == series->sum) {
@@ -189,6 +193,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.bytes = model_tame(sum.bytes + part->bytes);
         sum.chunks = model_tame(sum.chunks + part->chunks);
         sum.allocs = model_tame(sum.allocs + part->allocs);
+        sum.mean_bytes = larger(sum.mean_bytes, part->mean_bytes);
         sum.a_day += part->a_day;
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;

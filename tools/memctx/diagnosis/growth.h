@@ -12,7 +12,8 @@
 struct growth {
     enum trend_kind kind;
     int64_t bytes, chunks, allocs;
-    double a_day; /* bytes */
+    int64_t mean_bytes; /* of the chunks, at the end */
+    double a_day;       /* bytes */
     double seconds;
     bool slowing;           /* as a cache does that fills */
     struct trend_line line; /* only of a suspect, and of the sum */

@@ -46,6 +46,8 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
 }
 
 /* Returns a line of the ledger by its key; 0 if there is no such line. */
+/* Of a ledger, and of the ledger that the rules read. */
+int64_t look_line_of(const struct memory_ledger *ledger, const char *key);
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Returns bytes as text with a unit: "1.5 MiB", or "1572864 bytes" after
  * look_use_exact_bytes(true). The text stays valid for the next seven calls. */

@@ -15,6 +15,7 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
+#define LARGER 4 /* a chunk more for so many times a chunk's bytes: the chunks themselves grew */
 
 /* Returns the bytes that shrinking paths of the suspect's site lost. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
@@ -80,7 +81,8 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     case TREND_WAVES:
         return cli_copy("rises and falls, and each of its low points was higher than the one "
                         "before; it grew");
-    case TREND_DIPS: return cli_format("grew over %zu intervals, with small dips:", intervals);
+    case TREND_DIPS:
+        return cli_format("grew over %zu intervals, with pauses or small dips:", intervals);
     default:
         return intervals == 1 ? cli_copy("grew in the one interval:")
                               : cli_format("grew in each of %zu intervals:", intervals);
@@ -94,7 +96,7 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
            : growth->kind == TREND_STEADY
                ? "likely: it grew in every interval; whether the program still uses the "
                  "memory is not known"
-               : "likely: it grew in spite of dips; whether the program still uses the "
+               : "likely: it grew in spite of pauses or dips; whether the program still uses the "
                  "memory is not known";
 }
 
@@ -102,6 +104,8 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
 static char *what_stays(const struct growth *growth) {
     if (growth->chunks <= 0)
         return cli_copy("the number of chunks did not grow, so the chunks are larger");
+    if (growth->bytes / growth->chunks > LARGER * growth->mean_bytes)
+        return cli_copy("the number of chunks hardly grew, so the chunks are larger");
     int64_t kept_of = growth->allocs / growth->chunks;
     return kept_of > 1 ? cli_format("one of %" PRId64 " chunks stays", kept_of)
                        : cli_copy("nearly every chunk stays");
@@ -127,8 +131,8 @@ static char *what_is_next(const struct look *look, const struct finding *finding
                           look->input->target, look->input->target);
     if (look_is_python(look->model)) /* the contexts would show the interpreter's frames */
         return cli_copy(
-            "paste these two lines at the start of the script; after 60 s they print the lines of "
-            "the script whose memory grew most:\n"
+            "paste these two lines at the start of the script and start it again; after 60 s they "
+            "print the lines of the script whose memory grew most:\n"
             "import threading, tracemalloc as t; t.start(); a = t.take_snapshot()\n"
             "threading.Timer(60, lambda: print(*t.take_snapshot().compare_to(a, \"lineno\")[:9], "
             "sep=\"\\n\")).start()");
@@ -147,8 +151,8 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
                       ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
                       : cli_copy("");
     char *time = look_time(growth->seconds);
-    finding->verdict = cli_format("%s were added in %s%s", look_bytes(growth->bytes), time,
-                                  growth->slowing || intervals < 3 ? "" : " and stay");
+    finding->overshadows = severity > SEVERITY_INFO;
+    finding->verdict = cli_format("growth of %s in %s", look_bytes(growth->bytes), time);
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(growth, intervals);
     free(time);

@@ -41,7 +41,8 @@ static struct pages_look look_at_pages(const struct look *look,
 /* Tells the age of the oldest chunk and the verb that would help. */
 static void tell_of_pages(const struct look *look, struct finding *finding,
                           const struct pages_look *pages) {
-    finding->since = cli_format("the oldest of these chunks is %s old", holders_age(pages->oldest));
+    finding->since =
+        cli_format("the oldest of these chunks is %s old", holders_age(look->model, pages->oldest));
     if (pages->isolate > finding->bytes / 4) {
         finding_helps(look, finding, "isolate", "", pages->isolate,
                       cli_format("puts the next chunks into pages of their own, which would keep "
@@ -217,5 +218,5 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
         cli_format("%s more is resident than the program ever touched; %s of the process is in "
                    "huge pages",
                    look_bytes(bytes), look_bytes(mappings->huge_bytes));
-    finding->action = cli_copy("start the program with MEMCTX_THP=never, then compare");
+    finding->action = cli_copy("start the program again, with MEMCTX_THP=never, then compare");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* look_mapped.c - finds memory that keeps growing and did not come from malloc. */
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,43 @@
 
 #define DAY_S 86400.0
 #define OURS_MOST 10 /* growth of the library's memory is at most so many times the growth told */
+
+/* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
+ * PID stands for the number of the process. */
+static const struct runtime {
+    const char *pattern, *advice, *command;
+    /* It may let its heap grow to so many bytes before it collects garbage, however little is
+     * alive. */
+    int64_t fills_to;
+} runtimes[] = {
+    {"python*",
+     "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
+     "call path.",
+     "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
+    {"node",
+     "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
+     "tell which objects became more, and what holds them.",
+     "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", 128 * MIB},
+    {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
+     "jcmd PID GC.class_histogram, twice, some time apart", INT64_MAX},
+};
+
+/* Returns the runtime of the program; NULL: none that is known. */
+static const struct runtime *runtime_of(const struct model *model) {
+    const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (fnmatch(runtimes[i].pattern, name, 0) == 0)
+            return &runtimes[i];
+    return NULL;
+}
+
+/* True if the growth may be a heap that is filled before it is collected. */
+static bool may_be_filling(const struct look *look, enum model_place_kind kind) {
+    const struct runtime *runtime = runtime_of(look->model);
+    const struct samples *samples = look->input->samples;
+    return kind == MODEL_PLACE_ANONYMOUS && runtime &&
+           samples->mapped[samples->mapped_count - 1].mapped.sums[kind] < runtime->fills_to;
+}
 
 struct mapped_trend {
     size_t from, to; /* samples */
@@ -45,8 +83,8 @@ static enum severity severity_of_growth(const struct look *look, enum model_plac
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    bool alarming = kind != MODEL_PLACE_FILE && !growth->slowing && samples->mapped_count >= 4 &&
-                    growth->a_day >= 64.0 * (double)MIB &&
+    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look, kind) && !growth->slowing &&
+                    samples->mapped_count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
                     growth->bytes >= floor_of(look, 4 * MIB, 5) &&
                     now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
     return alarming ? SEVERITY_WARNING : SEVERITY_INFO;
@@ -74,18 +112,24 @@ bool look_is_python(const struct model *model) {
 }
 
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding) {
-    if (!look_is_python(model))
+    const struct runtime *runtime = runtime_of(model);
+    if (!runtime)
         return false;
-    finding->advice = "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each "
-                      "object has a call path.";
-    finding->action = cli_copy("start the program with PYTHONMALLOC=malloc, then look again");
+    const char *command = runtime->command, *pid = strstr(command, "PID");
+    finding->advice = runtime->advice;
+    finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
+                                       model->pid, pid + strlen("PID"))
+                          : cli_copy(command);
     return true;
 }
 
 /* Returns how sure it is that the growth does not stop. */
-static const char *how_sure(const struct samples *samples, enum model_place_kind kind,
+static const char *how_sure(const struct look *look, enum model_place_kind kind,
                             const struct mapped_trend *growth) {
-    return growth->slowing             ? "hardly a leak: it grows less each time, like a cache "
+    const struct samples *samples = look->input->samples;
+    return may_be_filling(look, kind)
+               ? "open: this runtime lets its heap grow up to a bound before it collects garbage"
+           : growth->slowing           ? "hardly a leak: it grows less each time, like a cache "
                                          "that fills"
            : samples->mapped_count < 4 ? "open: fewer than four looks show no trend"
            : kind == MODEL_PLACE_FILE ? "open: the kernel drops pages of files when it needs memory"
@@ -116,7 +160,8 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);
     finding->since = cli_format("at least %s ago", time);
-    finding->sure = how_sure(samples, kind, growth);
+    finding->sure = how_sure(look, kind, growth);
+    finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))

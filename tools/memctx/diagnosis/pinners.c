@@ -134,14 +134,15 @@ static void print_path(const struct pinner *pinner, const struct model *model, i
 }
 
 /* Returns what is known of the ages. The caller frees it. */
-static char *write_ages(const struct pinner *pinner) {
+static char *write_ages(const struct pinner *pinner, const struct model *model) {
     const struct holder *sum = &pinner->sum;
-    const char *oldest = holders_age(sum->oldest), *median = holders_age(sum->median_most);
+    const char *oldest = holders_age(model, sum->oldest),
+               *median = holders_age(model, sum->median_most);
     if (pinner->suspect->count > 1)
         return cli_format("age of the oldest: %s", oldest);
     if (sum->median_least < sum->median_most / 2)
         return cli_format("age of the oldest: %s, of the median: %s to %s", oldest,
-                          holders_age(sum->median_least), median);
+                          holders_age(model, sum->median_least), median);
     return cli_format("age of the oldest: %s, of the median: %s", oldest, median);
 }
 
@@ -156,7 +157,7 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
                          ? cli_format(", and %s together with other contexts",
                                       render_bytes(shared, sum->shared_free, human))
                          : cli_copy("");
-    char *ages = write_ages(pinner);
+    char *ages = write_ages(pinner, model);
     printf("%*s", TEXT_COLUMN, "");
     print_wrapped(cli_format("%" PRId64
                              " chunks, %s in all, keep %s of otherwise empty pages in use%s; %s",

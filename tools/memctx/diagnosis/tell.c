@@ -11,7 +11,9 @@
 #include "model/frames.h"
 
 #define FINDINGS_TOLD 5
-#define PART_NAMED 0.1 /* the first line names the largest part, if it has such a share */
+#define PART_NAMED 0.1    /* the first line names the largest part, if it has such a share */
+#define NEARLY_ALL 0.9    /* of the bytes of a finding */
+#define THROUGH_PARTS 200 /* the largest groups; looking at all takes too long */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -28,6 +30,62 @@ static struct who_part part_who(const struct model *model, const struct finding 
     return part;
 }
 
+/* Returns the next function outwards that means something; its context is WIRE_NONE at the end. */
+static struct who_step next_meaning(const struct model *model, const struct who_part *part,
+                                    struct who_step step) {
+    while (step.context != WIRE_NONE &&
+           (step.context != part->end.context || step.function != part->end.function)) {
+        if (who_kind_of(model, step) == WHO_MEANS)
+            return step;
+        step = who_next(model, step);
+    }
+    return (struct who_step){WIRE_NONE, 0};
+}
+
+/* Returns true if a part of a path passes through the function with this key. */
+static bool passes_through(const struct model *model, const struct who_part *part, uint64_t key) {
+    struct who_step at = next_meaning(model, part, part->from);
+    while (at.context != WIRE_NONE && who_key(model, at) != key)
+        at = next_meaning(model, part, who_next(model, at));
+    return at.context != WIRE_NONE;
+}
+
+/* Returns which share of the bytes of a finding's largest groups passes through a function. */
+static double share_through(const struct model *model, const struct finding *finding,
+                            uint64_t key) {
+    double through = 0, all = 0;
+    for (size_t i = 0; i < finding->part_count && i < THROUGH_PARTS; i++) {
+        struct who_part part = part_who(model, finding, &finding->parts[i]);
+        all += finding->parts[i].share;
+        through += passes_through(model, &part, key) ? finding->parts[i].share : 0;
+    }
+    return all > 0 ? through / all : 0;
+}
+
+/* Finds the functions that nearly all groups of a finding pass through, below the one that has all
+ * of them: a list to which many functions add. Returns false if there are none. */
+static bool find_through(const struct model *model, const struct finding *finding,
+                         struct who_part *through) {
+    bool found = false;
+    if (finding->part_count < 2 || finding->common.context == WIRE_NONE ||
+        finding->parts[0].share >= NEARLY_ALL)
+        return false;
+    struct who_part first = part_who(model, finding, &finding->parts[0]);
+    uint64_t common = who_key(model, finding->common);
+    struct who_step at = next_meaning(model, &first, first.from);
+    for (; at.context != WIRE_NONE; at = next_meaning(model, &first, who_next(model, at))) {
+        uint64_t key = who_key(model, at);
+        bool passes = key != common && share_through(model, finding, key) >= NEARLY_ALL;
+        if (passes && !found)
+            through->from = at;
+        if (passes)
+            through->end = who_next(model, at);
+        found = found || passes;
+    }
+    through->keeps_first = false;
+    return found;
+}
+
 /* --- the verdict ----------------------------------------------------------------------------- */
 
 /* Returns the function that a finding is about, in brackets; an empty text if it is about the whole
@@ -36,8 +94,13 @@ static char *write_place(const struct model *model, const struct finding *findin
     if (finding->example == WIRE_NONE)
         return cli_copy("");
     struct who_part part = finding_who(model, finding);
+    struct who_part through;
     char *name = who_write_short(model, &part), *text;
-    if (finding->part_count > 0 && finding->parts[0].share >= PART_NAMED) {
+    if (find_through(model, finding, &through)) {
+        char *inner = who_write_short(model, &through);
+        text = cli_format(" (%s; nearly all through %s)", name, inner);
+        free(inner);
+    } else if (finding->part_count > 0 && finding->parts[0].share >= PART_NAMED) {
         struct who_part largest = part_who(model, finding, &finding->parts[0]);
         char *inner = who_write_short(model, &largest);
         text = strcmp(inner, name) != 0 ? cli_format(" (%s; largest part: %s)", name, inner)
@@ -155,10 +218,17 @@ char *tell_who(const struct model *model, const struct finding *finding,
     char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
                             joined ? UINT32_MAX : finding->frames, options);
     char *number = finding->contexts == 1 ? write_number(model, finding, finding->context) : NULL;
-    char *text = number                  ? cli_format("%s%s", path, number)
-                 : finding->contexts > 1 ? cli_format("%s, in %zu call paths%s", path,
-                                                      finding->contexts, joined ? ":" : "")
-                                         : cli_copy(path);
+    struct who_part through;
+    char *inner = !options->full && find_through(model, finding, &through)
+                      ? who_write(model, &through, options->functions)
+                      : NULL;
+    char *text = number ? cli_format("%s%s", path, number)
+                 : finding->contexts > 1
+                     ? cli_format("%s, in %zu call paths%s%s%s", path, finding->contexts,
+                                  inner ? ", nearly all through " : "", inner ? inner : "",
+                                  joined ? ":" : "")
+                     : cli_copy(path);
+    free(inner);
     free(number);
     free(path);
     return text;
@@ -246,6 +316,28 @@ static void print_finding(const struct model *model, const struct finding *findi
         print_command(harmless ? "to see more: " : "next:", finding->action, NULL);
 }
 
+#define NOT_WATCHED_BYTES (8 * MIB)
+#define NOT_WATCHED_SHARE 4 /* a part of the resident set */
+
+/* Marks do not tell whether memory that is not from malloc grows. Where there is much of it, the
+ * text says how to find out. */
+static void print_not_watched(const struct findings_input *input) {
+    static const char *const keys[] = {"stacks_bytes", "brk_heap_bytes", "shared_bytes",
+                                       "own_mappings_bytes"};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        bytes += larger(0, look_line_of(input->ledger, keys[i]));
+    if (input->model->from_snapshot || bytes < NOT_WATCHED_BYTES ||
+        bytes < input->ledger->rss_bytes / NOT_WATCHED_SHARE)
+        return;
+    char *line = cli_format("%s did not come from malloc. Marks do not show whether this memory "
+                            "grows, but memctx doctor %s --watch 60 does",
+                            look_bytes(bytes), input->target);
+    putchar('\n');
+    wrap_print(line, 0, 0);
+    free(line);
+}
+
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options) {
     size_t marks = input->samples->count - 1;
@@ -259,6 +351,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         }
         print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
+    if (marks >= 3 && input->samples->mapped_count < 2)
+        print_not_watched(input);
     if (marks < 3) {
         char *advice =
             input->model->from_snapshot

@@ -7,7 +7,9 @@
 #define WAVE_SHARE 8       /* low points rise by at least this part of the largest fall */
 #define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
 #define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
-#define SLOWER_AT_THE_END 0.85
+#define SLOWER_SOMEWHERE 0.85
+#define EVEN 1.05 /* a rate up to so many times the one before counts as the same */
+#define BENT 0.5
 #define NEAR_LINE 8 /* an element is near the line if it is off by this part of the rise */
 #define LINE_ELEMENTS 4
 #define STOPPED_INTERVALS 6
@@ -104,9 +106,24 @@ bool trend_slows(const double *x, const int64_t *values, size_t count) {
     return is_below(rate, first, SLOW_IN_WINDOW, x, values);
 }
 
+bool trend_bends(const double *x, const int64_t *values, size_t count) {
+    if (count < 4)
+        return false;
+    for (size_t i = 2; i < count; i++)
+        if (rate_at(x, values, i) > EVEN * rate_at(x, values, i - 1))
+            return false;
+    return rate_at(x, values, count - 1) <= BENT * rate_at(x, values, 1);
+}
+
 bool trend_is_slower(const double *x, const int64_t *values, size_t count) {
-    return count > 3 && is_below(rate_at(x, values, count - 1), rate_at(x, values, 1),
-                                 SLOWER_AT_THE_END, x, values);
+    double highest = 0;
+    for (size_t i = 1; i < count && count > 3; i++) {
+        double rate = rate_at(x, values, i);
+        if (rate < SLOWER_SOMEWHERE * highest)
+            return true;
+        highest = rate > highest ? rate : highest;
+    }
+    return count > 3 && is_below(rate_at(x, values, count - 1), 0, 0, x, values);
 }
 
 /* True if no element from `from` on is far from the line through the first and the last one. */

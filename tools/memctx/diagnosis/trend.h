@@ -56,8 +56,13 @@ bool trend_falls(const int64_t *values, size_t count);
  * since x was 0. `x` rises. False if there are fewer than three intervals. */
 bool trend_slows(const double *x, const int64_t *values, size_t count);
 
-/* As trend_slows, but compares only the last rate with the first one and with the average, because
- * the steps of `x` may be uneven. */
+/* True if the series rose at first evenly, and at the end much more slowly: no rate is clearly
+ * higher than the one before, and the last rate is at most half of the first one. A pool that has
+ * nearly reached its largest size rises so. False if there are fewer than three intervals. */
+bool trend_bends(const double *x, const int64_t *values, size_t count);
+
+/* As trend_slows, but some rate has to be clearly lower than an earlier one only, or the last one
+ * than the average, because the steps of `x` may be uneven. */
 bool trend_is_slower(const double *x, const int64_t *values, size_t count);
 
 #endif

@@ -152,6 +152,19 @@ static void print_reason(const struct model_context *context, int indent) {
         printf("%*splaced by %s\n", indent, "", context->why);
 }
 
+/* Prints how often realloc resized the context's chunks, if it did. */
+static void print_resizes(const struct model *model, uint32_t index,
+                          const struct render_options *options) {
+    const struct wire_resizes *resizes = model_resizes_of(model, index);
+    char copied[RENDER_NUMBER_BYTES];
+    if (!resizes || model_tame(resizes->reallocs) <= 0)
+        return;
+    printf("    realloc: %" PRId64 " calls, of which %" PRId64 " copied the chunk, %s%s in all\n",
+           model_tame(resizes->reallocs), model_tame(resizes->copies),
+           render_bytes(copied, model_tame(resizes->copied_bytes), options->human),
+           options->human ? "" : " bytes");
+}
+
 static void print_threads(const struct model *model, const struct model_context *context,
                           const struct render_options *options, int indent) {
     for (uint32_t i = 0; i < context->figures->view_count; i++) {
@@ -293,6 +306,7 @@ void render_flat(const struct model *model, const struct view *view,
         frames_make_path(&path, model, leaves[printed], options->levels);
         print_context(model, leaves[printed], path.steps[0], &context->figures->self, options);
         print_reason(context, 4);
+        print_resizes(model, leaves[printed], options);
         for (size_t i = 1; i < path.count; i++)
             printf("    < %s\n", path.steps[i]);
         if (path.cut)

@@ -152,7 +152,27 @@ static void replace_arguments(char *name, bool plain) {
     }
 }
 
-/* Cuts the name where its parameters begin, outside of template arguments and lambdas. */
+/* Returns the end of the parameters that begin at `at`, if they are those of a function around the
+ * one that is named: "f(int)::Local::g(int)", "A::f() const::{lambda()#1}::operator()() const".
+ * Returns NULL otherwise. */
+static char *end_of_outer_parameters(char *at) {
+    static const char constant[] = " const";
+    int depth = 0;
+    for (; *at != '\0'; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (depth == 0)
+            break;
+    }
+    if (*at == '\0')
+        return NULL;
+    at++;
+    if (strncmp(at, constant, sizeof constant - 1) == 0)
+        at += sizeof constant - 1;
+    return strncmp(at, "::", 2) == 0 ? at : NULL;
+}
+
+/* Removes the parameters, outside of template arguments and lambdas, and cuts the name behind the
+ * last ones. */
 static void cut_parameters(char *name) {
     int braces = 0;
     bool nested;
@@ -166,8 +186,12 @@ static void cut_parameters(char *name) {
         } else if (*at == '{' || *at == '}') {
             braces += *at == '{' ? 1 : -1;
         } else if (*at == '(' && braces == 0 && at > name) {
-            *at = '\0';
-            return;
+            char *outer = end_of_outer_parameters(at);
+            if (!outer) {
+                *at = '\0';
+                return;
+            }
+            memmove(at, outer, strlen(outer) + 1);
         }
     }
 }

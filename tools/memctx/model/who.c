@@ -67,6 +67,7 @@ static const struct {
     {"<str>::*", WHO_LIBRARY, "String"},
     {"<\\[*", WHO_LIBRARY, "Vec"},
     {"<T as *", WHO_LIBRARY, "Vec"},
+    {"<* as alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"<&mut alloc::*", WHO_LIBRARY, "String"},
     {"<&mut core::*", WHO_LIBRARY, "core"},
     {"<&mut std::*", WHO_LIBRARY, "std"},
@@ -184,9 +185,28 @@ static const char *name_of(const struct model *model, struct who_step step) {
     return names ? names->functions[step.function].name : NULL;
 }
 
+/* Returns the source of an inlined function; NULL: it is none, or that is not known. */
+static const char *file_of(const struct model *model, struct who_step step) {
+    const struct model_names *names = names_of(model, step);
+    return names && step.function > 0 ? names->functions[step.function].file : NULL;
+}
+
 static const char *module_of(const struct model *model, struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
+}
+
+/* Sources of the C++ and Rust libraries. An inlined function of theirs may have a name without a
+ * namespace, but the debug information names its file. Where it does not tell of inlined functions,
+ * the file of the function around them may be theirs. */
+static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
+                                            "*/rustlib/src/rust/library/*"};
+
+static bool is_library_file(const char *file) {
+    for (size_t i = 0; file && i < sizeof library_files / sizeof library_files[0]; i++)
+        if (fnmatch(library_files[i], file, 0) == 0)
+            return true;
+    return false;
 }
 
 /* Returns the index of the function's row in the table; FUNCTION_COUNT if it has none. */
@@ -208,7 +228,9 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step) {
         return WHO_RUNTIME;
     if (name) {
         size_t row = row_of(name);
-        return row < FUNCTION_COUNT ? functions[row].kind : WHO_MEANS;
+        return row < FUNCTION_COUNT                    ? functions[row].kind
+               : is_library_file(file_of(model, step)) ? WHO_LIBRARY
+                                                       : WHO_MEANS;
     }
     for (size_t i = 0; module && i < sizeof runtimes / sizeof runtimes[0]; i++)
         if (fnmatch(runtimes[i], module, 0) == 0)

@@ -162,14 +162,19 @@ static void read_units(struct names *names, Dwarf *dwarf) {
     sort_ranges(&names->unit_ranges);
 }
 
-/* Reads the functions below a DIE; they stand in units, namespaces and types. */
+/* Reads the functions below a DIE; they stand in units, namespaces and types, and in functions and
+ * their blocks if they belong to a class that is local there, or to a lambda. */
 static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t unit, int level) {
     Dwarf_Die child;
     if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0)
         return;
     do {
         switch (dwarf_tag(&child)) {
-        case DW_TAG_subprogram: add_die_ranges(functions, &child, unit); break;
+        case DW_TAG_subprogram:
+            add_die_ranges(functions, &child, unit);
+            read_functions(functions, &child, unit, level + 1);
+            break;
+        case DW_TAG_lexical_block:
         case DW_TAG_namespace:
         case DW_TAG_module:
         case DW_TAG_class_type:

@@ -119,7 +119,7 @@ double holders_seconds(uint32_t age) {
     return (double)age * WIRE_AGE_NS / 1e9;
 }
 
-const char *holders_age(uint32_t age) {
+const char *holders_age(const struct model *model, uint32_t age) {
     static char texts[8][32];
     static unsigned next;
     static const struct {
@@ -128,6 +128,8 @@ const char *holders_age(uint32_t age) {
     } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
     char *text = texts[next++ % 8];
     double seconds = holders_seconds(age);
+    if (seconds > model->uptime_s)
+        seconds = model->uptime_s;
     size_t i = 0;
     while (i < 3 && seconds < units[i].seconds * (i == 2 ? 2 : 1))
         i++;

@@ -73,7 +73,8 @@ int64_t holders_isolate(const struct model *model, const bool *members);
 int64_t holders_trim(const struct model *model, const bool *members);
 
 double holders_seconds(uint32_t age);
-/* Returns an age as text, such as "6.2 h". The text stays valid for the next seven calls. */
-const char *holders_age(uint32_t age);
+/* Returns an age as text, such as "6.2 h", at most the process's uptime, which is read before the
+ * pages. The text stays valid for the next seven calls. */
+const char *holders_age(const struct model *model, uint32_t age);
 
 #endif

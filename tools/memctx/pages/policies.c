@@ -17,6 +17,7 @@
 #define SERIAL_LARGE_BYTES (256 << 10)
 #define RECORD_BYTES 4 /* in a serial page, of a chunk that is not like the one before */
 #define SAVED_MAX ((int64_t)1 << 50) /* damaged dumps may say anything */
+#define KEPT_LEAST 0.8
 #define GONE_SHARE 64     /* a serial page with frees has a table of this part of its size */
 #define SMALLEST_MEAN 7.5 /* bytes by which sizes that differ are rounded up to units */
 
@@ -181,12 +182,31 @@ static size_t join(struct block_size *sizes, size_t count) {
     return joined;
 }
 
-static struct policies_saving predict(const struct model_figures *figures, struct block_size *sizes,
+/* True if the context's pages have had room for most of its chunks at its peak. If not, chunks of
+ * other contexts took the room of those that it freed, or the kernel did. With a policy no other
+ * context could, and how much would be left empty is not known. */
+static bool has_kept_its_pages(const struct model *model, const struct model_figures *figures,
+                               const struct block_size *sizes, size_t count) {
+    int64_t peak = model_peak(&model->contexts[figures->context]);
+    int64_t chunks = model_tame(figures->self.live_chunks);
+    int64_t asked = model_tame(figures->self.requested_bytes);
+    double blocks = 0;
+    for (size_t i = 0; i < count; i++)
+        blocks += sizes[i].blocks;
+    if (peak == WIRE_UNKNOWN || asked < 1)
+        return true;
+    return blocks >= KEPT_LEAST * (double)peak / (double)asked * (double)chunks;
+}
+
+static struct policies_saving predict(const struct model *model,
+                                      const struct model_figures *figures, struct block_size *sizes,
                                       size_t count) {
     count = join(sizes, count);
     for (size_t i = 0; i < count; i++)
         if (!sizes[i].usual)
             return (struct policies_saving){0};
+    if (!has_kept_its_pages(model, figures, sizes, count))
+        return (struct policies_saving){0};
     return (struct policies_saving){.slab_bytes = slab_saving(sizes, count),
                                     .serial_bytes = serial_saving(sizes, count, &figures->self)};
 }
@@ -210,7 +230,7 @@ struct policies_saving *policies_predict(const struct model *model) {
         const struct model_figures *figures = model_figures_at(model, i);
         if (ends[i] > first && figures->context != WIRE_NONE &&
             model->contexts[figures->context].placement < WIRE_PLACE_SLAB)
-            savings[i] = predict(figures, sizes + first, ends[i] - first);
+            savings[i] = predict(model, figures, sizes + first, ends[i] - first);
     }
     free(sizes);
     free(ends);

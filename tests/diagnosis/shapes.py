@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""What doctor says of growth depends on its shape alone: marks with times and figures that the test writes into a snapshot."""
+import copy
+import functools
+import json
+import os
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from planted import ALARMING, names
+from text import labelled, verdict
+
+KEPT, WORK = "record_keep", "request_work"
+
+
+@functools.lru_cache(None)
+def taken():
+    """A snapshot of a program that keeps records and works; the numbers of the contexts of both."""
+    program = harness.build_program("tests/diagnosis/history.c")
+    with runtime_dir() as directory, Target([program, "late"], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        target.wait_socket()
+        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid, env=target.cli_env).stdout)
+    functions = harness.context_names(dump)
+    found = {name: [one for one in dump["contexts"] if functions[one["id"]][0] == name and one["self"]["allocs"] > 0]
+             for name in (KEPT, WORK)}
+    check(found[KEPT] and found[WORK], f"contexts: {set(functions.values())}")
+    for one in found[WORK]:  # how much work was done depends on the machine; most allocations are its
+        for figures in (one["self"], one["total"]):
+            figures["allocs"] = figures["frees"] = 1000000
+    return dump, found
+
+
+def looked(series):
+    """A snapshot with a mark for all but the last row of (seconds, records' bytes, records, work), each as a share of the last."""
+    dump, found = taken()
+    dump = copy.deepcopy(dump)
+    *marks, last = series
+
+    def at(context, row):
+        share = {KEPT: (row[1] / last[1], row[2] / last[2], row[2] / last[2])}
+        size, live, made = share[KEPT] if context in found[KEPT] else (0, 0, row[3] / last[3])
+        whole = context["self"]
+        allocs, chunks = round(whole["allocs"] * made), round(whole["live_chunks"] * live)
+        return {"id": context["id"], "requested_bytes": round(whole["requested_bytes"] * size), "live_chunks": chunks,
+                "allocs": allocs, "frees": allocs - chunks, "requested_cum_bytes": round(whole["requested_cum_bytes"] * made)}
+    dump["marks"] = [{"name": f"look-{number}", "uptime_s": row[0], "contexts": [at(one, row) for one in found[KEPT] + found[WORK]]}
+                     for number, row in enumerate(marks)]
+    dump["uptime_s"] = last[0]
+    with runtime_dir() as directory:
+        file = os.path.join(directory, "look.json")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(dump, out)
+        done = run_cli("doctor", "--json", file)
+        check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
+        return json.loads(done.stdout)["findings"], run_cli("doctor", file).stdout
+
+
+def rows(seconds, sizes, work=None):
+    """Records of one size."""
+    return list(zip(seconds, sizes, sizes, work or [1 + number for number in range(len(sizes))], strict=True))
+
+
+EVEN = (1, 2, 3, 4, 5, 6, 7, 8)
+SHAPES = {  # case: is it an alarm, and the rows
+    "leak": (True, rows(EVEN[:5], (10, 20, 30, 40, 50))),
+    "leak-in-four-looks": (True, rows(EVEN[:4], (10, 20, 30, 40))),
+    # It follows the clock; the work becomes more and more.
+    "leak-while-the-load-rises": (True, rows(EVEN[:5], (10, 20, 30, 40, 50), (1, 2, 4, 8, 16))),
+    "leak-while-the-load-falls": (True, rows(EVEN[:5], (10, 26, 38, 46, 50), (10, 26, 38, 46, 50))),
+    "leak-with-pauses": (True, rows((1, 2, 6, 7, 11), (10, 20, 30, 40, 50))),
+    "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
+    # A cache of every key that was ever asked for, in a program that stands still now and then.
+    "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
+    "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
+    "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
+    # Pools that are warmed up, or grow to the size that they may have.
+    "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
+    "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
+    "pool-full": (False, rows(EVEN[:6], (20, 40, 60, 64, 64, 64))),
+}
+
+
+def judge(case, alarming, series):
+    def run():
+        found, _ = looked(series)
+        growth = [one for one in found if one["id"] == "growth"]
+        alarms = [(one["severity"], one["evidence"]) for one in growth if one["severity"] in ALARMING]
+        if not alarming:
+            check(not alarms, f"alarms: {alarms}")
+            return
+        check(alarms, f"no alarm: {[(one['severity'], one['evidence']) for one in growth]}")
+        check(names(growth[0], KEPT), f"path: {growth[0]['path']}")
+        rises = all(before[1] < after[1] for before, after in zip(series, series[1:]))
+        said = f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
+        check(said in growth[0]["evidence"], growth[0]["evidence"])
+    test_named(f"shape-{case}")(run)
+
+
+for shape, (alarm, figures) in SHAPES.items():
+    judge(shape, alarm, figures)
+
+
+@test
+def shape_uneven():
+    """Growth that is no straight line is told, but neither a rate nor a time."""
+    sizes = [5 + number + (80 if number > 13 else 0) for number in range(20)]
+    found, text = looked(rows([0.1 + number / 10 for number in range(20)], sizes))
+    growth = [one for one in found if one["id"] == "growth"]
+    check(growth and names(growth[0], KEPT), f"found: {found}")
+    check(not growth[0]["growth"] and not growth[0]["out"], f"made up: {growth[0]['growth']} {growth[0]['out']}")
+    check(not labelled(text, 1, "out") and labelled(text, 1, "since").startswith("at least 1.9 s"), text)
+    check("growth of " in verdict(text) and " in 1.9 s (record_keep" in verdict(text), text)
+
+
+@test
+def shape_larger_chunks():
+    """A handful of chunks more, but far more bytes: the chunks themselves grew."""
+    found, _ = looked([(second, size, 1000 + second, second) for second, size in zip(EVEN, (10, 20, 30, 40, 50))])
+    evidence = next(one["evidence"] for one in found if one["id"] == "growth")
+    check("the number of chunks hardly grew, so the chunks are larger" in evidence, evidence)

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// unseen.cc - programs of other kinds. `registry`: 200 modules add handlers to one list.
+// `observers`: closures that are never removed, made in a local class. `tenants`: buffers that grow
+// by realloc, for two kinds of requests. `churn`: rows that are replaced in any order, from another
+// line than the one that made them; made anew each time. Healthy: `rebuild` makes its index anew
+// and then drops the old one, `arena` has one large request among small ones, `batch` has phases,
+// `late-pool` starts twelve threads in the middle, `lru` is full. Each says "look" and waits for a
+// line, the healthy ones six times, the others without end.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <list>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#define KEEP __attribute__((noinline))
+
+static void look() {
+    char byte;
+    if (write(1, "look\n", 5) != 5)
+        exit(1);
+    do {
+        if (read(0, &byte, 1) != 1)
+            exit(0);
+    } while (byte != '\n');
+}
+
+static void work() {
+    for (int i = 0; i < 200; i++) {
+        void *parts[16];
+        for (int k = 0; k < 16; k++)
+            parts[k] = malloc(static_cast<size_t>(40 + 30 * k));
+        for (void *part : parts)
+            free(part);
+    }
+}
+
+// --- registry ---
+
+struct Registry {
+    std::list<std::function<int(int)>> handlers;
+    KEEP void add(int number, const std::string &name) {
+        handlers.push_back(
+            [number, name](int x) { return number + x + static_cast<int>(name.size()); });
+    }
+};
+static Registry registry;
+
+template <int id> KEEP static void module_init(int number) {
+    registry.add(number, "a handler of module " + std::to_string(id) + ", with a long name");
+    asm volatile("");
+}
+
+template <int... ids> KEEP static void init_all(int number, std::integer_sequence<int, ids...>) {
+    (module_init<ids>(number), ...);
+}
+
+static void registry_grows() {
+    for (;; look()) {
+        for (int i = 0; i < 30; i++)
+            init_all(i, std::make_integer_sequence<int, 200>());
+        work();
+    }
+}
+
+// --- observers ---
+
+static std::vector<std::function<void()>> observers;
+
+static void observers_grow() {
+    struct Window {
+        KEEP static void observe() {
+            std::string title(260, 't');
+            observers.push_back([title] {});
+        }
+    };
+    observers.reserve(1000000);
+    for (;; look()) {
+        for (int i = 0; i < 5000; i++)
+            Window::observe();
+        work();
+    }
+}
+
+// --- tenants ---
+
+struct Buffer {
+    char *bytes;
+    size_t used, size;
+};
+static Buffer tenants[200];
+
+KEEP static void buffer_add(Buffer *buffer, const char *text, size_t length) {
+    if (buffer->used + length > buffer->size) {
+        buffer->size = buffer->size + buffer->size / 8 + length + 512;
+        buffer->bytes = static_cast<char *>(realloc(buffer->bytes, buffer->size));
+    }
+    memcpy(buffer->bytes + buffer->used, text, length);
+    buffer->used += length;
+}
+
+KEEP static void tenant_log(int tenant, const char *text) {
+    buffer_add(&tenants[tenant], text, strlen(text));
+    asm volatile("");
+}
+
+KEEP static void page_get(int tenant) {
+    tenant_log(tenant, "GET /index.html HTTP/1.1 200 12345\n");
+    asm volatile("");
+}
+
+KEEP static void form_post(int tenant) {
+    tenant_log(tenant, "POST /form HTTP/1.1 302 -\n");
+    asm volatile("");
+}
+
+static void tenants_grow() {
+    for (;; look()) {
+        for (int i = 0; i < 100000; i++)
+            (i % 3 ? page_get : form_post)(rand() % 200);
+        work();
+    }
+}
+
+// --- churn ---
+
+KEEP static void *row_new() {
+    void *row = malloc(1040);
+    memset(row, 1, 1040);
+    return row;
+}
+
+static void churn() {
+    std::vector<void *> rows;
+    for (;; look()) {
+        for (void *row : rows)
+            free(row);
+        rows.clear();
+        for (int i = 0; i < 20000; i++)
+            rows.push_back(row_new());
+        for (int i = 0; i < 40000; i++) {
+            size_t at = static_cast<size_t>(rand()) % rows.size();
+            free(rows[at]);
+            rows[at] = row_new();
+        }
+    }
+}
+
+// --- healthy ---
+
+#define LOOKS 6
+
+KEEP static char *entry_new(size_t bytes) {
+    char *entry = static_cast<char *>(malloc(bytes));
+    memset(entry, 1, bytes);
+    return entry;
+}
+
+static void drop(std::vector<char *> &entries) {
+    for (char *entry : entries)
+        free(entry);
+    entries.clear();
+}
+
+static void rebuild() {
+    std::vector<char *> index;
+    for (int round = 0; round < LOOKS; round++) {
+        std::vector<char *> next;
+        for (size_t i = 0; i < 20000; i++) {
+            next.push_back(entry_new(300 + i % 100));
+            if (i == 15000 && round % 2 == 1) /* half of the looks come while both are there */
+                look();
+        }
+        drop(index);
+        index.swap(next);
+        if (round % 2 == 0)
+            look();
+    }
+}
+
+static void arena() {
+    std::vector<char *> unused;
+    for (int round = 0; round < LOOKS; round++, look()) {
+        for (int request = 0; request < 50; request++) {
+            std::vector<char *> blocks;
+            for (int i = 0; i < (round == 2 && request == 9 ? 200 : 20 + request % 7); i++) {
+                if (unused.empty())
+                    unused.push_back(entry_new(65536));
+                blocks.push_back(unused.back());
+                unused.pop_back();
+            }
+            unused.insert(unused.end(), blocks.begin(), blocks.end());
+            work();
+        }
+    }
+}
+
+static void batch() {
+    std::vector<char *> rows, keys, lines;
+    for (int phase = 0; phase < LOOKS; phase++, look()) {
+        for (int i = 0; i < 30000; i++) {
+            if (phase == 0 || phase == 1)
+                rows.push_back(entry_new(250));
+            if (phase == 2)
+                keys.push_back(entry_new(64));
+            if (phase == 3 || phase == 4)
+                lines.push_back(entry_new(400));
+        }
+        if (phase == 4)
+            drop(rows);
+        if (phase == 5)
+            drop(keys);
+    }
+}
+
+static std::atomic<int> ready{0};
+
+static void serve() {
+    std::vector<char *> parts;
+    char *buffer = entry_new(1 << 20);
+    for (int round = 0; round < 20; round++, drop(parts))
+        for (size_t i = 0; i < 300; i++)
+            parts.push_back(entry_new(60 + i));
+    ready++;
+    pause();
+    free(buffer);
+}
+
+static void late_pool() {
+    for (int round = 0; round < LOOKS; round++, look()) {
+        work();
+        for (int i = 0; i < 12 && round == 2; i++)
+            std::thread(serve).detach();
+        while (round == 2 && ready < 12)
+            usleep(1000);
+    }
+}
+
+static void lru() {
+    std::vector<char *> slots(30000);
+    size_t next = 0;
+    for (int round = 0; round < LOOKS; round++, look()) {
+        for (int i = 0; i < 40000; i++, next++) {
+            char *&slot = slots[next % slots.size()];
+            free(slot);
+            slot = entry_new(100 + static_cast<size_t>(rand()) % 900);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct {
+        const char *name;
+        void (*run)();
+    } cases[] = {{"registry", registry_grows},
+                 {"observers", observers_grow},
+                 {"tenants", tenants_grow},
+                 {"churn", churn},
+                 {"rebuild", rebuild},
+                 {"arena", arena},
+                 {"batch", batch},
+                 {"late-pool", late_pool},
+                 {"lru", lru}};
+    for (const auto &one : cases)
+        if (argc > 1 && strcmp(one.name, argv[1]) == 0) {
+            one.run();
+            _exit(0); /* threads of late_pool wait without end */
+        }
+    return 1;
+}

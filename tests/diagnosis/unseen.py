@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+"""What programs of other kinds taught: where many functions add to one list, names of library code, what is told beside large growth."""
+import contextlib
+import json
+import os
+import re
+import shutil
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from cases import check_healthy
+from planted import ALARMING, command, doctor, found_at, installed, planted
+from text import labelled, told, verdict
+
+
+@contextlib.contextmanager
+def started(case):
+    program = harness.build_program("tests/diagnosis/unseen.cc", flags=["-O2"])
+    with runtime_dir() as directory, Target([program, case], directory, MEMCTX_CONTROL="eager") as target:
+        yield target
+
+
+def growth_at(target, looks=4):
+    """The only alarm at that look, which is about growth, and the text."""
+    growth = [one for one in found_at(target, looks)["findings"] if one["severity"] in ALARMING]
+    check_equal(len(growth), 1, f"alarms: {[(one['function'], one['evidence']) for one in growth]}")
+    check_equal(growth[0]["id"], "growth", growth[0]["evidence"])
+    return growth[0], told(target)
+
+
+@test
+def unseen_list_that_many_functions_fill():
+    """The paths share an outer function, which runs all modules, and an inner one, which keeps what they make."""
+    with started("registry") as target:
+        growth, text = growth_at(target)
+    check(growth["contexts"] > 590, f"{growth['contexts']} call paths")
+    check("; nearly all through Registry::add, unseen.cc:" in verdict(text), text)
+    check(re.search(r"in \d+ call paths, nearly all through Registry::add \(unseen.cc:\d+\):", labelled(text, 1, "who")), text)
+
+
+@test
+def unseen_buffers_that_two_functions_fill():
+    """Growth by realloc, below two callers: the chunks became larger, not more."""
+    with started("tenants") as target:
+        growth, text = growth_at(target)
+        flat = run_cli("dump", "--flat", "--human", "--limit", "2", target.pid, env=target.cli_env).stdout
+    check("so the chunks are larger" in growth["evidence"], growth["evidence"])
+    check("nearly all through buffer_add, unseen.cc:" in verdict(text), text)
+    check(re.search(r"nearly all through buffer_add \(unseen.cc:\d+\) < tenant_log \(unseen.cc:\d+\):", labelled(text, 1, "who")), text)
+    check(re.search(r"^buffer_add\(.*\n    realloc: \d+ calls, of which \d+ copied the chunk, \S+ MiB in all\n    < tenant_log\(", flat, re.M), flat)
+
+
+@test
+def unseen_closures_in_a_local_class():
+    """Inlined functions of the C++ library may have names without std::, and a local class one with parentheses in it."""
+    with started("observers") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("observers_grow::Window::observe, unseen.cc:"), growth["function"])
+    check("_M_" not in labelled(text, 1, "who"), text)
+
+
+@test
+def unseen_rust_vectors_of_a_size():
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unseen.rs")
+    with runtime_dir() as directory:
+        made = os.path.join(directory, "unseen-rs")
+        done = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", made], os.environ)
+        check_equal(done.returncode, 0, f"rustc: {done.stderr}")
+        with Target([made], directory, MEMCTX_CONTROL="eager") as target:
+            growth, text = growth_at(target)
+    check(growth["function"].startswith("unseen::event_log, unseen.rs:"), growth["function"])
+    check("from_elem" not in labelled(text, 1, "who"), text)
+
+
+HEALTHY = ("rebuild", "arena", "batch", "late-pool", "lru")
+
+
+def keep_healthy(case):
+    def run():
+        with started(case) as target:
+            return check_healthy(target)
+    test_named(f"unseen-healthy-{case}")(run)
+
+
+for healthy_case in HEALTHY:
+    keep_healthy(healthy_case)
+
+NODE_KEEPS = """
+const kept = [];
+setInterval(() => { for (let i = 0; i < 4000; i++) kept.push({id: i, name: 'name ' + i, tags: ['a' + i, 'b' + i]}); }, 5);
+process.stdin.on('data', () => process.exit());
+console.log('look');
+"""
+
+
+@test
+def unseen_objects_of_node():
+    """What node's engine notes of its pages grows with its heap, and is no second alarm; the next step needs no restart."""
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        harness.wait_until(lambda: harness.rss_kib(target.pid) > 250 << 10, "a heap of more than it may fill", timeout_s=60)
+        found = doctor(target, "--watch", "2")["findings"]
+        alarms = [one["id"] for one in found if one["severity"] in ALARMING]
+        check_equal(alarms, ["growth-not-malloc"], f"alarms: {[(one['id'], one['evidence']) for one in found]}")
+        check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome://inspect"), found[0]["action"])
+
+
+NODE_STARTS = """
+function answer() {
+    const rows = [];
+    for (let i = 0; i < 200; i++)
+        rows.push({id: i, text: 'x' + i});
+    return JSON.stringify(rows);
+}
+const last = [];
+setInterval(() => { for (let i = 0; i < 10; i++) { last.push(answer()); if (last.length > 500) last.shift(); } }, 5);
+process.stdin.on('data', () => process.exit());
+console.log('look');
+"""
+
+
+@test
+def unseen_node_that_has_just_started():
+    """Its heap grows to the size at which garbage is collected."""
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_STARTS], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        found = doctor(target, "--watch", "2")["findings"]
+    alarms = [(one["id"], one["evidence"]) for one in found if one["severity"] in ALARMING]
+    check_equal(alarms, [], "alarms")
+
+
+@test
+def unseen_heap_that_is_filled_before_it_is_collected():
+    """A program of that name maps more and more; a Java machine does so up to a bound, however little is alive."""
+    program = harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c")
+    with runtime_dir() as directory:
+        java = shutil.copy(program, os.path.join(directory, "java"))
+        with Target([java, "maps"], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "look", "what the program says")
+            found = doctor(target, "--watch", "1")["findings"]
+    growth = [one for one in found if one["id"] == "growth-not-malloc"]
+    check_equal([one["severity"] for one in growth], ["info"], f"{found}")
+    check(growth[0]["sure"].startswith("open: this runtime lets its heap grow"), growth[0]["sure"])
+    check(growth[0]["action"].startswith(f"jcmd {target.pid} GC.class_histogram"), growth[0]["action"])
+
+
+PYTHON_KEEPS = """
+import sys
+kept = []
+for round in range(5):
+    kept.append([(number, str(number)) for number in range(60000)])
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def unseen_growth_that_marks_do_not_show():
+    """Python maps memory for its objects itself: with marks alone, doctor says what it did not look at."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
+        found_at(target, 4)
+        text = told(target)
+        wanted = f" MiB did not come from malloc. Marks do not show whether this memory grows, but memctx doctor {target.pid} --watch 60 does"
+        check(wanted in text.replace("\n", " "), text)
+    with started("registry") as target:
+        found_at(target, 4)
+        check("did not come from malloc" not in told(target), "told of a program that has hardly any")
+
+
+@test
+def unseen_rows_whose_room_others_took():
+    """The rows that were made first left holes, which the others fill; with a policy of its own they could not."""
+    with started("churn") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        dump = target.dump()
+        functions = harness.context_names(dump)
+        rows = [one for one in dump["contexts"] if functions[one["id"]][0].startswith("row_new") and one["self"]["live_chunks"] > 100]
+        first = min(rows, key=lambda one: one["self"]["live_chunks"])
+        check(first["self"]["peak_requested_bytes"] > 4 * first["self"]["requested_bytes"], f"{first}")
+        before = harness.rss_kib(target.pid)
+        predicted = command(target, "set", target.pid, first["id"], "policy=slab")["predicted_bytes"]
+        target.say("go on")
+        check_equal(target.hear(), "look", "what the program says")
+        target.say("go on")
+        check_equal(target.hear(), "look", "what the program says")
+        came = before - harness.rss_kib(target.pid)
+    check(abs(came - predicted / 1024) < before / 10 or predicted == 0, f"predicted {predicted >> 10} KiB, {came} KiB came of {before}")
+    check_equal(predicted, 0, f"predicted, and {came} KiB came")
+    return f"{came} KiB of {before} came"
+
+
+@test
+def unseen_ages_beyond_the_uptime():
+    """The pages are read after the uptime, and ages are counted in whole ticks of a coarse clock."""
+    with runtime_dir() as directory, planted(directory, "survivors", "malloc") as target:
+        check_equal(target.hear(120), "look", "what the program says")
+        target.wait_socket()
+        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid, env=target.cli_env).stdout)
+        file = os.path.join(directory, "look.json")
+        for page in dump["pages"]:
+            page[10] += 100  # the oldest age
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(dump, out)
+        text = run_cli("doctor", file).stdout
+        frag = run_cli("frag", file).stdout
+    up = f"{dump['uptime_s']:.1f}"
+    check_equal(labelled(text, 1, "since"), f"the oldest of these chunks is {up} s old", text)
+    check(f"age of the oldest: {up} s" in frag, frag)
