@@ -34,7 +34,7 @@ def run_passes_signals():
         with subprocess.Popen([CLI, "run", "--", "sleep", "100"], env=clean_env()) as process:
             wait_for_program(process.pid, "sleep")
             process.send_signal(number)
-            check_equal(process.wait(timeout=20), -number, "ending")
+            check_equal(process.wait(timeout=60), -number, "ending")
 
 
 def wait_for_program(pid, name):
