@@ -168,7 +168,7 @@ static void waves_of_threads(void) {
     }
     /* What a wave freed is kept for the next one, and goes back when none comes. */
     long grown = rss_kib() - before;
-    for (int i = 0; i < 50 && grown >= 16 << 10; i++, grown = rss_kib() - before)
+    for (int i = 0; i < 600 && grown >= 16 << 10; i++, grown = rss_kib() - before)
         usleep(100000);
     CHECK(grown < 16 << 10, "waves of threads left %ld KiB behind", grown);
 }
@@ -393,7 +393,7 @@ static void fork_under_load(void) {
     for (int i = 0; i < 300; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20); /* a child that hangs is killed, and that is seen */
+            alarm(120); /* a child that hangs is killed, and that is seen */
             for (int j = 0; j < 10; j++)
                 work_a_little(NULL);
             if (i % 20 == 0)
@@ -481,7 +481,7 @@ static void young_threads(void) {
     for (int i = 0; i < 150; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(120);
             for (int j = 0; j < 10; j++)
                 work_a_little(NULL);
             start_and_join(live_briefly, (void *)7);

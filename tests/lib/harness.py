@@ -144,6 +144,9 @@ def run_program(argv, env, timeout_s=60, stdin="", uid=None):
             process.kill()
             process.communicate()
             raise Failure(f"{argv[0]}: still running after {timeout_s} s") from None
+        except BaseException:  # the test's own time is up: leaving `with` would wait for the end
+            process.kill()
+            raise
         return Finished(process.returncode, out, err)
 
 

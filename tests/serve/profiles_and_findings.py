@@ -82,7 +82,7 @@ def go_pprof_reads_it_from_the_server():
     with served() as target, Server(target.runtime, target.pid) as server:
         with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
             done = subprocess.run([go, "tool", "pprof", "-top", "-sample_index=inuse_space",
-                                   server.address + "debug/pprof/heap"], capture_output=True, text=True, timeout=60,
+                                   server.address + "debug/pprof/heap"], capture_output=True, text=True, timeout=300,
                                   env={**os.environ, "PPROF_TMPDIR": where}, check=False)
         check_equal(done.returncode, 0, f"go tool pprof: {done.stderr[-500:]}")
         check(re.search(r"97\.66kB .* keep_rows", done.stdout), done.stdout)
