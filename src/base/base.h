@@ -70,6 +70,15 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
+/* The thread sanitizer knows no fences, and needs none: the accesses that these order are atomic.
+ */
+#ifdef __SANITIZE_THREAD__
+#define fence_acquire() __atomic_signal_fence(__ATOMIC_ACQUIRE)
+#define fence_release() __atomic_signal_fence(__ATOMIC_RELEASE)
+#else
+#define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
+#endif
 /* or_release and and_release return the old value. */
 #define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
 #define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))

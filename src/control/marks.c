@@ -64,6 +64,8 @@ static struct kept_marks {
 } * kept_marks;
 _Static_assert(KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
 static int64_t marks_bytes; /* bytes of the chunks of all marks, and of the mark in the making */
+/* In a forked child: the contexts of its parent's marks may still be flagged. */
+static bool pins_are_stale;
 
 int64_t asked_bytes;
 
@@ -383,6 +385,8 @@ void marks_forget(void) {
     }
     asked_bytes -= marks_bytes;
     marks_bytes = 0;
+    /* To clear the flags takes many writes, so the child leaves that to its control thread. */
+    pins_are_stale = true;
     if (kept_marks)
         kept_marks->setting = kept_marks->made = 0;
 }
@@ -461,6 +465,10 @@ static void keep_mark(unsigned wanted) {
 }
 
 void marks_look(void) {
+    if (pins_are_stale) {
+        pins_are_stale = false;
+        marks_pin();
+    }
     int64_t setting = load_relaxed(&options.marks);
     if (!setting && (!kept_marks || !kept_marks->setting))
         return;

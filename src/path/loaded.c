@@ -49,7 +49,7 @@ static bool entry_holds(const struct entry *entry, uintptr_t pc, struct loaded_r
     range->end = load_relaxed(&entry->range.end);
     range->link_map = load_relaxed(&entry->range.link_map);
     range->eh_frame_header = load_relaxed(&entry->range.eh_frame_header);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    fence_acquire();
     return load_relaxed(&entry->version) == version;
 }
 
@@ -116,7 +116,7 @@ static void note_range(struct look *look, const struct loaded_range *range) {
     }
     uint32_t version = load_relaxed(&entry->version) | 1;
     store_release(&entry->version, version); /* a new entry is free until it is whole */
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    fence_release();
     store_owner(&entry->range.start, range->start);
     store_owner(&entry->range.end, range->end);
     store_owner(&entry->range.link_map, range->link_map);

@@ -67,18 +67,36 @@ static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     }
 }
 
-/* Finds this library, and the libc that it is bound to, which stands behind this library in the
- * loader's list. */
-static bool find_both(struct symbols *ours, struct symbols *libc) {
+/* Returns this library; NULL: the loader does not know it. */
+static const struct link_map *find_ours(void) {
     struct cfi_object object;
-    if (!cfi_find_object((uintptr_t)&rebind_libc, &object))
-        return false;
-    const struct link_map *map = object.link_map;
-    if (!read_dynamic(map, ours))
+    return cfi_find_object((uintptr_t)&rebind_libc, &object) ? object.link_map : NULL;
+}
+
+/* Finds the symbols of this library, and of the libc that it is bound to, which stands behind this
+ * library in the loader's list. */
+static bool find_both(struct symbols *ours, struct symbols *libc) {
+    const struct link_map *map = find_ours();
+    if (!map || !read_dynamic(map, ours))
         return false;
     while (map && !text_has(map->l_name, "/libc.so.6"))
         map = map->l_next;
     return map && read_dynamic(map, libc);
+}
+
+/* Returns the object whose malloc is called; NULL: none is known. `malloc_in_use` is the address of
+ * that malloc, but for programs at a fixed address that use malloc as a value. There it is the
+ * address of a jump in the program, which leads to the first malloc of the objects behind it. */
+static const struct link_map *find_malloc(uintptr_t malloc_in_use) {
+    struct cfi_object object;
+    struct symbols symbols;
+    if (!cfi_find_object(malloc_in_use, &object))
+        return NULL;
+    const struct link_map *map = object.link_map;
+    for (; map; map = map->l_next)
+        if (read_dynamic(map, &symbols) ? find(&symbols, "malloc") != NULL : map == object.link_map)
+            break;
+    return map;
 }
 
 /* Either all names are changed or none: with half a family, each of the two heaps would get chunks
@@ -104,20 +122,18 @@ static const char *const names[] = {"malloc",
 #define NAMES (sizeof names / sizeof names[0])
 
 const char *rebind_other_malloc(uintptr_t malloc_in_use) {
-    struct cfi_object ours, theirs;
-    if (!cfi_find_object((uintptr_t)&rebind_libc, &ours) ||
-        !cfi_find_object(malloc_in_use, &theirs) || ours.link_map == theirs.link_map)
+    const struct link_map *ours = find_ours(), *theirs = find_malloc(malloc_in_use);
+    if (!ours || !theirs || ours == theirs)
         return NULL;
-    const char *file = ((const struct link_map *)theirs.link_map)->l_name;
-    return file && file[0] ? file : "the program itself";
+    return theirs->l_name && theirs->l_name[0] ? theirs->l_name : "the program itself";
 }
 
 void rebind_libc(uintptr_t malloc_in_use) {
     ElfW(Sym) * from[NAMES], *to[NAMES];
     uintptr_t start = UINTPTR_MAX, end = 0;
     struct symbols ours, libc;
-    if (!find_both(&ours, &libc))
-        return;
+    if (!find_both(&ours, &libc) || find_malloc(malloc_in_use) != find_ours())
+        return; /* also if the program has another malloc in front of this library's */
     for (size_t i = 0; i < NAMES; i++) {
         from[i] = find(&libc, names[i]);
         to[i] = find(&ours, names[i]);
@@ -126,9 +142,6 @@ void rebind_libc(uintptr_t malloc_in_use) {
         start = (uintptr_t)from[i] < start ? (uintptr_t)from[i] : start;
         end = (uintptr_t)(from[i] + 1) > end ? (uintptr_t)(from[i] + 1) : end;
     }
-    if (ours.bias + to[0]->st_value !=
-        malloc_in_use) /* the program has another malloc in front of this library's */
-        return;
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end - start, OS_PAGE_BYTES);
     if (!os_protect((void *)start, bytes, true))

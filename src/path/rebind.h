@@ -9,8 +9,8 @@
 INTERNAL uint32_t rebind_count;
 
 /* The constructor calls this function once, while there is one thread. `malloc_in_use` is the
- * address of `malloc` as this library, and so the program, calls it. Nothing changes if that malloc
- * is not this library's, if the kernel refuses, or if libc lacks one of the names. */
+ * address of `malloc` as the loader tells it to this library. Nothing changes if the malloc that is
+ * called is not this library's, if the kernel refuses, or if libc lacks one of the names. */
 void rebind_libc(uintptr_t malloc_in_use);
 /* Returns the file that malloc comes from; NULL: malloc comes from this library. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);

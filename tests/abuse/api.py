@@ -61,6 +61,6 @@ def register(program, name):
 for source in PROGRAMS:
     binary = harness.build_program("tests/abuse/" + source)
     listing = subprocess.run([binary], env=harness.clean_env(), capture_output=True, text=True,
-                             check=True, timeout=20)
+                             check=True, timeout=60)
     for test_name in listing.stdout.split():
         register(binary, test_name)

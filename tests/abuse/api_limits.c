@@ -304,7 +304,7 @@ static void *first_allocation_without_memory(void *unused) {
     void *block = malloc(opaque(256 << 20));
     CHECK(!block && errno == ENOMEM, "%p, errno %d", block, errno);
     pthread_barrier_wait(&gate); /* all have tried it: the stacks of those that end leave room */
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 1000; i++) { /* in a heap that threads share, and then in one of its own */
         errno = SENTINEL;
         block = malloc(opaque(100)); /* may succeed where room was left; must not crash */
         CHECK(block || errno == ENOMEM, "errno is %d", errno);

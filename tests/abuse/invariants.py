@@ -290,7 +290,7 @@ def freelist_bound():
                 base = 6 << 10  # the program and its libraries
                 harness.wait_until(lambda: harness.rss_kib(target.pid) < base + bound,
                                    f"RSS below {base + bound} KiB (freelist_kib={kib}, "
-                                   f"decay_ms={decay}); {full} KiB when full", 10)
+                                   f"decay_ms={decay}); {full} KiB when full")
                 target.end_well()
 
 
@@ -388,7 +388,7 @@ def signals_arrive():
             for sent in range(1, 201):
                 os.kill(target.pid, numbers[sent % len(numbers)])
                 harness.wait_until(lambda want=f"seen {sent} wrong 0": target.ask("") == want,
-                                   f"signal number {sent} on the right thread", 10, 0.001)
+                                   f"signal number {sent} on the right thread", step_s=0.001)
             with Wire(target.socket_path()) as client:
                 client.dump()
             target.end_well()

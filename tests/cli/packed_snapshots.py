@@ -245,7 +245,7 @@ def packed_of_another_version():
                 expect(1, pattern, verb, path)
         with open(path, "wb") as file:
             os.ftruncate(file.fileno(), 1 << 40)
-        expect(1, "not a memctx snapshot", "dump", path, timeout_s=5)
+        expect(1, "not a memctx snapshot", "dump", path)
         with open(path, "r+b") as file:
             file.write(data)
         expect(1, "damaged snapshot; a snapshot has at most", "dump", path)
@@ -344,6 +344,12 @@ def packed_parts_that_contradict():
             spoil("columns do not fit", lambda copy, content=content: b"\x01" + each([len(content)]) + content + raw)
 
 
+def little_memory_and_time():
+    """Five seconds of a processor: they are more for a command that must share it."""
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (5, 6))
+
+
 @test
 def packed_traps():
     """Little files that would unpack to very much."""
@@ -355,12 +361,10 @@ def packed_traps():
                               (b"\x63\x02\0\0" * (6 << 20), "more bytes than a snapshot of its length")):
             write(path, packed.file_of(body, "-9"))
             check(os.path.getsize(path) < 200000, "it is little")
-            start = time.monotonic()
-            done = subprocess.run([CLI, "dump", path], capture_output=True, text=True, timeout=20, check=False,
-                                  env=clean_env(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2))
+            done = subprocess.run([CLI, "dump", path], capture_output=True, text=True, timeout=120, check=False,
+                                  env=clean_env(), preexec_fn=little_memory_and_time)
             check_equal(done.returncode, 1, done.stderr)
             check(pattern in done.stderr, f"{pattern}: {done.stderr}")
-            check(time.monotonic() - start < 5, f"{time.monotonic() - start} s")
 
 
 @test

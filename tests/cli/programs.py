@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """memctx run: what it starts, what it refuses, and what it passes on."""
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 
-from clitest import CLI, LIB, cli, expect, scratch, tool
+import harness
+from clitest import CLI, LIB, cli, expect, scratch, succeed, tool
 from harness import Skip, build_program, check, check_equal, clean_env, test
 
 
@@ -34,7 +37,7 @@ def run_passes_signals():
         with subprocess.Popen([CLI, "run", "--", "sleep", "100"], env=clean_env()) as process:
             wait_for_program(process.pid, "sleep")
             process.send_signal(number)
-            check_equal(process.wait(timeout=20), -number, "ending")
+            check_equal(process.wait(timeout=60), -number, "ending")
 
 
 def wait_for_program(pid, name):
@@ -122,6 +125,22 @@ def another_malloc_is_told():
         check_equal((done.returncode, done.stdout), (0, "own 3\n"), "exit status and output")
         check_equal("malloc calls go to the program itself, not to memctx; " in done.stderr, told,
                     f"standard error with {options}: {done.stderr}")
+
+
+@test
+def malloc_as_a_value_is_ours():
+    """A program at a fixed address that uses malloc as a value: its calls come here, libc's names too, and nothing else is said."""
+    program = build_program("tests/cli/programs/plt_malloc.c", "plt-malloc", ["-no-pie", "-fno-pie"])
+    symbols = tool("readelf", "-W", "--dyn-syms", program)
+    check(re.search(r" (?!0{16})[0-9a-f]{16} .* UND malloc", symbols), f"malloc has no address in the program: {symbols}")
+    with harness.runtime_dir() as runtime, harness.Target([CLI, "run", "-v", program], runtime, preload=False) as live:
+        check_equal(live.hear(), "ready", "the program's line")
+        live.wait_socket()
+        figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=live.cli_env))["figures"]
+        check(figures["libc_names"] > 10, f"libc's functions lead elsewhere: {figures['libc_names']}")
+        check(live.dump()["totals"]["requested_bytes"] >= 1100, "what was allocated")
+        code, errors = live.finish()
+    check_equal((code, "malloc calls go to" in errors), (0, False), f"the end, and standard error: {errors}")
 
 
 @test

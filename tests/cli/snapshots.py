@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Snapshot files: the same results as from the process; of those in JSON, damage of every kind (others: packed_snapshots)."""
+import fcntl
 import json
 import os
 import re
 import random
 import stat
+import subprocess
 
-from clitest import cli, expect, fake, scratch, succeed, target
+from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (build_program, check, check_equal, check_sums, dump_json, test)
 
 T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
@@ -26,6 +28,24 @@ def read(path):
 def read_bytes(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+@test
+def a_snapshot_may_come_through_a_pipe():
+    """As in `memctx dump <(zcat FILE)`: all bytes are there, and each of them can be read once."""
+    with allocate() as live, scratch() as where:
+        for name in ("packed.mctx", "snapshot.json"):
+            path = os.path.join(where, name)
+            succeed("dump", live.pid, "--no-symbols", *(["--json"] if name.endswith("json") else []), "-o", path, env=live.cli_env)
+            out, into = os.pipe()
+            fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, 1 << 20)
+            with os.fdopen(into, "wb") as pipe:
+                pipe.write(read_bytes(path))
+            done = subprocess.run([CLI, "dump", f"/dev/fd/{out}", "--json"], pass_fds=[out], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            os.close(out)
+            check_equal((done.returncode, done.stderr), (0, ""), name)
+            check_equal(json.loads(done.stdout)["contexts"], json.loads(succeed("dump", path, "--json"))["contexts"], name)
 
 
 @test

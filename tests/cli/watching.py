@@ -14,7 +14,7 @@ import threading
 import time
 
 import harness
-from harness import Skip, Target, build_program, check, check_equal, test, wait_until
+from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, test, wait_until
 from clitest import CLI, expect, fake, scratch, succeed, target
 
 MIB = 1 << 20
@@ -43,7 +43,7 @@ class Watch:
             self.process.kill()
         self.process.communicate()
 
-    def next(self, timeout_s=10):
+    def next(self, timeout_s=PATIENCE_S):
         """The next event; None at the end of the output, or when nothing came in time."""
         deadline = time.monotonic() + timeout_s
         fd = self.process.stdout.fileno()
@@ -61,7 +61,7 @@ class Watch:
         self.seen.append(event)
         return event
 
-    def until(self, *names, timeout_s=10):
+    def until(self, *names, timeout_s=PATIENCE_S):
         """Reads up to an event of one of these names, and returns it."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -86,8 +86,18 @@ class Watch:
             self.process.send_signal(number)
         while self.next() is not None:
             pass
-        status = self.process.wait(timeout=10)
+        status = self.process.wait(timeout=PATIENCE_S)
         return status, self.process.stderr.read().decode()
+
+
+def dumps_of(live):
+    return json.loads(succeed("dump", "--self", "--json", live.pid, env=live.cli_env))["figures"]["dumps"]
+
+
+def wait_for_looks(live):
+    """Waits until the command has judged figures that it asked for after this call."""
+    before = dumps_of(live)
+    wait_until(lambda: dumps_of(live) >= before + 2, "two looks of the command")
 
 
 def files_in(where):
@@ -123,27 +133,28 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
 def watch_acts_again_only_after_cool_and_fall():
     with hold() as live, scratch() as where, \
             Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do", "exec:true") as watch:
+        started = time.monotonic()
         live.ask("take 20")
         watch.until("exec")
-        started = time.monotonic()
         live.ask("give")
-        time.sleep(0.2)
+        wait_for_looks(live)
         live.ask("take 20")
         check(watch.until("condition")["when"] == "inuse>10M", watch.seen)
         took = time.monotonic() - started
-        check(took > 0.4, f"again after {took:.2f} s")
+        check(took >= 0.6, f"again after {took:.2f} s")
         watch.quiet("condition", for_s=0.9)  # it holds all the time, so cool alone is not enough
 
 
 @test
 def watch_growth_and_waste():
-    with hold() as live, Watch(live, "--when", "growth>30M/20s", "--when", "waste>90%", "--do", "exec:true") as watch:
-        watch.quiet("condition", for_s=0.2)
+    with hold() as live, Watch(live, "--when", "growth>30M/200s", "--when", "waste>90%", "--do", "exec:true") as watch:
+        watch.until("found")
+        wait_for_looks(live)
         live.ask("take 20")
         watch.quiet("condition", for_s=0.2)
         live.ask("take 20")
         event = watch.until("condition")
-        check_equal(event["when"], "growth>30M/20s", "which")
+        check_equal(event["when"], "growth>30M/200s", "which")
         check(40 * MIB <= event["value"] < 41 * MIB, event)
         check_equal(watch.end()[0], 0, "status")
         check(all(event["when"] != "waste>90%" for event in watch.seen), "what was asked for is no waste")
@@ -160,7 +171,7 @@ def watch_keeps_the_newest_and_the_largest():
             stems.append(watch.until("snapshot")["file"][:-len(".mctx")])
             watch.until("doctor")
             live.ask("give")
-            time.sleep(0.15)
+            wait_for_looks(live)
         check_equal(watch.end(), (0, ""), "status and errors")
         kept = [os.path.basename(stems[i]) + end for i in (1, 3, 4) for end in (".mctx", ".txt")]
         check_equal(files_in(where), sorted(kept), "files")
@@ -201,7 +212,7 @@ def watch_prints_what_doctor_finds():
     with hold() as live:
         words = [CLI, "watch", str(live.pid), "--when", "rss>1K", "--every", "50ms", "--do", "doctor"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=live.cli_env) as watch:
-            late = threading.Timer(20, watch.kill)
+            late = threading.Timer(PATIENCE_S, watch.kill)
             late.start()
             lines = []
             while not any("hold" in line and line[0] != "2" for line in lines):
@@ -209,7 +220,7 @@ def watch_prints_what_doctor_finds():
                 check(lines[-1] != "", f"it ended: {lines}")
             watch.send_signal(signal.SIGINT)
             rest = watch.stdout.read()
-            check_equal(watch.wait(timeout=10), 0, "status")
+            check_equal(watch.wait(timeout=PATIENCE_S), 0, "status")
             late.cancel()
         check(re.search(r"doctor for rss>1K; .* in use", "".join(lines)), lines)
         check(re.search(r"Z the watch ends because of a signal; 1 event, 0 failed actions\n$", rest), rest)
@@ -317,7 +328,7 @@ def watch_without_a_reader_ends():
             watch.until("found")
             watch.process.stdout.close()
             live.ask("take 20")
-            check_equal(watch.process.wait(timeout=10), 1, "status")
+            check_equal(watch.process.wait(timeout=PATIENCE_S), 1, "status")
             check("could not write the output" in watch.process.stderr.read().decode(), "the reason")
             watch.process.stdout = None
 

@@ -3,27 +3,29 @@
 import contextlib
 import os
 import random
+import select
 import socket
+import subprocess
 import threading
 import time
 
 import harness
 import wire
-from harness import Failure, check, check_equal, test
+from harness import Failure, check, check_equal, in_tries, test, within_tries
 from wire import Closed, Wire, constant, frame
 
 FUZZ_FRAMES = int(os.environ.get("MEMCTX_FUZZ_FRAMES", "600"))
 SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
 # The server's deadline, and how long a loaded machine may take beyond it.
 DEADLINE_S = constant("WIRE_DEADLINE_MS") / 1000
-PATIENCE_S = DEADLINE_S + 8
+PATIENCE_S = DEADLINE_S + 58
 
 
 def start_target(directory, *words, **env):
     program = harness.build_program("tests/control/control_target.c")
     target = harness.Target([program, *words], directory, **{"MEMCTX_CONTROL": "eager", **env})
     try:
-        line = target.hear(30)
+        line = target.hear()
         check(line.startswith("ready ") or line.startswith("fds"), f"the target said {line!r}")
     except BaseException:
         target.kill()
@@ -41,7 +43,7 @@ def expect_unharmed(target):
         status, _ = client.ask(frame(constant("WIRE_OPTIONS")))
         check_equal(status, constant("WIRE_OK"), "status of WIRE_OPTIONS")
         client.dump()
-    check(time.monotonic() - started < 15, "a good client waited too long")
+    check(time.monotonic() - started < PATIENCE_S, "a good client waited too long")
     harness.check_sums(target.dump("--no-symbols"))
     harness.wait_until(lambda: int(target.ask("ops").split()[1]) > before,
                        "the target allocates no more")
@@ -59,12 +61,15 @@ def attacked(*words, **env):
 
 
 def expect_closed(target, data, what, within_s=PATIENCE_S):
-    with Wire(target.socket_path()) as client:
-        try:
-            client.send(data)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-        check(client.closed_within(within_s), f"{what}: still connected after {within_s} s")
+    """Within less than the deadline: it may take some tries where other programs have the processor."""
+    def is_closed():
+        with Wire(target.socket_path()) as client:
+            try:
+                client.send(data)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            check(client.closed_within(within_s), f"{what}: still connected after {within_s} s")
+    within_tries(is_closed, 1 if within_s > DEADLINE_S else 5)
 
 
 @test
@@ -242,13 +247,22 @@ def client_that_never_reads():
         started = time.monotonic()
         with Wire(target.socket_path(), receive_buffer=4096) as client:
             client.socket.settimeout(0.2)
-            with contextlib.suppress(socket.timeout):
+            with contextlib.suppress(socket.timeout, BrokenPipeError, ConnectionResetError):
                 for _ in range(500):
                     client.send(big_request(constant("WIRE_DUMP_THREADS")))
             expect_unharmed(target)
-            time.sleep(max(0, started + PATIENCE_S - time.monotonic()))
-            check(client.closed_within(1), "still connected")
-    return f"{PATIENCE_S:.0f} s of patience"
+            hung_up = select.poll()
+            hung_up.register(client.socket, 0)  # asks for nothing but the end, which reads nothing
+            check(hung_up.poll(1000 * PATIENCE_S), "still connected")
+            took = time.monotonic() - started
+    return f"dropped after {took:.1f} s"
+
+
+def expect_quick_dump(target):
+    with Wire(target.socket_path()) as good:
+        started = time.monotonic()
+        good.dump()
+        check(time.monotonic() - started < 3, "a good client waited for the slow one")
 
 
 @test
@@ -261,10 +275,7 @@ def slow_reader():
                     client.send(big_request())
                     client.read_exactly(1000)
                 time.sleep(0.1)
-                with Wire(target.socket_path()) as good:
-                    started = time.monotonic()
-                    good.dump()
-                    check(time.monotonic() - started < 3, "a good client waited for the slow one")
+                within_tries(lambda: expect_quick_dump(target))
 
 
 def fill_places(target, stack, data=b""):
@@ -291,6 +302,7 @@ def readers_that_stop_make_room():
 
 
 @test
+@in_tries
 def silent_places_are_given_away():
     """Who has connected and asks for nothing goes, when somebody waits, within a fraction of a second."""
     with attacked() as target, contextlib.ExitStack() as stack:
@@ -304,6 +316,7 @@ def silent_places_are_given_away():
 
 
 @test
+@in_tries
 def places_of_those_who_ask_are_kept():
     """Seven who ask now and then keep their places beside forty who say nothing."""
     with attacked() as target, contextlib.ExitStack() as stack:
@@ -315,7 +328,7 @@ def places_of_those_who_ask_are_kept():
             time.sleep(0.15)
             for client in busy:
                 client.head()
-        wait_for_service(target, 3)
+        wait_for_service(target, PATIENCE_S)
 
 
 def flock(target, stack, count, data):
@@ -332,20 +345,24 @@ def flock(target, stack, count, data):
 @test
 def garbage_that_stays():
     """Forty that send garbage and stay: a real client is served within a fraction of a second."""
-    longest = 0
-    for data in (b"x", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, b"MCT", b""):
-        with attacked() as target, contextlib.ExitStack() as stack:
-            flock(target, stack, 40, data)
-            started = time.monotonic()
-            done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
-            took = time.monotonic() - started
-            check_equal(done.returncode, 0, f"dump beside {data[:10]!r} ({done.stderr})")
-            # Those whose first byte is wrong go at once; of those who wait for more or say nothing, eight go
-            # every tenth of a second.
-            limit = 1 if data and data[0] != ord("M") else 2
-            check(took < limit, f"dump beside 40 that sent {data[:10]!r} took {took:.2f} s")
-            longest = max(longest, took)
+    longest = max(within_tries(lambda data=data: dump_beside(data))
+                  for data in (b"x", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, b"MCT", b""))
     return f"at most {longest * 1000:.0f} ms"
+
+
+def dump_beside(data):
+    """How long a dump takes beside forty that sent these bytes."""
+    with attacked() as target, contextlib.ExitStack() as stack:
+        flock(target, stack, 40, data)
+        started = time.monotonic()
+        done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
+        took = time.monotonic() - started
+        check_equal(done.returncode, 0, f"dump beside {data[:10]!r} ({done.stderr})")
+        # Those whose first byte is wrong go at once; of those who wait for more or say nothing, eight go
+        # every tenth of a second.
+        limit = 1 if data and data[0] != ord("M") else 2
+        check(took < limit, f"dump beside 40 that sent {data[:10]!r} took {took:.2f} s")
+        return took
 
 
 @test
@@ -354,12 +371,11 @@ def wrong_bytes_close_at_once():
     magic = frame(constant("WIRE_OPTIONS"))
     with attacked() as target:
         for data in (b"x", magic[:3] + b"x", magic[:4] + b"\xff", magic[:5] + b"\xff"):
-            started = time.monotonic()
-            expect_closed(target, data, f"{data!r}", 1)
-            check(time.monotonic() - started < 0.5, f"{data!r}: closed late")
+            expect_closed(target, data, f"{data!r}", 0.5)
 
 
 @test
+@in_tries
 def the_command_waits_for_a_place():
     """All places are taken by clients that are served: the command says that it waits, and gets one."""
     with attacked() as target, contextlib.ExitStack() as stack:
@@ -373,16 +389,18 @@ def the_command_waits_for_a_place():
 
         thread = threading.Thread(target=stay)
         thread.start()
-        leaves = threading.Timer(2, served.set)
-        leaves.start()
         try:
-            done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
+            with subprocess.Popen([harness.CLI, "dump", "--no-symbols", str(target.pid)], env=target.cli_env,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as command:
+                said = command.stderr.readline()  # or the end, when it gets a place without waiting
+                served.set()
+                thread.join()
+                said += command.stderr.read()
         finally:
             served.set()
             thread.join()
-            leaves.join()
-        check_equal(done.returncode, 0, f"exit status ({done.stderr})")
-        check("waiting for a free connection" in done.stderr, f"it did not say that it waits: {done.stderr!r}")
+        check_equal(command.returncode, 0, f"exit status ({said})")
+        check("waiting for a free connection" in said, f"it did not say that it waits: {said!r}")
 
 
 @test
@@ -419,34 +437,39 @@ def flood():
                 with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
                     client.connect(target.socket_path())
                     clients.append(client)
-            time.sleep(0.5)
-            greeted = sum(is_greeted(client) for client in clients)
-            check(0 < greeted <= constant("WIRE_CLIENTS_MAX"), f"{greeted} clients are connected")
+            greeted = harness.wait_until(lambda: greeted_at_once(clients), "a greeting")
+            check(greeted <= constant("WIRE_CLIENTS_MAX"), f"{greeted} clients are connected")
             # The hundred are silent and stay: somebody honest must still get through.
-            wait_for_service(target, PATIENCE_S + 7)
-        wait_for_service(target, 10)
+            wait_for_service(target, PATIENCE_S)
+        wait_for_service(target, PATIENCE_S)
     return f"{len(clients)} connected, {greeted} greeted"
 
 
-def is_greeted(client):
-    """True when the hello has come and the connection is still there."""
+def greeted_at_once(clients):
+    """How many have got the hello and are connected at the same moment. The first pass finds those with a
+    hello, one after the other, while silent ones lose their places to others; who is still there in the
+    second pass was there between the two."""
+    greeted = [client for client in clients if received(client)]
+    return sum(received(client) is not None for client in greeted)
+
+
+def received(client):
+    """The bytes that have come; None: the connection has ended."""
     got = b""
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            try:
-                data = client.recv(4096)
-            except ConnectionResetError:
-                return False
-            if not data:
-                return False
+    try:
+        while data := client.recv(4096):
             got += data
-    return bool(got)
+    except BlockingIOError:
+        return got
+    except ConnectionResetError:
+        pass
+    return None
 
 
 def wait_for_service(target, seconds):
     def served():
         try:
-            with Wire(target.socket_path(), timeout_s=2) as client:
+            with Wire(target.socket_path(), timeout_s=5) as client:
                 client.dump()
                 return True
         except (Closed, Failure, OSError):
@@ -537,7 +560,7 @@ def mutated_frames():
             for _ in range(dice.randint(0, 4)):
                 value = dice.choice((0, 1, 0x7f, 0xff, dice.randrange(256)))
                 data[dice.randrange(len(data))] = value
-            client = client or Wire(target.socket_path(), timeout_s=20)
+            client = client or Wire(target.socket_path())
             try:
                 client.send(data)
                 if whole_frames(data) != 1:  # no more is coming: no deadline

@@ -22,7 +22,7 @@ RING_AT = 4096 + 2 * (1536 << 10)
 BLOCK = struct.Struct("<IIQQQ")
 HEAD, END, DIRECTORY, MOMENT = 0x44484352, 0x44454352, 0x52444352, 0x4D4D4352
 CGROUP_BYTES = 96 << 20
-OLDEST_S = 30 if ROUNDS <= 5 else 12  # a moment is due after 10 s; the machine may be busy
+OLDEST_S = 60 if ROUNDS <= 5 else 12  # a moment is due after 10 s; the machine may be busy
 
 
 def checksum(data):
@@ -462,7 +462,7 @@ def recording_costs_little():
                 each.hear()
                 each.wait_socket()
             wait_moments(recording_of(directory, target.pid))
-            for _ in range(5):  # something else may run in this second
+            for _ in range(10):  # something else may run in this second
                 shares = shares_of((plain, target))
                 if shares[1] - shares[0] < 0.002:
                     break

@@ -13,7 +13,7 @@ import time
 
 import harness
 import wire
-from harness import NOBODY, Skip, check, check_equal, check_sums, runtime_dir, test
+from harness import NOBODY, PATIENCE_S, Skip, check, check_equal, check_sums, runtime_dir, test
 from hostile import attacked, start_target
 from wire import Wire, constant, frame
 
@@ -25,7 +25,7 @@ def need_root():
         raise Skip("needs root to become other users")
 
 
-def as_user(uid, argv, env, timeout_s=30):
+def as_user(uid, argv, env, timeout_s=PATIENCE_S):
     return harness.run_program([harness.public_copy(argv[0]), *argv[1:]], env, timeout_s, uid=uid)
 
 
@@ -72,7 +72,7 @@ def other_uid_refused():
     with runtime_dir(owner=NOBODY) as directory:
         program = target_argv()
         with harness.Target(program, directory, uid=NOBODY, MEMCTX_CONTROL="eager") as target:
-            target.hear(30)
+            target.hear()
             path = target.wait_socket()
             connect = [harness.build_program("tests/control/control_client.c"), path]
             done = as_user(OTHER_UID, connect, harness.clean_env())
@@ -138,12 +138,17 @@ def expect_no_socket(reason, spoil):
 def run_without_socket(directory, reason, verbose):
     with harness.Target(target_argv(), directory, uid=LONELY_UID, MEMCTX_CONTROL="eager",
                         MEMCTX_VERBOSE=verbose) as target:
-        check_equal(target.hear(30), f"ready {target.pid}", f"{reason}: the target's line")
-        time.sleep(0.3)
+        check_equal(target.hear(), f"ready {target.pid}", f"{reason}: the target's line")
+        said = ""
+        if verbose == "1":  # it is not asked to end before it has found no place
+            said = target.process.stderr.readline().decode()
+        else:
+            time.sleep(0.3)
         done = harness.run_cli("mark", target.pid, env=target.cli_env)
         check_equal(done.returncode, 3, f"{reason}: exit status of mark ({done.stderr})")
         code, text = target.finish()
     check_equal(code, 0, f"{reason}: exit status")
+    text = said + text
     lines = text.splitlines()
     if verbose == "0":
         check_equal(text, "", f"{reason}: stderr without MEMCTX_VERBOSE")
@@ -229,7 +234,7 @@ def spoiled_directory_is_passed_over():
         try:
             with harness.Target(target_argv(), directory, uid=LONELY_UID,
                                 MEMCTX_CONTROL="eager") as target:
-                target.hear(30)
+                target.hear()
                 name = os.path.join(last, f"{target.pid}.sock")
                 harness.wait_until(lambda: os.path.exists(name), f"socket {name}")
                 check_sums(target.dump())
@@ -261,7 +266,7 @@ def socket_appears(path, **env):
     """Starts a target with this environment, expects its socket in the directory `path`."""
     with runtime_dir() as directory:
         with harness.Target(target_argv(), directory, MEMCTX_CONTROL="eager", **env) as target:
-            target.hear(30)
+            target.hear()
             name = os.path.join(path, f"{target.pid}.sock")
             harness.wait_until(lambda: os.path.exists(name), f"socket {name}")
             done = harness.run_cli("dump", "--json", target.pid,
@@ -364,7 +369,7 @@ def mark_of_fake(answer_for):
         os.mkdir(folder, 0o700)
         argv = [sys.executable, "-c", FAKE_SERVER, folder]
         with harness.Target(argv, directory, MEMCTX_CONTROL="off") as server:
-            pid = int(server.hear(20))
+            pid = int(server.hear())
             server.say(answer_for(pid).hex())
             return harness.run_cli("mark", pid, env=server.cli_env)
 

@@ -87,7 +87,7 @@ def speedscope_profiles():
 
 def go_pprof(directory, *options, file="pprof"):
     done = harness.run_program([installed("go"), "tool", "pprof", "-top", "-cum", "-unit=B", "-nodefraction=0", *options,
-                                os.path.join(directory, file)], harness.clean_env(HOME=directory, GOTOOLCHAIN="local"))
+                                os.path.join(directory, file)], harness.clean_env(HOME=directory, GOTOOLCHAIN="local"), timeout_s=300)
     check_equal((done.returncode, "rror" in done.stderr), (0, False), f"go tool pprof: {done.stderr}")
     return done.stdout
 

@@ -76,14 +76,14 @@ def read_slowly(directory, snapshot, words, stderr, may_go_on):
     writer.start()
     with subprocess.Popen([harness.CLI, words[0], path, *words[1:]], stdout=subprocess.PIPE, stderr=stderr,
                           env=harness.clean_env()) as process:
-        out = process.communicate(timeout=60)[0]
+        out = process.communicate(timeout=2 * harness.PATIENCE_S)[0]
     writer.join(60)
     return process.returncode, out.decode()
 
 
 def hear_terminal(terminal, wanted, heard):
     """Reads until the text stands there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + harness.PATIENCE_S
     while wanted not in b"".join(heard):
         if time.monotonic() > deadline or not select.select([terminal], [], [], 1)[0]:
             if time.monotonic() > deadline:

@@ -54,7 +54,7 @@ def looks(target):
         try:
             line = target.hear(120)
         except harness.Failure:
-            check_equal(target.process.wait(timeout=20), 0, "exit status")
+            check_equal(target.process.wait(timeout=harness.PATIENCE_S), 0, "exit status")
             return
         if line != "look":
             continue

@@ -6,11 +6,12 @@ import subprocess
 import time
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test
+from harness import Target, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
 from planted import planted, command, pinner, check_near
 
 
 @test
+@in_tries  # a trim waits a quarter of a second for the threads, and says how many did not come by
 def trim_gives_back_what_it_says():
     """Of a program that goes on working; what is empty then is used again without harm."""
     with runtime_dir() as directory, planted(directory, "sparse") as target:
@@ -40,6 +41,7 @@ def trim_gives_back_what_it_says():
 
 
 @test
+@in_tries
 def trim_of_partly_resident_pages():
     """What is not resident in a page is its live chunks, and not what a trim would give back."""
     program = harness.build_program("tests/diagnosis/partly.c")
@@ -154,17 +156,21 @@ keep_policy("generation", "queued", "message_new")
 keep_policy("bump", "queued", "message_new")
 
 
+def largest(target):
+    return max(target.dump()["contexts"], key=lambda context: context["self"]["requested_bytes"])
+
+
 def placed_by_rule(rules, placement):
     """How the rows of a program stand that started with these rules."""
     with runtime_dir() as directory, planted(directory, "padded", MEMCTX_RULES=rules) as target:
         target.hear()
         target.wait_socket()
-        time.sleep(0.3)  # the tree is looked at ten times a second
+        # The tree is looked at ten times a second. The row that no rule places stands as it stood.
+        wait_until(lambda: largest(target).get("placement") == placement, f"placed by {rules}")
         target.say("")
         target.hear()
         listed = command(target, "rules", target.pid)["rules"]
-        dump = json.loads(run_cli("dump", target.pid, "--json", env=target.cli_env).stdout)
-        rows = max(dump["contexts"], key=lambda context: context["self"]["requested_bytes"])
+        rows = largest(target)
         check_equal(rows["frame"]["function"], "row_store(unsigned long)", "the largest context")
         check_equal(rows.get("placement"), placement, f"placed by {rules}")
         check_equal([one["rule"] for one in listed], rules.split(";"), "rules")
@@ -266,13 +272,16 @@ def who_frees_whose_chunks():
 
 @test
 def ages_of_chunks():
+    started = time.monotonic()
     with runtime_dir() as directory, planted(directory, "sparse") as target:
         target.hear()
         target.wait_socket()
         time.sleep(4)
         held = pinner(target, "session_open")
-        check(4 <= held["oldest_age_s"] < 8, f"the oldest: {held}")
-        check(2 <= held["median_age_least_s"] <= 5 and 4 <= held["median_age_most_s"] < 8, f"the median: {held}")
+        late = max(0, time.monotonic() - started - 5)  # the program and the command take a second where nobody else runs
+        check(4 <= held["oldest_age_s"] < 8 + late, f"the oldest: {held}")
+        # The median is known within a factor of two.
+        check(2 <= held["median_age_least_s"] <= 5 + late and 4 <= held["median_age_most_s"] < 8 + 2 * late, f"the median: {held}")
         by_id = {context["id"]: context for context in command(target, "frag", target.pid)["contexts"]}
         one = by_id[held["context"]]
         check(sum(one["os_occupancy"]) * 4096 >= one["resident_bytes"] * 0.99, f"its OS pages: {one}")
@@ -283,10 +292,11 @@ def ages_of_chunks():
         kept = next(p for p in json.loads(done.stdout)["pinners"] if p["context"] == held["context"])
         for figure in ("chunks", "alone_bytes", "alone_free_bytes", "what_if"):
             check_equal(kept[figure], held[figure], f"{figure} in a snapshot")
+        asked = time.monotonic()
         target.say("")
         target.hear()
-        late = next(one for one in command(target, "frag", target.pid)["contexts"] if "late_buffer" in one["path"][0])
-        check(late["oldest_age_s"] < 3, f"what was just made: {late}")
+        made = next(one for one in command(target, "frag", target.pid)["contexts"] if "late_buffer" in one["path"][0])
+        check(made["oldest_age_s"] < 3 + (time.monotonic() - asked), f"what was just made: {made}")
         target.finish()
 
 
@@ -307,15 +317,16 @@ sys.stdin.readline()
 @test
 def ages_in_a_forked_child():
     """What it has from its parent is older than itself."""
-    argv = ["/usr/bin/python3", "-c", FORKING]
+    argv, started = ["/usr/bin/python3", "-c", FORKING], time.monotonic()
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
         child = int(target.hear())
         target.wait_socket(child)
         contexts = json.loads(run_cli("frag", child, "--json", env=target.cli_env).stdout)["contexts"]
         big = sorted((one for one in contexts if one["requested_bytes"] > 9000000), key=lambda one: one["requested_bytes"])
         check_equal(len(big), 2, f"contexts with 20 000 chunks each: {[(one['path'][:3], one['live_chunks']) for one in contexts[:5]]}")
-        check(3 <= big[0]["oldest_age_s"] < 20, f"from the parent: {big[0]['oldest_age_s']} s")
-        check(big[1]["median_age_most_s"] < 3, f"its own: {big[1]['median_age_most_s']} s")
+        late = max(0, time.monotonic() - started - 4)
+        check(3 <= big[0]["oldest_age_s"] < 20 + late, f"from the parent: {big[0]['oldest_age_s']} s")
+        check(big[1]["median_age_most_s"] < 3 + 2 * late, f"its own: {big[1]['median_age_most_s']} s")
         target.say("")
 
 

@@ -33,7 +33,7 @@ def playwright():
 
 
 def until(page, expression):
-    harness.wait_until(lambda: page.evaluate(expression), expression)
+    harness.wait_until(lambda: page.evaluate(expression), expression, step_s=0.05)
 
 
 def has_ink(page, canvas):

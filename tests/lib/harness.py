@@ -33,7 +33,9 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           # Tests fill contexts with chunks that nobody keeps, and use the names of memctx.h 0.1.0.
           "-Wno-unused-result", "-Wno-deprecated-declarations"]
 NOBODY = 65534
-TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "180"))
+TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
+# How long a test waits for what comes at once on an idle machine. It only tells hanging from working.
+PATIENCE_S = 60
 
 
 class Failure(AssertionError):
@@ -142,6 +144,9 @@ def run_program(argv, env, timeout_s=60, stdin="", uid=None):
             process.kill()
             process.communicate()
             raise Failure(f"{argv[0]}: still running after {timeout_s} s") from None
+        except BaseException:  # the test's own time is up: leaving `with` would wait for the end
+            process.kill()
+            raise
         return Finished(process.returncode, out, err)
 
 
@@ -155,7 +160,7 @@ def dump_json(pid, *options, env=None, timeout_s=60):
     return json.loads(done.stdout)
 
 
-def wait_until(condition, what, timeout_s=15, step_s=0.02):
+def wait_until(condition, what, timeout_s=PATIENCE_S, step_s=0.02):
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -164,6 +169,30 @@ def wait_until(condition, what, timeout_s=15, step_s=0.02):
         if time.monotonic() > deadline:
             raise Failure(f"{what}: not after {timeout_s} s")
         time.sleep(step_s)
+
+
+def within_tries(function, tries=5):
+    """Calls function() again while it fails; the last failure counts.
+
+    For what the kernel's scheduler has a say in, such as the time until an answer comes: a loaded machine fails
+    such a test now and then, broken code each time.
+    """
+    for left in reversed(range(tries)):
+        try:
+            return function()
+        except Skip:
+            raise
+        except Exception:
+            if left == 0:
+                raise
+
+
+def in_tries(function):
+    """The same for a whole test."""
+    @functools.wraps(function)
+    def tried():
+        return within_tries(function)
+    return tried
 
 
 @contextlib.contextmanager
@@ -233,7 +262,7 @@ class Target:
 
     def ending(self):
         try:
-            code = self.process.wait(timeout=10)
+            code = self.process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             return "stdout closed, still running"
         text = self.process.stderr.read().decode(errors="replace") if self.process.stderr else ""

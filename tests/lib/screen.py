@@ -14,7 +14,7 @@ import subprocess
 import termios
 import time
 
-from harness import Failure, check
+from harness import PATIENCE_S, Failure, check
 
 SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|\](.*?)(?:\007|\033\\))", re.S)
 
@@ -226,7 +226,7 @@ class Terminal:
     def text(self):
         return "\n".join(self.screen.lines())
 
-    def wait(self, pattern, what, timeout_s=10):
+    def wait(self, pattern, what, timeout_s=PATIENCE_S):
         """Waits until the screen matches; returns the match."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -237,7 +237,7 @@ class Terminal:
                 raise Failure(f"{what}: no /{pattern}/ after {timeout_s} s on this screen:\n{self.text()}")
             self.read(0.05)
 
-    def until(self, condition, what, timeout_s=10):
+    def until(self, condition, what, timeout_s=PATIENCE_S):
         """Waits until a condition holds of what the program has written."""
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -245,7 +245,7 @@ class Terminal:
                 raise Failure(f"{what}: not after {timeout_s} s on this screen:\n{self.text()}")
             self.read(0.05)
 
-    def ended(self, timeout_s=10):
+    def ended(self, timeout_s=PATIENCE_S):
         """Waits for the end; returns the exit code (-N: signal N)."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import harness
-from harness import Failure, check_equal
+from harness import PATIENCE_S, Failure, check_equal
 
 
 @functools.lru_cache(None)
@@ -68,7 +68,7 @@ class Closed(Exception):
 class Wire:
     """One connection. Every wait is bounded by timeout_s."""
 
-    def __init__(self, path, timeout_s=20, hello=True, receive_buffer=None):
+    def __init__(self, path, timeout_s=PATIENCE_S, hello=True, receive_buffer=None):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout_s)
         if receive_buffer:

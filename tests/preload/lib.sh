@@ -182,7 +182,7 @@ socket_of() { # PID
 }
 
 wait_socket() { # PID
-    wait_until 20 test -S "$(socket_of "$1")" || fail "no socket of $1 after 20 s"
+    wait_until 60 test -S "$(socket_of "$1")" || fail "no socket of $1 after 60 s"
 }
 
 # Dumps to $T/dump.json and checks the schema and the books; more arguments go to check_dump.py.

@@ -2,6 +2,7 @@
 """MEMCTX_AUTO: placements that the library chooses by itself."""
 import re
 
+import harness
 from harness import Target, build_program, check, check_equal, dump_json, run_cli, runtime_dir, test, wait_until
 
 
@@ -21,7 +22,7 @@ def automatic_choices():
         def is_judged():
             now = found()
             return "% of the bytes in its blocks" in now["padded"][1] and "since then" in now["queued"][1] and "it was undone" in now["random_one"][1]
-        wait_until(is_judged, "all three choices", timeout_s=60, step_s=0.5)
+        wait_until(is_judged, "all three choices", timeout_s=180, step_s=0.5)
         now = found()
         check_equal({name: place for name, (place, _) in now.items()},
                     {"padded": "slab", "queued": "generation", "random_one": None}, "placements")
@@ -30,7 +31,7 @@ def automatic_choices():
         text = run_cli("dump", "--flat", process.pid, env=process.cli_env).stdout
         check("    placed by automatic: slab, because the program did not request" in text, text)
         process.say("")
-        check_equal(process.process.wait(timeout=20), 0, "at the end")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
     return "; ".join(f"{name}: {why}" for name, (_, why) in sorted(now.items()))
 
 

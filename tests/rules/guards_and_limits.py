@@ -94,7 +94,7 @@ def guards_are_counted():
         check_equal(process.hear(), "begun", "all freed")
         check_equal([rule["live_chunks"] for rule in listed(process)], [0], "what is left")
         process.say("")
-        check_equal(process.process.wait(timeout=20), 0, "at the end")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
 
 
 for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "generation,own", "bump,zero", "simple", "simple,own,zero", "slab,page:64K,zero",
@@ -114,7 +114,7 @@ for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "gene
                 process.say("")
                 check_equal(process.hear(), "begun", f"{options} {extra}: all freed")
                 process.say("")
-                check_equal(process.process.wait(timeout=20), 0, f"{options} {extra}")
+                check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, f"{options} {extra}")
     test_named("option-" + re.sub(r"\W+", "-", wanted))(works)
 
 
@@ -177,7 +177,7 @@ def warn_names_the_path_once():
         process.say("")
         check_equal(process.hear(), "begun", "third")
         process.say("")
-        check_equal(process.process.wait(timeout=20), 0, "at the end")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
         said = process.process.stderr.read()
         said = said.decode() if isinstance(said, bytes) else said
     lines = said.splitlines()

@@ -222,10 +222,10 @@ def hostile_ranges_are_refused():
                      wire.size_of("wire_rule_ranges") + 15, constant("WIRE_REQUEST_MAX") - 1):
             with Wire(path) as client:
                 client.send(frame(constant("WIRE_RULE_RANGES"), b"\1" * size))
-                check(client.closed_within(5), f"{size} bytes: still connected")
+                check(client.closed_within(harness.PATIENCE_S), f"{size} bytes: still connected")
         check_equal(rules_json(process, "--again")["unresolved"], [], "a good client is served")
         process.say("")
-        check_equal(process.process.wait(timeout=20), 0, "at the end")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
 
 
 @test

@@ -15,9 +15,9 @@ import time
 import urllib.request
 
 import harness
-from harness import ROOT, Skip, check, check_equal, clean_env, run_cli, test, wait_until
-from pushes import free_port, sink
-from serving import served
+from harness import PATIENCE_S, ROOT, Skip, check, check_equal, clean_env, run_cli, test, wait_until
+from pushes import sink
+from serving import free_port, served
 
 
 @contextlib.contextmanager
@@ -122,13 +122,13 @@ class Agent:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.reader.join(timeout=5)
 
-    def hear(self, event, part=None, timeout_s=30):
+    def hear(self, event, part=None, timeout_s=PATIENCE_S):
         """The next such event. Lines of the parts themselves are kept in `seen`."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
@@ -191,10 +191,10 @@ def three_parts_run_and_are_started_again():
             agent.hear("reload")
             again = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch")}
             wait_until(lambda: "memctx_up" in metrics(ports[1]), "the metrics at the new address")
-            check(not any(map(runs, pids.values())) and not metrics(ports[0]), "an old part runs")
+            wait_until(lambda: not any(map(runs, pids.values())) and not metrics(ports[0]), "the end of the old parts")
             agent.process.terminate()
             agent.hear("end")
-            agent.process.wait(timeout=20)
+            agent.process.wait(timeout=PATIENCE_S)
             errors = agent.process.stderr.read()
             check_equal(agent.process.returncode, 0, f"end ({errors})")
             check(not any(map(runs, again.values())), "a part runs after the end")
@@ -205,15 +205,15 @@ def three_parts_run_and_are_started_again():
 @test
 def a_part_that_cannot_run_is_tried_at_growing_pauses():
     with socket.socket() as taken, served() as target:
-        taken.bind(("127.0.0.1", 0))
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         with file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:{port}"\n') as path, \
                 Agent(path, target.runtime) as agent:
             check_equal([agent.hear("failed", "serve")["text"] for _ in range(2)],
                         ["ended with status 1; starts again in 1 s", "ended with status 1; starts again in 2 s"], "pauses")
             taken.close()
-            wait_until(lambda: "memctx_serve_processes 0" in metrics(port), "the server", 30)
+            wait_until(lambda: "memctx_serve_processes 0" in metrics(port), "the server")
 
 
 @test
@@ -224,7 +224,7 @@ def parts_end_with_the_agent():
         pids = [agent.hear("started", part)["pid"] for part in ("serve", "push")]
         agent.process.kill()
         try:
-            wait_until(lambda: not any(map(runs, pids)), "the end of the parts", 30)
+            wait_until(lambda: not any(map(runs, pids)), "the end of the parts")
         finally:
             for pid in filter(runs, pids):
                 os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import harness
-from harness import check, check_equal, run_cli, runtime_dir, test, wait_until
+from harness import PATIENCE_S, check, check_equal, run_cli, runtime_dir, test, wait_until
 from serving import Server, served
 
 TOKEN = "0123456789abcdef-0123456789abcdef"
@@ -33,7 +33,7 @@ def write(path, text, mode=0o600):
 
 
 def refused(message, *words, runtime, code=2):
-    done = run_cli("serve", "--match", "nobody-*", *words, env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=20)
+    done = run_cli("serve", "--match", "nobody-*", *words, env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
     check(done.returncode == code and message in done.stderr,
           f"{words}: exit {done.returncode}, want {code} and {message!r}: {done.stderr}")
 
@@ -129,14 +129,14 @@ def tls_with_a_certificate():
         key, certificate = os.path.join(where, "key"), os.path.join(where, "cert")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                         "-keyout", key, "-out", certificate, "-subj", "/CN=localhost", "-addext",
-                        "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=30)
+                        "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=PATIENCE_S)
         os.chmod(key, 0o600)
         with Server(target.runtime, target.pid, "--cert", certificate, "--key", key) as server:
             check(server.address.startswith("https://"), server.address)
             context = ssl.create_default_context(cafile=certificate)
-            with urllib.request.urlopen(server.address + "metrics", context=context, timeout=20) as answer:
+            with urllib.request.urlopen(server.address + "metrics", context=context, timeout=PATIENCE_S) as answer:
                 check(b'memctx_up{program="served"' in answer.read(), "no metrics")
-            with urllib.request.urlopen(f"{server.address}p/{target.pid}/events", context=context, timeout=20) as answer:
+            with urllib.request.urlopen(f"{server.address}p/{target.pid}/events", context=context, timeout=PATIENCE_S) as answer:
                 check_equal([answer.readline() for _ in range(4)][::3], [b"event: hello\n", b"event: moment\n"], "events")
             with server.raw() as raw, contextlib.suppress(ConnectionError):
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -156,7 +156,7 @@ def a_unix_socket_is_private_and_goes_away():
             status = os.stat(path)
             check(stat.S_ISSOCK(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o600, oct(status.st_mode))
             done = subprocess.run(["curl", "-sS", "--max-time", "20", "--unix-socket", path, "http://anything/metrics"],
-                                  capture_output=True, timeout=30, check=False)
+                                  capture_output=True, timeout=PATIENCE_S, check=False)
             check(b"memctx_up" in done.stdout, f"{done.stdout[:100]!r} {done.stderr!r}")
             refused("end the other server", "--listen", "unix:" + path, runtime=target.runtime, code=1)
             check_equal(server.end(), (0, ""), "end")
@@ -194,7 +194,7 @@ def a_thousand_scrapes_at_once():
         good = sum(data.startswith(b"HTTP/1.1 200") and b'",process="1"} 1\n' in data for data in answers)
         check_equal(good, 1000, "answers")
         asked = server.metrics().one("memctx_dumps_total") - dumps
-        check(took < 30, f"it took {took:.1f} s")
+        check(took < PATIENCE_S, f"it took {took:.1f} s")
         check(asked < 500, f"the target was asked {asked} times")
         check(harness.rss_kib(server.process.pid) < 100 << 10, "the server has grown")
         return f"{took:.2f} s, the target was asked {asked:.0f} times"
@@ -237,7 +237,7 @@ def clients_that_leave_end_their_work():
 
 @test
 def only_the_server_loads_the_library_for_http():
-    done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")
     with runtime_dir() as runtime, scratch() as where:
         with open(os.path.join(where, "libmicrohttpd.so.12"), "wb"):
@@ -273,6 +273,6 @@ def the_end_leaves_nothing():
         raw.close()
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "the end of the children")
     with runtime_dir() as runtime, scratch() as where:
-        done = subprocess.run(f"'{harness.CLI}' serve --match nobody --listen 127.0.0.1:0 >/dev/full", shell=True, timeout=20,
+        done = subprocess.run(f"'{harness.CLI}' serve --match nobody --listen 127.0.0.1:0 >/dev/full", shell=True, timeout=PATIENCE_S,
                               env=harness.clean_env(XDG_RUNTIME_DIR=runtime), capture_output=True, cwd=where, check=False)
         check(done.returncode == 1 and b"could not write the output" in done.stderr, f"a full disk: {done}")

@@ -9,7 +9,7 @@ import socket
 import time
 
 from clients import TOKEN, children, scratch, write
-from harness import Failure, check, check_equal, run_cli, test, wait_until
+from harness import PATIENCE_S, Failure, check, check_equal, run_cli, test, wait_until
 from serving import Server, served
 
 EVERY = ("--every", "100ms")
@@ -26,7 +26,7 @@ class Events:
         self.socket = socket.socket()
         if receive_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.socket.settimeout(30)
+        self.socket.settimeout(PATIENCE_S)
         self.socket.connect((server.host, server.port))
         more = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
         self.socket.sendall(f"GET /p/{pid}/events HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode())
@@ -87,7 +87,7 @@ def history(server, pid, **headers):
 
 
 def first_moment(server, pid):
-    wait_until(lambda: history(server, pid)["moments"], "the first moment", 60)
+    wait_until(lambda: history(server, pid)["moments"], "the first moment")
 
 
 @test
@@ -205,12 +205,15 @@ def one_reader_for_all_clients():
             check(one.read_head().startswith("HTTP/1.1 200 "), "status")
         head = stack.enter_context(Events(server, target.pid)).read_head()
         check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head, f"one too many: {head}")
-        first = clients[0].until("figures")
-        for one in clients[1:]:
+        # The first figures of a client may be older than the next client: those that follow go to all.
+        begun = max(one.until("figures")["ms"] for one in clients)
+        told = []
+        for one in clients:
             got = one.until("figures")
-            while got["ms"] < first["ms"]:
+            while got["ms"] <= begun:
                 got = one.until("figures")
-            check_equal(got, first, "what another client is told")
+            told.append(got)
+        check(all(got == told[0] for got in told), f"what clients are told: {told[0]}, and others {told}")
         check_equal(history(server, target.pid)["listeners"], 32, "listeners")
         check(len(children(server.process.pid)) <= 2, "more than a reader and a snapshot")
         server.get("/metrics")
@@ -231,10 +234,10 @@ def a_client_that_never_reads_is_dropped():
     with served() as target, Server(target.runtime, target.pid, *EVERY) as server:
         with Events(server, target.pid, receive_bytes=2048), Events(server, target.pid) as good:
             good.read_head()
-            wait_until(lambda: history(server, target.pid)["dropped"] == 1, "the drop", 60)
+            wait_until(lambda: history(server, target.pid)["dropped"] == 1, "the drop", 2 * PATIENCE_S)
             check_equal(history(server, target.pid)["listeners"], 1, "listeners")
             last = 0
-            while last < time.time() * 1000 - 300 and not good.ended:
+            while last < time.time() * 1000 - 3000 and not good.ended:
                 last = good.until("figures")["ms"]
 
 
@@ -260,4 +263,4 @@ def the_end_is_told_and_what_was_known_is_kept():
             events.read_head()
             check_equal(events.next()[0], "ended", "for a client that comes later")
             check_equal(events.next(), None, "behind the end")
-        check_equal(children(server.process.pid), [], "children")
+        wait_until(lambda: children(server.process.pid) == [], "the end of the children")

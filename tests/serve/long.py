@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,7 +14,7 @@ import harness
 from harness import Skip, check, check_equal, test
 from agents import Agent, file_of
 from pushes import ended, running, sink
-from serving import Server, served
+from serving import Server, free_port, served
 
 
 @test
@@ -38,18 +37,12 @@ def prometheus_scrapes_and_answers():
                      f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
                 try:
                     series = harness.wait_until(
-                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'), "a scrape", 20, 0.1)
+                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'), "a scrape", step_s=0.1)
                 finally:
                     process.kill()
         metric, (_, value) = series[0]["metric"], series[0]["value"]
         check_equal(value, "70000", "bytes of cache")
         check_equal((metric["program"], metric["process"], metric["kind"]), ("served", "1", "named"), "labels")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def query(port, expression):
@@ -66,7 +59,7 @@ def push_tells_a_failure_once_and_ends_with_its_pids():
     """After the end of the process four tries, or five seconds after a signal."""
     with served() as target, sink((503, b"full", {})) as (url, got):
         with running(target, target.pid, "--pyroscope", url, "--every", "5s") as process:
-            harness.wait_until(lambda: len(got) == 2, "a second request", 30)
+            harness.wait_until(lambda: len(got) == 2, "a second request")
             target.kill()
             out, errors = process.communicate(timeout=60)
             check_equal(process.returncode, 0, "end after the end of the process")
@@ -85,8 +78,8 @@ def a_part_that_does_not_end_is_killed():
         agent.process.terminate()
         agent.hear("killed")
         check("was ended by signal 9" in agent.hear("ended", "serve")["text"], "how it ended")
-        check_equal(agent.process.wait(timeout=10), 0, "exit code")
-        check(9 < time.monotonic() - began < 20, "the time")
+        check_equal(agent.process.wait(timeout=60), 0, "exit code")
+        check(9 < time.monotonic() - began < 60, "the time")
 
 
 @test

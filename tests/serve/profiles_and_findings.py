@@ -10,9 +10,10 @@ import tempfile
 import threading
 import time
 
+import harness
 import pprof_file
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test
-from serving import Server, served
+from serving import OWN_NAME, Server, served
 
 OF_A_DIFFERENCE = {"time_is_a_moment"}  # the rule for live memory; a difference has a duration
 
@@ -49,16 +50,16 @@ def allocs_are_those_of_the_seconds():
     with served() as target, Server(target.runtime, target.pid) as server, \
             tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         path, exports = os.path.join(where, "profile.pb.gz"), []
-        load = threading.Thread(target=target.ask, args=("churn 1800",))
+        target.say("churn 600000")
         export = threading.Thread(target=lambda: exports.append(
             run_cli("export", target.pid, "--pprof", path, "--seconds", 1, env=target.cli_env)))
-        load.start()
         export.start()
         began = time.monotonic()
         profile = valid(server.get("/debug/pprof/allocs?seconds=1"), but=OF_A_DIFFERENCE)
-        check(1 <= time.monotonic() - began < 30, "it did not take a second")
-        load.join()
+        check(time.monotonic() - began >= 1, "it did not take a second")
         export.join()
+        target.say("names 0")
+        check_equal([target.hear(), target.hear()], ["done", "done"], "the end of the load")
         check_equal((exports[0].returncode, exports[0].stderr), (0, ""), "export")
         with open(path, "rb") as file:
             of_export = valid(file.read(), but=OF_A_DIFFERENCE)
@@ -68,7 +69,7 @@ def allocs_are_those_of_the_seconds():
             churned, count = of(one, "alloc_space", "churn"), of(one, "alloc_objects", "churn")
             # The program runs on: a chunk may be counted in one of the two figures only.
             check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
-            check(0.9e9 < one["duration_nanos"] < 8e9, f"duration {one['duration_nanos']}")
+            check(0.9e9 < one["duration_nanos"] < 1e9 * harness.PATIENCE_S, f"duration {one['duration_nanos']}")
             kind = pprof_file.text(one, one["default_sample_type"])
             check_equal(kind, "alloc_space", "default type")
 
@@ -81,7 +82,7 @@ def go_pprof_reads_it_from_the_server():
     with served() as target, Server(target.runtime, target.pid) as server:
         with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
             done = subprocess.run([go, "tool", "pprof", "-top", "-sample_index=inuse_space",
-                                   server.address + "debug/pprof/heap"], capture_output=True, text=True, timeout=60,
+                                   server.address + "debug/pprof/heap"], capture_output=True, text=True, timeout=300,
                                   env={**os.environ, "PPROF_TMPDIR": where}, check=False)
         check_equal(done.returncode, 0, f"go tool pprof: {done.stderr[-500:]}")
         check(re.search(r"97\.66kB .* keep_rows", done.stdout), done.stdout)
@@ -128,18 +129,18 @@ def the_page_escapes_names():
 
 @test
 def a_process_is_chosen_by_name_and_number():
-    with runtime_dir() as runtime, served(runtime) as first, served(runtime) as second:
-        with Server(runtime, "--match", "serv*d") as server:
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second:
+        with Server(runtime, "--match", OWN_NAME.replace("v", "*", 1)) as server:
             check_equal(server.first_count, 2, "processes")
             with Server(runtime, "--all") as all_of_them:
                 check(all_of_them.first_count >= 2, "not all processes of this user")
-                all_of_them.get("/doctor?target=served&process=1")
-            first_pid = json.loads(server.get("/doctor?target=served&process=1"))["pid"]
-            second_pid = json.loads(server.get("/doctor?target=served&process=2"))["pid"]
+                all_of_them.get(f"/doctor?target={OWN_NAME}&process=1")
+            first_pid = json.loads(server.get(f"/doctor?target={OWN_NAME}&process=1"))["pid"]
+            second_pid = json.loads(server.get(f"/doctor?target={OWN_NAME}&process=2"))["pid"]
             check_equal({first_pid, second_pid}, {first.pid, second.pid}, "pids")
             check(b"2 processes are served" in server.get("/doctor", status=400), "no reason")
-            check(b"&process=" in server.get("/doctor?target=served", status=400), "no advice")
+            check(b"&process=" in server.get(f"/doctor?target={OWN_NAME}", status=400), "no advice")
             check(b"/ lists" in server.get("/doctor?target=nobody", status=404), "no advice")
-            server.get("/doctor?target=served&process=3", status=404)
+            server.get(f"/doctor?target={OWN_NAME}&process=3", status=404)
             first.kill()
             check_equal(json.loads(server.get("/doctor"))["pid"], second.pid, "the only one that is left")

@@ -5,11 +5,12 @@
  * "cache", and does what the lines on its standard input say:
  *   names N      N contexts, each with a name of its own, with 64 bytes each
  *   named NAME   a context of this name with 123 bytes
- *   churn MS     allocates and frees 1000 bytes over and over for this long
+ *   churn MS     allocates and frees 1000 bytes over and over for this long, or until another line comes
  * Each line is answered by "done". The end of standard input ends the program.
  */
 #include <memctx.h>
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static double now_s(void) {
 
 NOINLINE static void churn(int ms) {
     double end_s = now_s() + ms / 1000.0;
-    while (now_s() < end_s) {
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    while (now_s() < end_s && poll(&input, 1, 0) == 0) {
         for (int i = 0; i < 100; i++) {
             void *volatile chunk = malloc(1000);
             free(chunk);

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import os
+import random
 import re
 import select
 import socket
@@ -10,21 +11,32 @@ import subprocess
 import tempfile
 
 import harness
-from harness import CLI, Failure, Target, build_program, check, check_equal, runtime_dir
+from harness import CLI, PATIENCE_S, Failure, Target, build_program, check, check_equal, runtime_dir
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
+# A name for processes that are chosen by it: another run of these tests, beside this one, has others.
+OWN_NAME = f"served-{os.getpid()}"
+
+
+@contextlib.contextmanager
+def named(program, name):
+    """The program under another name."""
+    if not name:
+        yield program
+        return
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        os.symlink(program, os.path.join(where, name))
+        yield os.path.join(where, name)
+
+
 @contextlib.contextmanager
 def served(runtime=None, name=None, **extra):
     """The program served.c, which has printed "ready". It may be started under another name."""
-    program = build_program("tests/serve/served.c", flags=["-O0"])
     with contextlib.ExitStack() as stack:
-        if name:
-            where = stack.enter_context(tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp"))
-            os.symlink(program, os.path.join(where, name))
-            program = os.path.join(where, name)
+        program = stack.enter_context(named(build_program("tests/serve/served.c", flags=["-O0"]), name))
         runtime = runtime or stack.enter_context(runtime_dir())
         live = stack.enter_context(Target([program], runtime, MEMCTX_CONTROL="eager", **extra))
         check_equal(live.hear(), "ready", "first line of the target")
@@ -35,9 +47,8 @@ def served(runtime=None, name=None, **extra):
 @contextlib.contextmanager
 def fake(fault, runtime):
     """A server of the control socket with a fault, in a process that has the library."""
-    # No other suite that runs meanwhile has a process of this name.
     program = build_program("tests/cli/fake_server.c", "served_badly")
-    with Target([program, fault], runtime, MEMCTX_CONTROL="off") as live:
+    with named(program, f"{OWN_NAME}-badly") as path, Target([path, fault], runtime, MEMCTX_CONTROL="off") as live:
         check_equal(live.hear(), "ready", "first line of the fake server")
         yield live
 
@@ -50,7 +61,7 @@ class Server:
             [CLI, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime))
         line = ""
-        if select.select([self.process.stdout], [], [], 20)[0]:
+        if select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
             line = self.process.stdout.readline()
         match = re.fullmatch(r"serving (\d+) process(?:es)? on (\S+)\n", line)
         if not match:
@@ -68,13 +79,13 @@ class Server:
             self.process.kill()
         self.process.communicate()
 
-    def connect(self, timeout_s=30):
+    def connect(self, timeout_s=PATIENCE_S):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
 
-    def raw(self, timeout_s=30):
+    def raw(self, timeout_s=PATIENCE_S):
         return socket.create_connection((self.host, self.port), timeout=timeout_s)
 
-    def ask(self, url, method="GET", timeout_s=30, **headers):
+    def ask(self, url, method="GET", timeout_s=PATIENCE_S, **headers):
         """(status, headers, body) of one request over a connection of its own."""
         connection = self.connect(timeout_s)
         try:
@@ -97,10 +108,22 @@ class Server:
         """Ends the server as a user does; returns (exit code, stderr)."""
         self.process.terminate()
         try:
-            _, errors = self.process.communicate(timeout=20)
+            _, errors = self.process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise Failure("the server did not end within 20 s") from None
+            raise Failure(f"the server did not end within {PATIENCE_S} s") from None
         return self.process.returncode, errors
+
+
+def free_port():
+    """A port that nobody has now. It is none of those that the kernel gives to whoever does not choose, so
+    that no connection of another process takes it before it is used."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        lowest = int(file.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10000, max(lowest, 20000))
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -171,4 +194,4 @@ class Metrics:
         return {pair for _, pairs in self.samples for pair in pairs}
 
 
-__all__ = ["OPEN_METRICS", "PLAIN", "Metrics", "Server", "fake", "os", "served"]
+__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port", "os", "served"]

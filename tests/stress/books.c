@@ -219,7 +219,7 @@ static void slot_exchange(struct slot *slot, size_t position, uint64_t random) {
 }
 
 static void child_of_worker(struct slot *slot) {
-    alarm(60); /* a child that hangs is killed, and the parent sees that */
+    alarm(240); /* a child that hangs is killed, and the parent sees that */
     for (int i = 0; i < 200; i++) {
         uint32_t index = slot->own[next_random(&slot->random) % RECORDS_PER_SLOT];
         if (index == NO_RECORD)

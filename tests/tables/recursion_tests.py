@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Random recursion: the tables' bound, the books, the subtotals, and what must stand."""
 import functools
-import threading
 
 from harness import Failure, check, test
 from target import (SEED, Program, Watch, check_books, check_lost, check_path, check_subtotals,
@@ -138,7 +137,7 @@ def live_bytes_change():
         with Watch(program, 0.1) as after:
             program.go("drain 1000")
             program.settle()
-            threading.Event().wait(0.5)  # for a few samples
+            after.wait_for(5)
         check_books(program, program.dump())
         program.finish()
     return watch, after

@@ -3,7 +3,7 @@
 import threading
 
 import harness
-from harness import Failure, check, check_equal, test
+from harness import Failure, check, check_equal, in_tries, test
 from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost,
                     deep_path, figures_of, function_of, inside_main, path_figures, paths_of,
                     scaled, site_figures)
@@ -125,6 +125,7 @@ def add_rule(program, rule):
 
 
 @test
+@in_tries
 def a_path_named_by_a_rule():
     """Rare as it is, a path that a rule names has its full path and the rule's policy."""
     options = ("allocs=1200000", "stands=6", "ruled=1", f"seed={SEED}")
@@ -150,6 +151,7 @@ def a_path_named_by_a_rule():
 
 
 @test
+@in_tries
 def rules_for_the_recursion():
     """A rule for a site, and one for a function of the recursion: they hold for all that is kept of
     them, merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""

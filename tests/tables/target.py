@@ -25,7 +25,7 @@ LEAST_BYTES, THREAD_BYTES = 4 << 20, 32 << 10
 # What is resident of the tables beyond the bytes counted: the page at the end of each table, free
 # blocks between them, and what every process has, however few its paths.
 RESIDENT_SLACK_BYTES = 1 << 20
-SETTLE_S = 15
+SETTLE_S = harness.PATIENCE_S
 OTHERS = "[other callers]"
 
 harness.TEST_LIMIT_S = max(harness.TEST_LIMIT_S, int(LIMIT_S * 3))
@@ -154,6 +154,11 @@ class Watch:
                 self.take(wire)
         except Exception as error:  # noqa: said by the thread that waits
             self.failure = error
+
+    def wait_for(self, count):
+        """Until so many more samples were taken."""
+        wanted = len(self.samples) + count
+        harness.wait_until(lambda: len(self.samples) >= wanted or self.failure, f"{count} samples")
 
     def __enter__(self):
         self.thread.start()

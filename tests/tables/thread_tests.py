@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Very many threads: alive together, one after the other, idle, and one that frees for another."""
 import functools
-import threading
 
 from harness import check, test
 from target import (SEED, Program, Watch, check_books, check_books_or_merged, check_lost,
@@ -41,7 +40,7 @@ def many_threads_end():
         program.go()
         program.settle()
         with Watch(program) as after:
-            threading.Event().wait(0.3)
+            after.wait_for(10)
         check_books_or_merged(program, program.dump())
         program.finish()
     return watch, after

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/meta.h"
@@ -113,18 +114,24 @@ static void *take_and_hold(void *argument) {
     return NULL;
 }
 
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* A fork that waits for somebody who waits for this lock would never end. */
 Test(lock, who_waits_long_takes_it_from_a_fork) {
     int state = 0;
     pthread_t other;
     lock_fork_prepare(&counter_lock, false);
     cr_assert(lock_is_mine(&counter_lock));
+    int64_t begun_ns = now_ns();
     pthread_create(&other, NULL, take_and_hold, &state);
-    usleep(150000);
-    cr_assert_eq(load_acquire(&state), 0, "too soon");
-    for (int i = 0; i < 100 && !load_acquire(&state); i++)
-        usleep(20000);
+    while (!load_acquire(&state) && now_ns() - begun_ns < 50e9)
+        usleep(1000);
     cr_assert_eq(load_acquire(&state), 1, "never");
+    cr_assert_gt(now_ns() - begun_ns, 150e6, "too soon");
     cr_assert_not(lock_is_mine(&counter_lock));
     cr_assert_not(lock_fork_done(&counter_lock, false), "what it guards is being changed");
     cr_assert_not(lock_any_is_mine());

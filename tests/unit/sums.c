@@ -148,6 +148,22 @@ Test(sums, marks_keep_their_numbers_move_and_run_out) {
     piece(WIRE_REFUSED, &(struct wire_piece_request){.part = WIRE_PART_ENTRIES, .mark = "none"});
 }
 
+/* The child has no marks, so none of its contexts may stay because of them. */
+Test(sums, a_forked_child_keeps_no_context_for_its_parents_marks) {
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    uint32_t id = node(TREE_ROOT, 0x10);
+    struct text text = {.bytes = words, .capacity = sizeof words};
+    region_alloc(heap, heap_view(heap, id), 10, false);
+    cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "m"}, &text), WIRE_OK);
+    cr_assert(tree_node(id)->flags & TREE_MARKED);
+    marks_forget();
+    marks_look(); /* the child's control thread does, in each turn */
+    cr_assert_not(tree_node(id)->flags & TREE_MARKED);
+    cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "own"}, &text), WIRE_OK);
+    marks_look();
+    cr_assert(tree_node(id)->flags & TREE_MARKED, "its own marks keep theirs");
+}
+
 /* Two threads: what one allocated the other frees; the numbers are small, negative and large. */
 Test(sums, a_mark_has_every_context) {
     enum { MANY = 3000 };

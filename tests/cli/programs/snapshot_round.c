@@ -42,7 +42,7 @@ static uint32_t draw_skewed(uint32_t count) {
 
 static double seconds(void) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now); /* a loaded machine is no slow program */
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 

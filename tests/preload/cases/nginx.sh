@@ -44,14 +44,14 @@ nginx_serve() { # PREFIX PORT COMMAND...
     "$@" nginx -p "$dir" -c "$dir/nginx.conf" 2>"$dir/stderr" &
     server=$!
     echo "$server" >"$T/nginx.pid"
-    wait_until 20 curl -sf -o /dev/null "$url/small.txt" || fail "nginx does not answer"
+    wait_until 60 curl -sf -o /dev/null "$url/small.txt" || fail "nginx does not answer"
     if [ "$prefix" = ours ]; then
         wait_socket "$server"
         watch_begin "$server" >&2
     fi
     for path in small.txt large.txt proxy/large.txt rx/small.txt moved nothing; do
-        curl -s -m 20 -w '%{http_code}\n' "$url/$path" | cksum
-        curl -s -m 20 --compressed -w '%{http_code}\n' "$url/$path" | cksum
+        curl -s -m 60 -w '%{http_code}\n' "$url/$path" | cksum
+        curl -s -m 60 --compressed -w '%{http_code}\n' "$url/$path" | cksum
     done
     for i in 1 2 3 4; do
         seq -f "$url/small.txt?$i-%g" 1 150 | sed 's/^/url = /' |
@@ -61,14 +61,14 @@ nginx_serve() { # PREFIX PORT COMMAND...
     for i in 1 2 3; do
         kill -HUP "$server"
         sleep 0.3
-        curl -s -m 20 -o /dev/null -w '%{http_code}\n' "$url/small.txt"
+        curl -s -m 60 -o /dev/null -w '%{http_code}\n' "$url/small.txt"
     done
     wait "${many[@]}"
     cat "$dir"/many.*
     mv "$dir/access.log" "$dir/access.old"
     kill -USR1 "$server"
-    wait_until 20 test -e "$dir/access.log" || fail "the log was not reopened"
-    curl -s -m 20 "$url/proxy/small.txt" | cksum
+    wait_until 60 test -e "$dir/access.log" || fail "the log was not reopened"
+    curl -s -m 60 "$url/proxy/small.txt" | cksum
     if [ "$prefix" = ours ]; then
         watch_end >&2
         dump "$server" --quiescent >&2
@@ -86,7 +86,7 @@ nginx_workers() { # MASTER
     local worker
     for worker in $(pgrep -P "$1"); do
         wait_until 5 test -S "$(socket_of "$worker")" ||
-            curl -s -m 20 -o /dev/null "http://127.0.0.1:$port/large.txt"
+            curl -s -m 60 -o /dev/null "http://127.0.0.1:$port/large.txt"
         if [ -S "$(socket_of "$worker")" ]; then
             dump "$worker" --quiescent
             echo "worker $worker was dumped"

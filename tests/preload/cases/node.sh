@@ -13,7 +13,7 @@ test_node_server() {
     "$MEMCTX" run -- node "$programs_dir/node_server.js" <"$T/in" >"$T/out" &
     local server=$! answer round
     exec 5>"$T/in" 6<"$T/out"
-    read -r -t 30 -u 6 answer || fail "node did not start"
+    read -r -t 60 -u 6 answer || fail "node did not start"
     equal "first line" ready "$answer"
     wait_socket "$server"
     watch_begin "$server"

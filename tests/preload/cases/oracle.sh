@@ -66,7 +66,7 @@ test_oracle_redis() {
     server=$!
     echo "$server" >"$T/redis.pid"
     stop_at_end "$T/redis.pid"
-    wait_until 30 redis-cli -s "$T/redis.sock" ping || fail "redis-server does not answer"
+    wait_until 60 redis-cli -s "$T/redis.sock" ping || fail "redis-server does not answer"
     redis_load
     redis-benchmark -s "$T/redis.sock" -n 10000 -r 5000 -c 20 -q >/dev/null || fail "benchmark"
     wait_socket "$server"
@@ -85,15 +85,13 @@ test_oracle_postgres() {
     pg_start "$T/data" "$ours_command" run --
     pg_psql -f "$programs_dir/postgres.sql" >"$T/sql.out" 2>&1
     # A connection that works and then rests, while its backend is asked.
-    cat "$programs_dir/postgres.sql" - <<<'select pg_sleep(3)' >"$T/rest.sql"
-    pg_psql -f - <"$T/rest.sql" >"$T/rest.out" 2>&1 &
-    local psql=$! backend
-    wait_until 60 pg_sleeping || fail "no backend that sleeps"
-    backend=$(pg_psql -c "$pg_sleepers")
+    pg_rest_begin <"$programs_dir/postgres.sql" >"$T/rest.out" 2>&1
+    local backend
+    backend=$(pg_resting)
     wait_socket "$backend"
     no_mismatch "$backend" 100
     no_mismatch "$pg_server" 1
-    wait "$psql"
+    pg_rest_end
     pg_stop >"$T/end"
     equal "the end" "exit status 0" "$(cat "$T/end")"
 }

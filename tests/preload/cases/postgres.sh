@@ -48,7 +48,7 @@ pg_stop() {
 }
 
 pg_serve() { # PREFIX COMMAND...: what it answered on stdout
-    local prefix=$1 dir=$T/$1.data sleeper backend
+    local prefix=$1 dir=$T/$1.data backend
     shift
     (cd / && "${as[@]}" "$@" "$pg_bin/initdb" -D "$dir" -A trust -U tester --no-sync --locale=C \
         -E UTF8) || fail "initdb: exit status $?"
@@ -67,24 +67,41 @@ pg_serve() { # PREFIX COMMAND...: what it answered on stdout
     grep -h 'actually processed' "$T/$prefix.bench" "$T/$prefix.select"
     pg_psql -c 'select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts),
         sum(delta) = (select sum(tbalance) from pgbench_tellers) from pgbench_history'
-    pg_psql -c "select string_agg(md5(i::text), '') is null from generate_series(1, 100000) i" \
-        -c 'select pg_sleep(3)' &
-    sleeper=$!
+    pg_rest_begin <<<"select string_agg(md5(i::text), '') is null from generate_series(1, 100000) i;"
     if [ "$prefix" = ours ]; then
-        wait_until 10 pg_sleeping || fail "no backend that sleeps"
-        backend=$(pg_psql -c "$pg_sleepers")
+        backend=$(pg_resting)
         wait_socket "$backend"
         dump "$backend" --quiescent >&2
         watch_end >&2
     fi
-    wait "$sleeper"
+    pg_rest_end
     pg_stop
 }
 
-readonly pg_sleepers="select pid from pg_stat_activity where query like 'select pg_sleep(3)%'"
+readonly pg_resters="select pid from pg_stat_activity where state = 'idle' and query like 'select 1 as rest%'"
 
-pg_sleeping() {
-    [ -n "$(pg_psql -c "$pg_sleepers")" ]
+# A connection that does what standard input says and then rests until pg_rest_end.
+pg_rest_begin() {
+    mkfifo "$T/rest"
+    pg_psql -f - <"$T/rest" &
+    pg_rester=$!
+    exec 7>"$T/rest"
+    rm "$T/rest"
+    cat - <(echo "select 1 as rest;") >&7
+}
+
+pg_resting() { # prints the pid of its backend
+    wait_until 60 pg_rests || fail "no backend that rests"
+    pg_psql -c "$pg_resters"
+}
+
+pg_rests() {
+    [ -n "$(pg_psql -c "$pg_resters")" ]
+}
+
+pg_rest_end() {
+    exec 7>&-
+    wait "$pg_rester"
 }
 
 test_postgres() {

@@ -32,7 +32,7 @@ redis_serve() { # PREFIX COMMAND...: its answers on stdout
         ${redis_debug[@]+"${redis_debug[@]}"} --save "" --daemonize no >>"$T/$prefix.log" &
     server=$!
     echo "$server" >"$T/redis.pid"
-    wait_until 30 "${cli[@]}" ping || {
+    wait_until 60 "${cli[@]}" ping || {
         tail -n 5 "$T/$prefix.log"
         fail "redis-server does not answer"
     }
@@ -46,7 +46,7 @@ redis_serve() { # PREFIX COMMAND...: its answers on stdout
     redis-benchmark -s "$T/redis.sock" -n 20000 -r 5000 -c 20 -q \
         -t set,get,incr,lpush,rpop,sadd,hset,spop,zadd,mset >"$T/$prefix.benchmark"
     wc -l <"$T/$prefix.benchmark"
-    wait_until 30 sh -c "redis-cli -s '$T/redis.sock' info persistence |
+    wait_until 60 sh -c "redis-cli -s '$T/redis.sock' info persistence |
         grep -q rdb_bgsave_in_progress:0" || fail "BGSAVE does not end"
     "${cli[@]}" info persistence | grep rdb_last_bgsave_status
     "${cli[@]}" flushall
@@ -55,7 +55,7 @@ redis_serve() { # PREFIX COMMAND...: its answers on stdout
         return string.len(table.concat(t))' 0
     "${cli[@]}" debug reload
     "${cli[@]}" bgrewriteaof
-    wait_until 30 sh -c "redis-cli -s '$T/redis.sock' info persistence |
+    wait_until 60 sh -c "redis-cli -s '$T/redis.sock' info persistence |
         grep -q aof_rewrite_in_progress:0" || fail "BGREWRITEAOF does not end"
     "${cli[@]}" debug digest
     if [ "$prefix" = ours ]; then
@@ -81,7 +81,7 @@ test_redis_server() {
         ${redis_debug[@]+"${redis_debug[@]}"} --save "" >"$T/again.log" &
     local again=$!
     echo "$again" >"$T/redis.pid"
-    wait_until 30 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q PONG" || fail "no restart"
+    wait_until 60 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q PONG" || fail "no restart"
     equal "digest after the restart" "$(grep -E '^[0-9a-f]{40}$' "$T/plain.out" | tail -n 1)" \
         "$(redis-cli -s "$T/redis.sock" debug digest)"
     redis-cli -s "$T/redis.sock" shutdown nosave

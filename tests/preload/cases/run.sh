@@ -29,10 +29,10 @@ test_run_signals() {
     for signal in TERM INT HUP KILL SEGV USR1; do
         : >"$T/up" # the program before has written there, too
         # A job in the background of a shell without job control ignores INT: perl resets it.
-        "$MEMCTX" run -- perl -e '$SIG{INT} = "DEFAULT"; $| = 1; print "up\n"; sleep 60' \
+        "$MEMCTX" run -- perl -e '$SIG{INT} = "DEFAULT"; $| = 1; print "up\n"; sleep 600' \
             >"$T/up" 2>"$T/err" &
         pid=$!
-        wait_until 10 grep -q up "$T/up" || fail "the program did not start"
+        wait_until 60 grep -q up "$T/up" || fail "the program did not start"
         kill "-$signal" "$pid"
         wait "$pid" 2>/dev/null
         status=$?
@@ -44,7 +44,7 @@ test_run_signals() {
     "$MEMCTX" run -- bash -c 'trap "echo got it; exit 5" TERM
         echo up; while :; do sleep 0.1; done' >"$T/up" &
     pid=$!
-    wait_until 10 grep -q up "$T/up" || fail "the program did not start"
+    wait_until 60 grep -q up "$T/up" || fail "the program did not start"
     kill -TERM "$pid"
     wait "$pid"
     equal "status" 5 $?
@@ -53,10 +53,10 @@ test_run_signals() {
 
 test_run_same_process() { # the pid, the parent, the name and the arguments are the program's
     local pid
-    "$MEMCTX" run -- sleep 30 &
+    "$MEMCTX" run -- sleep 600 &
     pid=$!
     wait_socket "$pid"
-    equal "command" "sleep 30 " "$(tr '\0' ' ' <"/proc/$pid/cmdline")"
+    equal "command" "sleep 600 " "$(tr '\0' ' ' <"/proc/$pid/cmdline")"
     equal "parent" "$BASHPID" "$(ps -o ppid= -p "$pid" | tr -d ' ')"
     grep -q libmemctx "/proc/$pid/maps" || fail "the library is not there"
     equal "threads" "memctx sleep " "$(sort "/proc/$pid/task/"*/comm | tr '\n' ' ')"
@@ -139,7 +139,7 @@ had_socket() {
 # A program that ends by exit leaves no socket behind. (One that is killed, or ends by _exit as dash
 # does, cannot help it: `memctx ps` sweeps.)
 test_run_leaves_nothing() {
-    "$MEMCTX" run -- bash -c 'read -r line; exit 0' < <(wait_until 10 had_socket; echo) ||
+    "$MEMCTX" run -- bash -c 'read -r line; exit 0' < <(wait_until 60 had_socket; echo) ||
         fail "exit status $?"
     [ -e "$T/had" ] || fail "there never was a socket"
     equal "what is left" "" "$(find "$T/run" -name '*.sock*')"

@@ -93,7 +93,7 @@ test_sandbox_ps() {
             filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 >/dev/null & ;;
         esac
         pid=$!
-        wait_until 5 sandbox_ps_says "$pid" || fail "$how: $("$MEMCTX" ps)"
+        wait_until 60 sandbox_ps_says "$pid" || fail "$how: $("$MEMCTX" ps)"
         wait "$pid" || fail "$how: exit status $?"
     done
 }
@@ -125,7 +125,7 @@ UsePAM no
 Subsystem sftp internal-sftp
 EOT
     "$@" "$(sshd_program)" -D -e -f "$T/sshd_config" >"$T/sshd.out" 2>"$T/sshd.log" &
-    wait_until 20 test -s "$T/sshd.pid" || fail "sshd does not start: $(tail -n 5 "$T/sshd.log")"
+    wait_until 60 test -s "$T/sshd.pid" || fail "sshd does not start: $(tail -n 5 "$T/sshd.log")"
 }
 
 sshd_end() {

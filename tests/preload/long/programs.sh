@@ -135,7 +135,7 @@ test_postgres_killed() {
         (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -n -c 4 -j 2 \
             -T 4 postgres) >"$T/bench.$killed" 2>&1 &
         local bench=$!
-        wait_until 20 pg_backend || fail "no backend to kill"
+        wait_until 60 pg_backend || fail "no backend to kill"
         sleep 1
         kill -KILL "$(pg_backend)"
         wait "$bench"

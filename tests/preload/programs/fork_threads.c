@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
         int status = 0;
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(60); /* a deadlock ends, and is seen by the parent */
+            alarm(240); /* a deadlock ends, and is seen by the parent */
             if (i % 2) {
                 _exit(child_main(1));
             }

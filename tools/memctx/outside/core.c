@@ -21,9 +21,11 @@
 
 bool reach_is_core(const char *path) {
     Elf64_Ehdr head;
-    struct stat status;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-        return false; /* what is read of a pipe here would be missing in the snapshot */
+    struct stat file;
+    /* A pipe is not even opened: its bytes come once, and its writer waits for a reader that stays.
+     */
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode))
+        return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     bool is = fd >= 0 && read(fd, &head, sizeof head) == (ssize_t)sizeof head &&
               memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_type == ET_CORE;

@@ -43,6 +43,7 @@ void plain_register(struct plain_test *test);
     } while (0)
 #define cr_assert_not(condition, ...) cr_assert(!(condition), ##__VA_ARGS__)
 #define cr_assert_null(a, ...) cr_assert((a) == NULL, ##__VA_ARGS__)
+#define cr_assert_not_null(a, ...) cr_assert((a) != NULL, ##__VA_ARGS__)
 #define cr_assert_eq(a, b, ...) cr_assert((a) == (b), ##__VA_ARGS__)
 #define cr_assert_neq(a, b, ...) cr_assert((a) != (b), ##__VA_ARGS__)
 #define cr_assert_lt(a, b, ...) cr_assert((a) < (b), ##__VA_ARGS__)
