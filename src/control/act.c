@@ -3,6 +3,7 @@
  * returns empty memory to the kernel. */
 #include "control/act.h"
 #include "context/tree.h"
+#include "os/libc.h"
 #include "os/meta.h"
 #include "region/punch.h"
 
@@ -165,7 +166,7 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
         trim->threads_waiting = count_waiting(&trim->threads);
         if (!trim->threads_waiting)
             break;
-        nanosleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L}, NULL);
+        os_sleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L});
     }
     trim->punched_bytes = load_relaxed(&trim_wanted.released);
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;

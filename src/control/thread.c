@@ -254,15 +254,22 @@ COLD bool control_is_due(void) {
            (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
 
+COLD bool control_is_due_in_wait(void) {
+    return !control.forking && os_memory_is_own();
+}
+
 COLD void control_start(void) {
-    int saved = errno;
+    int saved = errno, cancel_state;
     if (!lock_try(&control.lock))
         return;
+    /* A wait may come from a thread that can be cancelled at any moment. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     if (load_relaxed(&control_waiting)) {
         store_owner(&control_waiting, 0);
         start();
     }
     lock_release(&control.lock);
+    pthread_setcancelstate(cancel_state, NULL);
     errno = saved;
 }
 
@@ -294,7 +301,7 @@ COLD void control_exit(void) {
     /* A thread that is just making the socket would leave it behind. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
-        nanosleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS}, NULL);
+        os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});
     socket_remove();
 }
 

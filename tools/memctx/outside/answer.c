@@ -406,7 +406,7 @@ static void answer_remotes(struct outside *outside, const struct wire_piece_requ
     const struct tables *tables = &outside->tables;
     uint32_t owner = (uint32_t)request->from;
     for (uint64_t i = request->from >> 32; i < tables->heap_count; i++, owner = 0) {
-        const struct seen_heap *heap = &tables->heaps[i];
+        const struct seen_heap *heap = &tables->heaps[tables->order[i]];
         for (; owner < heap->freed_of_count; owner++) {
             struct wire_remote *out =
                 heap->freed_of[owner] ? add_record(answer, sizeof *out) : NULL;

@@ -199,8 +199,9 @@ static uint64_t read_heap(struct tables *tables, uint64_t address, uint64_t tota
     }
     if ((tables->heap_count & (tables->heap_count - 1)) == 0)
         tables->heaps = cli_grow(tables->heaps, 2 * tables->heap_count + 1, sizeof *tables->heaps);
-    struct seen_heap *seen = &tables->heaps[tables->heap_count++];
+    struct seen_heap *seen = &tables->heaps[tables->heap_count];
     *seen = (struct seen_heap){.address = address,
+                               .listed = (uint32_t)tables->heap_count++,
                                .number = (uint32_t)number,
                                .tid = (uint32_t)FIELD(tables, heap, heap, tid),
                                .view_count = (uint32_t)views,
@@ -239,6 +240,22 @@ static int compare_heaps(const void *a, const void *b) {
     return one->address < other->address ? -1 : one->address > other->address;
 }
 
+/* Fills `order`, when the heaps have been sorted. */
+static void order_heaps(struct tables *tables) {
+    size_t count = tables->heap_count, kept = 0;
+    tables->order = cli_alloc(count + 1, sizeof *tables->order);
+    uint32_t *listed = cli_alloc(count + 1, sizeof *listed);
+    for (uint32_t i = 0; i < count; i++)
+        listed[tables->heaps[i].listed] = i;
+    for (size_t i = 0; i < count; i++)
+        if (tables->heaps[listed[i]].number != 0)
+            tables->order[kept++] = listed[i];
+    for (size_t i = 0; i < count; i++)
+        if (tables->heaps[listed[i]].number == 0)
+            tables->order[kept++] = listed[i];
+    free(listed);
+}
+
 static bool read_heaps(struct tables *tables, const char *source, struct cli_failure *failure) {
     char *global = cli_alloc(1, SIZE(tables, heap_global)),
          *heap = cli_alloc(1, SIZE(tables, heap));
@@ -262,6 +279,7 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
     join_views(tables);
     if (tables->heap_count > 0)
         qsort(tables->heaps, tables->heap_count, sizeof *tables->heaps, compare_heaps);
+    order_heaps(tables);
     return true;
 }
 
@@ -348,6 +366,7 @@ void tables_forget(struct tables *tables) {
     free(tables->sums);
     free(tables->views_of);
     free(tables->heaps);
+    free(tables->order);
     free(tables->views);
     free(tables->modules);
     free(tables->paths);

@@ -18,6 +18,7 @@
 struct seen_heap {
     uint64_t address;
     uint32_t number, tid, view_count;
+    uint32_t listed;      /* place in the target's list */
     bool totals;          /* the figures of ended threads */
     uint32_t *context_of; /* by index of a view; 0: none */
     uint64_t *freed_of;   /* by number of a heap */
@@ -45,7 +46,10 @@ struct tables {
     uint32_t *views_of; /* by id: number of views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
-    struct seen_view *views;      /* by context, then by heap */
+    /* Places in `heaps` in the order of the socket's answers: as in the target's list, whose newest
+     * heap comes first, but with the shared heap, number 0, at the end. */
+    uint32_t *order;
+    struct seen_view *views; /* by context, then by heap */
     size_t view_count, view_room;
     struct wire_module *modules; /* path_bytes of each is 0 */
     char **paths;
