@@ -70,6 +70,8 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
 static unsigned notes_made;         /* notes ever made; the next one goes to this place */
+char *const *const notes_shown = notes;
+const unsigned *const notes_made_shown = &notes_made;
 
 uint32_t note_run(const char *body, struct text *text) {
     char **note = &notes[notes_made % WIRE_NOTES_MAX];
