@@ -29,9 +29,10 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
-    finding->action =
-        cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
-                   look->input->target, freelist_kib);
+    if (!model->from_snapshot) /* else there may be no such process any more */
+        finding->action =
+            cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
+                       look->input->target, freelist_kib);
     char *setting = cli_format(" freelist_kib=%" PRId64, freelist_kib);
     finding_helps(look, finding, "set", setting, 0,
                   cli_format("keeps up to %s for reuse; compare the processor time",
@@ -49,7 +50,8 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
         cli_format("memctx keeps %s of empty memory for the next allocations, %.0f %% of the "
                    "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
-    finding->action = cli_format("memctx trim %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx trim %s", look->input->target);
     finding_helps(look, finding, "trim", "", bytes,
                   cli_format("returns %s at once", look_bytes(bytes)));
 }

@@ -324,6 +324,7 @@ void target_load_begun(struct target *target, struct model *model,
     target_ask_part(target, WIRE_PART_RESIZES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
+    model->from_snapshot = target->is_snapshot;
     if (target->is_snapshot)
         model->program = outside_program(target->client.outside)
                              ? cli_copy(outside_program(target->client.outside))
