@@ -107,6 +107,9 @@ def outside_without_socket():
     """Without a control thread, and in a program that never allocates again nor waits, there are figures."""
     with runtime_dir() as directory:
         with start_python(directory, MEMCTX_CONTROL="off") as target:
+            advice = harness.run_cli("doctor", str(target.pid), env=target.cli_env).stdout
+            check("memctx mark" not in advice and f"dump {target.pid} -o" in advice,
+                  f"doctor suggests marks that nobody can set: {advice}")
             dump = read(target.pid)
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
@@ -255,6 +258,9 @@ def core_equals_socket():
                      ["dump", saved], ["dump", "--flat", core], ["export", core, "--folded", "-"]):
             done = harness.run_cli(*verb)
             check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
+        advice = harness.run_cli("doctor", core, "--all").stdout
+        check("marks: too few" in advice and not re.search(r"memctx (mark|set|trim|isolate)", advice),
+              f"doctor suggests what a core file cannot do: {advice}")
         text = harness.run_cli("dump", saved).stdout
         check(f"read from the core file {core}" in text, "a snapshot of a core does not say so")
         for verb in (["mark", core, "x"], ["top", core]):
