@@ -309,7 +309,7 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
         return false;
     memcpy(at, &head, sizeof head);
     at += sizeof head;
-    const struct seen_view *seen = tables->views + (part > 0 ? find_views(tables, id) + first : 0);
+    const struct seen_view *seen = part > 0 ? &tables->views[find_views(tables, id) + first] : NULL;
     if (views > 0) {
         struct wire_sums sums = tables->sums[id];
         /* A record with threads has the sums of these threads alone. */
