@@ -113,6 +113,11 @@ def outside_without_socket():
             dump = read(target.pid)
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
+            check("nothing was ever allocated" not in dump["how"], dump["how"])
+        idle = harness.build_program("tests/control/waits.c")
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
+            wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
+            check("nothing was ever allocated" in read(target.pid)["how"], "a program that never allocates")
         with harness.Target(["cat"], directory) as target:  # it waits in read, which starts no thread
             wait_until(lambda: "libmemctx" in open(f"/proc/{target.pid}/maps", encoding="ascii").read(),
                        "the library")

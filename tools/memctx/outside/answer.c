@@ -94,14 +94,19 @@ const char *outside_how(struct outside *outside) {
                  "; incomplete: %zu parts of the library's tables are missing or damaged, the "
                  "first at 0x%" PRIx64 " (%s)",
                  tables->missing, tables->missing_address, tables->missing_what);
+    const char *nothing =
+        outside->is_read && tables->view_count == 0 && tables->missing == 0
+            ? "; nothing was ever allocated from memctx, as in a program with a malloc of its own"
+            : "";
     free(outside->how);
     if (outside->path)
-        outside->how = cli_format("read from the core file %s%s", outside->path, missing);
+        outside->how =
+            cli_format("read from the core file %s%s%s", outside->path, missing, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s; reason: %s", (int)outside->process.pid,
+            "read from outside through /proc/%d/mem%s%s%s; reason: %s", (int)outside->process.pid,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
-            missing, outside->why);
+            missing, nothing, outside->why);
     return outside->how;
 }
 
