@@ -32,6 +32,9 @@ bool control_is_due(void);
 /* As control_is_due, for a wait of a second or more: a process that waits that long does not end
  * soon. False in a vfork child. */
 bool control_is_due_in_wait(void);
+/* True in a process that has lived for less than START_AFTER_MS, since its start or its fork. */
+#define START_AFTER_MS 20
+bool control_is_young(void);
 /* Starts the thread, once. A slow allocation calls this after it has left the allocator. */
 void control_start(void);
 

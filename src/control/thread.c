@@ -25,7 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_AFTER_NS 20000000U /* since the start, and since the last fork */
+/* since the start, and since the last fork */
+#define START_AFTER_NS (START_AFTER_MS * 1000000U)
 /* A process that forks again and again starts the thread in a pause between its forks, or at the
  * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
  * more. */
@@ -256,6 +257,10 @@ COLD bool control_is_due(void) {
 
 COLD bool control_is_due_in_wait(void) {
     return !control.forking && os_memory_is_own();
+}
+
+COLD bool control_is_young(void) {
+    return os_now_ns() < control.start_ns + START_AFTER_NS;
 }
 
 COLD void control_start(void) {

@@ -3,6 +3,8 @@
  * waits NAME       waits in the function NAME until the process is killed
  * waits short      waits shortly in each function; prints the number of threads
  * waits same       prints what calls of these functions return; the same with and without memctx
+ * waits young      prints results of first waits of children, which end early or late
+ * waits ready      prints such results, and the threads, of waits that end at once
  * waits places     calls one where no thread may be started, then where it may; prints the threads
  * waits poll-once  prints what one poll without time returns
  * Allocates nothing before it prints: an allocation may start the control thread, too.
@@ -231,6 +233,100 @@ static void tell_same(void) {
     tell_cancelled();
 }
 
+/* --- young processes ---------------------------------------------------------------------------
+ */
+
+/* Waits without bound for a byte in the pipe, or for a signal. The result is told by text. */
+static void wait_young(const char *name, int fd, char *text, size_t room) {
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = 77};
+    fd_set set, other;
+    long result = -2;
+    FD_ZERO(&set);
+    FD_ZERO(&other);
+    FD_SET(fd, &set);
+    FD_SET(listener, &other);
+    epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+    event.data.fd = 0;
+    errno = 0;
+#define IS(text) (!strcmp(name, text))
+    if (IS("poll"))
+        result = poll(&polled, 1, -1);
+    else if (IS("poll-long"))
+        result = poll(&polled, 1, 3600000);
+    else if (IS("ppoll"))
+        result = ppoll(&polled, 1, NULL, &none);
+    else if (IS("__poll_chk"))
+        result = __poll_chk(&polled, 1, -1, sizeof polled);
+    else if (IS("select"))
+        result = select(fd + 1, &set, NULL, &other, NULL);
+    else if (IS("pselect"))
+        result = pselect(fd + 1, &set, NULL, &other, NULL, &none);
+    else if (IS("epoll_wait"))
+        result = epoll_wait(epoll, &event, 1, -1);
+    else if (IS("epoll_pwait"))
+        result = epoll_pwait(epoll, &event, 1, -1, &none);
+    else if (IS("sigsuspend"))
+        result = sigsuspend(&none);
+#undef IS
+    snprintf(text, room, "%ld, errno %d, handled %d, revents %d, set %d %d, epoll %d", result,
+             errno, (int)handled, polled.revents, FD_ISSET(fd, &set) != 0,
+             FD_ISSET(listener, &other) != 0, event.data.fd);
+}
+
+/* Forks a child that waits at once. After `ms` the parent sends a signal, or else writes a byte. */
+static void tell_child(const char *name, int ms, bool signals, bool threads_too) {
+    int data[2], answer[2], got;
+    char text[200] = "";
+    if (pipe(data) || pipe(answer))
+        abort();
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        char line[160];
+        wait_young(name, data[0], line, sizeof line);
+        int length = snprintf(text, sizeof text, "%s", line);
+        if (threads_too)
+            length += snprintf(text + length, sizeof text - (size_t)length, ", %d", threads());
+        _exit(write(answer[1], text, (size_t)length) != length);
+    }
+    usleep((useconds_t)ms * 1000);
+    if (signals)
+        kill(child, SIGUSR1);
+    else if (write(data[1], "x", 1) != 1)
+        abort();
+    got = (int)read(answer[0], text, sizeof text - 1);
+    waitpid(child, NULL, 0);
+    printf("%s, %d ms, %s: %.*s\n", name, ms, signals ? "signal" : "byte", got, text);
+    for (int i = 0; i < 2; i++)
+        close(data[i]), close(answer[i]);
+}
+
+static void tell_young(bool threads_too) {
+    static const char *const waits[] = {"poll",       "poll-long",   "ppoll",
+                                        "__poll_chk", "select",      "pselect",
+                                        "epoll_wait", "epoll_pwait", "sigsuspend"};
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGUSR1, &action, NULL);
+    /* Blocked except in waits with a mask: a signal that came before the wait would not end it. */
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &usr1, NULL);
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        bool suspends = !strcmp(waits[i], "sigsuspend");
+        if (!suspends)
+            tell_child(waits[i], threads_too ? 0 : 5, false, threads_too);
+        if (!suspends && !threads_too)
+            tell_child(waits[i], 40, false, false);
+        bool masks = waits[i][0] == 'p' && waits[i][1] != 'o'; /* ppoll, pselect */
+        if (threads_too || !(masks || suspends || !strcmp(waits[i], "epoll_pwait")))
+            continue;
+        tell_child(waits[i], 5, true, false);
+        tell_child(waits[i], 40, true, false);
+    }
+}
+
 /* --- places ------------------------------------------------------------------------------------
  */
 
@@ -326,6 +422,8 @@ int main(int count, char **arguments) {
         wait_briefly();
     else if (!strcmp(what, "same"))
         tell_same();
+    else if (!strcmp(what, "young") || !strcmp(what, "ready"))
+        tell_young(!strcmp(what, "ready"));
     else if (!strcmp(what, "places"))
         tell_places();
     else if (!strcmp(what, "poll-once"))

@@ -56,6 +56,21 @@ def waits_keep_their_meaning():
 
 
 @test
+def waits_of_young_processes():
+    """A process that begins with a wait for an event gets libc's result, and no thread if it ends at once."""
+    want = harness.run_program([program(), "young"], harness.clean_env())
+    check_equal(want.returncode, 0, "without the library")
+    with runtime_dir() as directory:
+        check_equal(run("young", XDG_RUNTIME_DIR=directory), want.stdout, "results")
+        for _ in range(20):  # a child that first ran after 20 ms has a thread
+            lines = run("ready", XDG_RUNTIME_DIR=directory).splitlines()
+            alone = [line for line in lines if line.endswith(", 1")]
+            if len(alone) >= len(lines) / 2:
+                return
+        raise harness.Failure(f"threads in processes whose wait ended at once: {lines}")
+
+
+@test
 def waits_in_odd_places():
     """No thread starts in a handler, below libc, in a vfork child or in a restricted process."""
     with runtime_dir() as directory:

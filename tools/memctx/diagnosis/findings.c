@@ -132,7 +132,8 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
         cli_format("the program passed %" PRId64 " pointers to free or realloc that memctx did not "
                    "allocate; memctx ignored them",
                    count);
-    finding->action = cli_format("memctx dump --self %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
 static void look_for_lost(struct look *look, const struct rule *rule) {
@@ -141,6 +142,10 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, look->model->how ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
     if (look->model->how) {
+        finding->title = "figures that were read from outside";
+        finding->why = "memctx copied the tables one after the other, and the process may have "
+                       "changed them meanwhile; or a part was missing.";
+        finding->sure = NULL;
         finding->verdict =
             cli_copy("the figures are not exact, because they were read from outside");
         finding->evidence = cli_copy(look->model->how);
@@ -149,7 +154,8 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     finding->verdict = cli_copy("some operations were not charged to their call path");
     finding->evidence =
         cli_copy("the dump is not exact: some operations were not charged to their call path");
-    finding->action = cli_format("memctx dump --self %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
 #define COUNTED "certain: counted, not estimated"
