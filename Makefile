@@ -49,7 +49,8 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
     pvalloc malloc_usable_size
 # Frame pointers: the words below an exported function must stand while its call path is looked up, also
 # where it ends in a sibling call (src/api/fast.h).
-lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
+# No _FORTIFY_SOURCE, which some compilers (Ubuntu's) define by themselves: its names are not in the stub of libc.
+lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC -U_FORTIFY_SOURCE \
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: text and constants are one mapping, which is one less for every fork and exec.
 # nostartfiles: what C++ objects would need, and costs every process a page when it ends.

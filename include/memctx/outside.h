@@ -21,7 +21,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 1
+#define OUTSIDE_VERSION 2
 #define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
 
 /* Variables. Each line of the second half names a pointer to the variable, because the variable is
@@ -44,10 +44,15 @@
     X(pages_clock_start)                                                                           \
     X(pages_clock_begin)                                                                           \
     X(options)                                                                                     \
+    X(resizes_lost)                                                                                \
     X(tree_count_shown)                                                                            \
     X(unwind_rules_shown)                                                                          \
     X(unwind_rules_count_shown)                                                                    \
-    X(meta_usage_shown)
+    X(meta_usage_shown)                                                                            \
+    X(marks_shown)                                                                                 \
+    X(marks_kept_shown)                                                                            \
+    X(notes_shown)                                                                                 \
+    X(notes_made_shown)
 
 #define OUTSIDE_CONSTANTS(X)                                                                       \
     X(TREE_NODES_PER_BLOCK)                                                                        \
@@ -95,7 +100,8 @@
     X(TREE_LATE)                                                                                   \
     X(TREE_FOLDED)                                                                                 \
     X(MEMBER_GROWN)                                                                                \
-    X(MEMBER_ID_SHIFT)
+    X(MEMBER_ID_SHIFT)                                                                             \
+    X(RESIZES_PER_BLOCK)
 
 /* X(struct, field) */
 #define OUTSIDE_FIELDS(X)                                                                          \
@@ -112,6 +118,7 @@
     X(heap, baselines)                                                                             \
     X(heap, views_discarded)                                                                       \
     X(heap, views)                                                                                 \
+    X(heap, resizes)                                                                               \
     X(view, allocs)                                                                                \
     X(view, frees)                                                                                 \
     X(view, requested_cum_bytes)                                                                   \
@@ -174,7 +181,23 @@
     X(segment_global, huge_cached)                                                                 \
     X(options, depth)                                                                              \
     X(meta_usage, mapped_bytes)                                                                    \
-    X(meta_usage, used_bytes)
+    X(meta_usage, used_bytes)                                                                      \
+    X(resizes, first)                                                                              \
+    X(resizes_block, next)                                                                         \
+    X(resizes_block, used)                                                                         \
+    X(resizes_block, list)                                                                         \
+    X(view_resizes, view_index)                                                                    \
+    X(view_resizes, counts)                                                                        \
+    X(view_resizes, base)                                                                          \
+    X(kept_marks, slots)                                                                           \
+    X(mark, name)                                                                                  \
+    X(mark, uptime_ns)                                                                             \
+    X(mark, slept_ns)                                                                              \
+    X(mark, first)                                                                                 \
+    X(mark, left_out)                                                                              \
+    X(mark_chunk, next)                                                                            \
+    X(mark_chunk, used)                                                                            \
+    X(mark_chunk, bytes)
 
 /* Structs that stand in tables, so that the reader needs their sizes. */
 #define OUTSIDE_STRUCTS(X)                                                                         \
@@ -190,7 +213,13 @@
     X(owners)                                                                                      \
     X(segment_global)                                                                              \
     X(options)                                                                                     \
-    X(meta_usage)
+    X(meta_usage)                                                                                  \
+    X(resizes)                                                                                     \
+    X(resizes_block)                                                                               \
+    X(view_resizes)                                                                                \
+    X(kept_marks)                                                                                  \
+    X(mark)                                                                                        \
+    X(mark_chunk)
 
 enum outside_address {
 #define X(name) OUTSIDE_AT_##name,

@@ -93,17 +93,10 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
                          control_is_due() && context_outside_libc(heap, frame);
-    struct view *switched = start_control ? context_switched(heap) : NULL;
-    /* libc's allocations for the control thread must not be in a context that may be reset. */
-    if (UNLIKELY(switched != NULL))
-        context_switch(heap, NULL);
-    thread_leave_any(heap, access);
-    if (start_control)
-        control_start();
-    if (UNLIKELY(switched != NULL) && LIKELY((heap = thread_enter()) != NULL)) {
-        context_switch(heap, switched);
-        thread_leave(heap);
-    }
+    if (UNLIKELY(start_control))
+        thread_leave_to_control(heap, access);
+    else
+        thread_leave_any(heap, access);
     if (UNLIKELY(limited) && named_limit_reached(limited, request->size)) {
         enum thread_access again = thread_enter_any(&heap);
         if (again == access)

@@ -165,6 +165,19 @@ void thread_leave_any(struct heap *heap, enum thread_access access) {
         heap_shared_unlock(heap);
 }
 
+COLD void thread_leave_to_control(struct heap *heap, enum thread_access access) {
+    /* libc's allocations for the control thread must not be in a context that may be reset. */
+    struct view *switched = context_switched(heap);
+    if (switched)
+        context_switch(heap, NULL);
+    thread_leave_any(heap, access);
+    control_start();
+    if (switched && (heap = thread_enter()) != NULL) {
+        context_switch(heap, switched);
+        thread_leave(heap);
+    }
+}
+
 void thread_defer_free(void *chunk) {
     void *head = load_relaxed(&global.deferred);
     do

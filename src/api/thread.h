@@ -38,6 +38,8 @@ enum thread_access thread_enter_any(struct heap **heap);
 /* As thread_enter_any, for an operation that needs a heap of its own. */
 enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_any(struct heap *heap, enum thread_access access);
+/* Leaves, and starts the control thread, which allocates. */
+void thread_leave_to_control(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);

@@ -363,6 +363,13 @@ void context_forget(struct heap *heap) {
 /* The outermost frames of a thread: clone and start_thread, or __libc_start_main and its helper. */
 #define OUTERMOST_LIBC_FRAMES 3
 
+bool context_outside_handlers(struct heap *heap, uintptr_t frame) {
+    heap_await(heap);
+    struct paths *paths = paths_of(heap);
+    return (paths->traces || cache_make(paths)) && context_outside_libc(heap, frame) &&
+           paths->stack.end == STACK_COMPLETE;
+}
+
 bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     heap_await(heap);
     struct paths *paths = paths_of(heap);

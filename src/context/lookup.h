@@ -41,6 +41,9 @@ void context_forget(struct heap *heap);
 /* True if no frame of the current stack, except the outermost few, is in libc or the loader, so
  * that a thread may be started from here. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
+/* As context_outside_libc; also false if not all frames are known. So no frame is a signal
+ * handler's: a handler returns to libc. */
+bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 
 /* True if the allocation whose look-up begins is to be timed; context_time_ends records its
  * time. */

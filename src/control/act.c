@@ -3,6 +3,7 @@
  * returns empty memory to the kernel. */
 #include "control/act.h"
 #include "context/tree.h"
+#include "os/libc.h"
 #include "os/meta.h"
 #include "region/punch.h"
 
@@ -69,6 +70,8 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
 static unsigned notes_made;         /* notes ever made; the next one goes to this place */
+char *const *const notes_shown = notes;
+const unsigned *const notes_made_shown = &notes_made;
 
 uint32_t note_run(const char *body, struct text *text) {
     char **note = &notes[notes_made % WIRE_NOTES_MAX];
@@ -165,7 +168,7 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
         trim->threads_waiting = count_waiting(&trim->threads);
         if (!trim->threads_waiting)
             break;
-        nanosleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L}, NULL);
+        os_sleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L});
     }
     trim->punched_bytes = load_relaxed(&trim_wanted.released);
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;

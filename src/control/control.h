@@ -9,7 +9,8 @@
  * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
  * a slow allocation starts the thread, if its call comes from outside libc and the loader. The
  * process must have lived for 20 ms, and 20 ms must have passed since its last fork. After 1 s of
- * life the last fork does not matter; with a second thread neither condition does. A forked child
+ * life the last fork does not matter; with a second thread neither condition does. A call that may
+ * wait for a second or more (api/waits.c) starts the thread without any of this. A forked child
  * starts its own thread in the same way; launchers (api/init.c) have none. When the thread gets no
  * socket or no directory, it prints a line only with MEMCTX_VERBOSE.
  *
@@ -28,6 +29,12 @@ INTERNAL uint32_t control_waiting; /* atomic: 1 until the thread starts; see con
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
 bool control_is_due(void);
+/* As control_is_due, for a wait of a second or more: a process that waits that long does not end
+ * soon. False in a vfork child. */
+bool control_is_due_in_wait(void);
+/* True in a process that has lived for less than START_AFTER_MS, since its start or its fork. */
+#define START_AFTER_MS 20
+bool control_is_young(void);
 /* Starts the thread, once. A slow allocation calls this after it has left the allocator. */
 void control_start(void);
 

@@ -22,7 +22,6 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define CHUNK_BYTES 4096U
 #define NUMBERS 5U                          /* numbers in an entry, at most */
 #define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes of an entry, at most */
 /* Bytes of a mark, at most: no request may make the process grow by more than 1 MiB. */
@@ -32,37 +31,16 @@
 /* Bytes of such a mark, at most: marks_pin reads all marks in one go. */
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
-#define KEPT_MAX (WIRE_MARKS_ALL - WIRE_MARKS_MAX)
-#define KEPT_SHARE 50U /* making these marks takes at most one part in KEPT_SHARE of the time */
-#define CLASSES 65U    /* classes of live bytes, by the number of their bits */
-
-/* Entries by rising context id. No entry continues in the next chunk. */
-struct mark_chunk {
-    struct mark_chunk *next;
-    uint32_t used;
-    uint8_t bytes[CHUNK_BYTES - sizeof(void *) - sizeof(uint32_t)];
-};
-_Static_assert(sizeof(struct mark_chunk) == CHUNK_BYTES, "one block");
-
-struct mark {
-    char name[WIRE_MARK_NAME_MAX];
-    uint64_t uptime_ns; /* 0: a free slot */
-    uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
-    struct mark_chunk *first;
-    uint64_t bytes; /* of the mark's chunks */
-    struct wire_left_out left_out;
-};
+#define KEPT_SHARE 50U  /* making these marks takes at most one part in KEPT_SHARE of the time */
+#define CLASSES 65U     /* classes of live bytes, by the number of their bits */
 
 /* The slots of all marks. The tables are made when the first mark needs them, and then stay.
  * Control thread only. */
 static struct mark *user_marks; /* WIRE_MARKS_MAX slots */
-static struct kept_marks {
-    int64_t setting;  /* the value of options.marks that next_ns is computed for */
-    uint64_t next_ns; /* uptime at which the next mark is due */
-    int64_t made;     /* number of the newest mark */
-    struct mark slots[KEPT_MAX];
-} * kept_marks;
-_Static_assert(KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
+static struct kept_marks *kept_marks;
+struct mark *const *const marks_shown = &user_marks;
+struct kept_marks *const *const marks_kept_shown = &kept_marks;
+_Static_assert(MARKS_KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
 static int64_t marks_bytes; /* bytes of the chunks of all marks, and of the mark in the making */
 /* In a forked child: the contexts of its parent's marks may still be flagged. */
 static bool pins_are_stale;
@@ -114,21 +92,22 @@ static unsigned class_of(int64_t live_bytes) {
 
 static bool next_chunk(struct writer *writer) {
     struct mark_chunk *chunk = NULL;
-    if (writer->bytes + CHUNK_BYTES <= writer->limit && tables_take(CHUNK_BYTES, TABLES_ASKED)) {
-        chunk = meta_alloc(CHUNK_BYTES);
+    if (writer->bytes + MARK_CHUNK_BYTES <= writer->limit &&
+        tables_take(MARK_CHUNK_BYTES, TABLES_ASKED)) {
+        chunk = meta_alloc(MARK_CHUNK_BYTES);
         writer->failed |= !chunk;
-        tables_add(chunk ? 0 : -(int64_t)CHUNK_BYTES);
+        tables_add(chunk ? 0 : -(int64_t)MARK_CHUNK_BYTES);
     }
     if (!chunk)
         return false;
-    asked_bytes += CHUNK_BYTES;
-    marks_bytes += CHUNK_BYTES;
+    asked_bytes += MARK_CHUNK_BYTES;
+    marks_bytes += MARK_CHUNK_BYTES;
     if (writer->last)
         writer->last->next = chunk;
     else
         writer->first = chunk;
     writer->last = chunk;
-    writer->bytes += CHUNK_BYTES;
+    writer->bytes += MARK_CHUNK_BYTES;
     writer->previous = 0;
     return true;
 }
@@ -179,10 +158,10 @@ static void write_entry(struct writer *writer, uint32_t context, const struct su
 static void free_chunks(struct mark_chunk *chunk) {
     while (chunk) {
         struct mark_chunk *next = chunk->next;
-        meta_free(chunk, CHUNK_BYTES);
-        tables_add(-(int64_t)CHUNK_BYTES);
-        asked_bytes -= CHUNK_BYTES;
-        marks_bytes -= CHUNK_BYTES;
+        meta_free(chunk, MARK_CHUNK_BYTES);
+        tables_add(-(int64_t)MARK_CHUNK_BYTES);
+        asked_bytes -= MARK_CHUNK_BYTES;
+        marks_bytes -= MARK_CHUNK_BYTES;
         chunk = next;
     }
 }
@@ -192,7 +171,7 @@ static void free_chunks(struct mark_chunk *chunk) {
 static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
     uint8_t entry[ENTRY_MAX];
     if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
-        writer->needed += CHUNK_BYTES;
+        writer->needed += MARK_CHUNK_BYTES;
         writer->used = writer->previous = 0;
     }
     writer->used += make_entry(writer, context, sum, entry);
@@ -315,7 +294,7 @@ static void *make_slots(size_t bytes) {
 static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX], uint64_t limit,
                           struct text *text) {
     struct writer writer = {.limit = limit};
-    if (writer.limit < CHUNK_BYTES)
+    if (writer.limit < MARK_CHUNK_BYTES)
         return refuse(text, &writer);
     /* While this is set, no context is evicted into [other callers]. Otherwise the mark could count
      * a chunk twice, or not at all. */
@@ -407,7 +386,7 @@ void marks_forget_counters(void) {
 static struct mark *oldest_kept(unsigned *count) {
     struct mark *oldest = NULL;
     *count = 0;
-    for (unsigned i = 0; i < KEPT_MAX; i++) {
+    for (unsigned i = 0; i < MARKS_KEPT_MAX; i++) {
         struct mark *mark = &kept_marks->slots[i];
         if (!mark->uptime_ns)
             continue;
@@ -435,14 +414,14 @@ static void drop_oldest(unsigned most) {
 static void keep_mark(unsigned wanted) {
     char name[WIRE_MARK_NAME_MAX] = {0};
     struct text text = {.bytes = name, .capacity = sizeof name - 1}, none = {.capacity = 0};
-    int64_t pool = limit_bytes() / ASKED_PART / KEPT_PART, fit = pool / CHUNK_BYTES;
+    int64_t pool = limit_bytes() / ASKED_PART / KEPT_PART, fit = pool / MARK_CHUNK_BYTES;
     wanted = fit < wanted ? (unsigned)(fit > 0 ? fit : 0) : wanted;
     if (!wanted)
         return;
-    int64_t most = pool / wanted / CHUNK_BYTES * CHUNK_BYTES, limit = 0;
+    int64_t most = pool / wanted / MARK_CHUNK_BYTES * MARK_CHUNK_BYTES, limit = 0;
     most = most < KEPT_MOST ? most : KEPT_MOST;
     struct mark *mark = NULL;
-    for (unsigned i = 0; i < KEPT_MAX && !mark; i++)
+    for (unsigned i = 0; i < MARKS_KEPT_MAX && !mark; i++)
         if (!kept_marks->slots[i].uptime_ns)
             mark = &kept_marks->slots[i];
     unsigned count;
@@ -451,7 +430,7 @@ static void keep_mark(unsigned wanted) {
         drop_oldest(wanted);
         mark = oldest_kept(&count);
     }
-    while ((limit = (int64_t)find_limit(mark)) < (int64_t)CHUNK_BYTES && count > 1) {
+    while ((limit = (int64_t)find_limit(mark)) < (int64_t)MARK_CHUNK_BYTES && count > 1) {
         drop_oldest(count - 1);
         oldest_kept(&count);
     }
@@ -572,7 +551,7 @@ uint32_t marks_entries_piece(struct piece *piece) {
         return piece_refuse(piece, mark ? "the mark was replaced meanwhile; ask again"
                                         : "no mark has this name");
     uint64_t number = 0, from = request->from >> CURSOR_CHUNK;
-    uint32_t place = (uint32_t)(request->from >> CURSOR_PLACE) % CHUNK_BYTES;
+    uint32_t place = (uint32_t)(request->from >> CURSOR_PLACE) % MARK_CHUNK_BYTES;
     uint32_t previous = (uint32_t)request->from;
     sums_begin();
     for (const struct mark_chunk *chunk = mark->first; chunk; chunk = chunk->next, number++) {

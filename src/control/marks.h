@@ -31,4 +31,35 @@ void text_add_kib(struct text *text, uint64_t bytes);
 uint32_t marks_piece(struct piece *piece);
 uint32_t marks_entries_piece(struct piece *piece);
 
+/* --- for a reader of the process's memory (outside.c) ----------------------------------------- */
+
+#define MARK_CHUNK_BYTES 4096U
+#define MARKS_KEPT_MAX (WIRE_MARKS_ALL - WIRE_MARKS_MAX)
+
+/* Entries by rising context id. No entry continues in the next chunk. */
+struct mark_chunk {
+    struct mark_chunk *next;
+    uint32_t used;
+    uint8_t bytes[MARK_CHUNK_BYTES - sizeof(void *) - sizeof(uint32_t)];
+};
+_Static_assert(sizeof(struct mark_chunk) == MARK_CHUNK_BYTES, "one block");
+
+struct mark {
+    char name[WIRE_MARK_NAME_MAX];
+    uint64_t uptime_ns; /* 0: a free slot */
+    uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
+    struct mark_chunk *first;
+    uint64_t bytes; /* of the mark's chunks */
+    struct wire_left_out left_out;
+};
+
+struct kept_marks {   /* of MEMCTX_MARKS */
+    int64_t setting;  /* the value of options.marks that next_ns is computed for */
+    uint64_t next_ns; /* uptime at which the next mark is due */
+    int64_t made;     /* number of the newest mark */
+    struct mark slots[MARKS_KEPT_MAX];
+};
+INTERNAL struct mark *const *const marks_shown;
+INTERNAL struct kept_marks *const *const marks_kept_shown;
+
 #endif

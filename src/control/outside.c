@@ -10,11 +10,14 @@
 
 #include "base/options.h"
 #include "context/tree.h"
+#include "control/act.h"
+#include "control/marks.h"
 #include "figures/pages.h"
 #include "named/named.h"
 #include "os/meta.h"
 #include "region/heap.h"
 #include "region/member.h"
+#include "region/resizes.h"
 #include "segment/internal.h"
 
 #ifndef MEMCTX_VERSION

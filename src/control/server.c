@@ -20,6 +20,7 @@
 #include "control/unfold.h"
 #include "figures/pages.h"
 #include "os/fault.h"
+#include "os/libc.h"
 #include "path/loaded.h"
 #include "path/unwind_rules.h"
 #include "rules/rules.h"
@@ -299,7 +300,7 @@ static void accept_client(void) {
         deaf_until_ns = now + FULL_NS;
         return;
     }
-    int fd = OS_TRY(accept4(socket_listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    int fd = OS_TRY(os_accept(socket_listener.fd, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (!descriptors_hold(&socket, fd)) {
         if (full) /* the connection stays pending, so polling at once would spin */
@@ -418,11 +419,11 @@ void server_run(void) {
             buffers_unmap_kept();
         }
         int wait = find_wait_ms(count > 1, deaf, sweep_is_due);
-        int ready = OS_TRY(poll(polls, count, wait));
+        int ready = OS_TRY(os_poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {
             struct timespec time = {.tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000L};
-            if (nanosleep(&time, NULL) && errno != EINTR)
+            if (os_sleep(&time) && errno != EINTR)
                 return; /* end the thread rather than spin */
         }
         if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */

@@ -25,7 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_AFTER_NS 20000000U /* since the start, and since the last fork */
+/* since the start, and since the last fork */
+#define START_AFTER_NS (START_AFTER_MS * 1000000UL)
 /* A process that forks again and again starts the thread in a pause between its forks, or at the
  * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
  * more. */
@@ -254,15 +255,26 @@ COLD bool control_is_due(void) {
            (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
 
+COLD bool control_is_due_in_wait(void) {
+    return !control.forking && os_memory_is_own();
+}
+
+COLD bool control_is_young(void) {
+    return os_now_ns() < control.start_ns + START_AFTER_NS;
+}
+
 COLD void control_start(void) {
-    int saved = errno;
+    int saved = errno, cancel_state;
     if (!lock_try(&control.lock))
         return;
+    /* A wait may come from a thread that can be cancelled at any moment. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     if (load_relaxed(&control_waiting)) {
         store_owner(&control_waiting, 0);
         start();
     }
     lock_release(&control.lock);
+    pthread_setcancelstate(cancel_state, NULL);
     errno = saved;
 }
 
@@ -294,7 +306,7 @@ COLD void control_exit(void) {
     /* A thread that is just making the socket would leave it behind. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
-        nanosleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS}, NULL);
+        os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});
     socket_remove();
 }
 

@@ -17,8 +17,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* Each pointer is NULL where the process has no such function: with a glibc before 2.34, until
  * os_libc_init has loaded the function's library. */
@@ -55,6 +57,16 @@ INLINE int os_result(long result) {
 int os_stat(const char *path, struct stat *status);
 int os_lstat(const char *path, struct stat *status);
 int os_fstat(int fd, struct stat *status);
+/* The library exports poll, nanosleep and accept4 itself (api/waits.c). */
+INLINE int os_poll(struct pollfd *polls, nfds_t count, int timeout_ms) {
+    return os_result(os_syscall(SYS_poll, (long)polls, (long)count, timeout_ms, 0, 0, 0));
+}
+INLINE int os_sleep(const struct timespec *time) {
+    return os_result(os_syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)time, 0, 0, 0));
+}
+INLINE int os_accept(int fd, int flags) {
+    return os_result(os_syscall(SYS_accept4, fd, 0, 0, flags, 0, 0));
+}
 #ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
 #define SYS_close_range 436
 #endif

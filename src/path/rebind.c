@@ -67,6 +67,34 @@ static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     }
 }
 
+extern const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
+extern const char image_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+extern const char image_end[] __asm__("_end") __attribute__((visibility("hidden")));
+
+bool rebind_is_ours(uintptr_t address) {
+    return address >= (uintptr_t)image_start && address < (uintptr_t)image_end;
+}
+
+static uintptr_t find_in(const struct link_map *map, const char *name) {
+    struct symbols symbols;
+    const ElfW(Sym) *symbol = read_dynamic(map, &symbols) ? find(&symbols, name) : NULL;
+    return symbol && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? symbols.bias + symbol->st_value
+                                                                : 0;
+}
+
+uintptr_t rebind_next(const char *name) {
+    const struct link_map *map = _r_debug.r_map;
+    uintptr_t found = 0;
+    while (map && map->l_ld != own_dynamic)
+        map = map->l_next;
+    while (map && (map = map->l_next) && !found)
+        found = find_in(map, name);
+    /* A program that is linked with this library may name it behind libc. */
+    for (map = _r_debug.r_map; map && !found; map = map->l_next)
+        found = map->l_ld == own_dynamic ? 0 : find_in(map, name);
+    return found;
+}
+
 /* Returns this library; NULL: the loader does not know it. */
 static const struct link_map *find_ours(void) {
     struct cfi_object object;

@@ -12,10 +12,11 @@ import tempfile
 
 import harness
 from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_until
+from hostile import ask
+from wire import Wire
 
 # Figures that a process tells from inside alone, or that change while it is looked at.
-# Counts of realloc are not read from outside (docs/outside.md).
-INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks", "reallocs"}
+INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
 MAGIC = b"memctx: read from outside here."
 
 
@@ -59,7 +60,10 @@ PYTHON = ("import sys, threading\n"
           "def work(): kept.extend([i] for i in range(5000))\n"
           "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
           "print('ready', flush=True)\n"
-          "sys.stdin.read()\n")
+          "for line in sys.stdin:\n"
+          "    kept.append(bytearray(50000))\n"
+          "    for i in range(100000): kept[-1].append(1)\n"
+          "    print('more', flush=True)\n")
 
 
 def start_python(directory, **env):
@@ -100,13 +104,21 @@ def outside_equals_inside():
 
 @test
 def outside_without_socket():
-    """Without a control thread, and in a program that never allocates again, there are figures."""
+    """Without a control thread, and in a program that never allocates again nor waits, there are figures."""
     with runtime_dir() as directory:
         with start_python(directory, MEMCTX_CONTROL="off") as target:
+            advice = harness.run_cli("doctor", str(target.pid), env=target.cli_env).stdout
+            check("memctx mark" not in advice and f"dump {target.pid} -o" in advice,
+                  f"doctor suggests marks that nobody can set: {advice}")
             dump = read(target.pid)
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
-        with harness.Target(["sleep", "60"], directory) as target:
+            check("nothing was ever allocated" not in dump["how"], dump["how"])
+        idle = harness.build_program("tests/control/waits.c")
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
+            wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
+            check("nothing was ever allocated" in read(target.pid)["how"], "a program that never allocates")
+        with harness.Target(["cat"], directory) as target:  # it waits in read, which starts no thread
             wait_until(lambda: "libmemctx" in open(f"/proc/{target.pid}/maps", encoding="ascii").read(),
                        "the library")
             wait_until(lambda: "too young" not in read(target.pid)["how"], "the reason of an older process")
@@ -205,15 +217,44 @@ def gcore_of(target, directory):
     return path
 
 
+def grown_since(target, mark, **options):
+    done = harness.run_cli("diff", "--json", "--limit", "0", "--no-symbols", str(target), mark, **options)
+    check_equal(done.returncode, 0, f"diff; {done.stderr}")
+    return {key: value for key, value in json.loads(done.stdout).items() if key in ("totals", "contexts")}
+
+
+def records_of(target, place, **options):
+    """The marks, with their entries, and the notes of a process or a core file."""
+    saved = os.path.join(place, "records.json")
+    done = harness.run_cli("dump", "--json", "--no-symbols", "-o", saved, str(target), **options)
+    check_equal(done.returncode, 0, f"dump -o; {done.stderr}")
+    with open(saved, encoding="utf-8") as file:
+        return {key: value for key, value in json.load(file).items() if key in ("marks", "notes")}
+
+
 @test
 def core_equals_socket():
     """The core file of a python3 that ended by SIGSEGV has the figures that the socket told before."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
         with start_python(directory, MEMCTX_CONTROL="eager") as target:
             target.wait_socket()
+            for verb in (["mark", "planted"], ["reset"], ["mark", "second"]):
+                done = harness.run_cli(verb[0], str(target.pid), *verb[1:], env=target.cli_env)
+                check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
+                check_equal(target.ask("more"), "more", "its answer")
+            with Wire(target.socket_path()) as client:
+                for number in range(20):  # more than are kept
+                    ask(client, "WIRE_NOTE", b"note %d" % number)
             inside = target.dump("--threads", "--no-symbols")
+            check(inside["reallocs"], "counts of realloc are missing inside")
+            kept = records_of(target.pid, place, env=target.cli_env)
+            check_equal((len(kept["marks"]), len(kept["notes"])), (2, 16), "marks and notes inside")
+            grown = grown_since(target.pid, "planted", env=target.cli_env)
+            check(grown["contexts"], "nothing has grown since the mark")
             core = core_of(target, place)
         outside = read(core)
+        check(records_of(core, place) == kept, "marks with their entries, or notes, differ")
+        check(grown_since(core, "planted") == grown, "diff since a mark that a reset followed differs")
         check_equal(outside["how"], f"read from the core file {core}", "how")
         check_equal((outside["exact"], outside["pid"]), (True, target.pid), "exact, pid")
         compare(inside, outside)
@@ -222,6 +263,9 @@ def core_equals_socket():
                      ["dump", saved], ["dump", "--flat", core], ["export", core, "--folded", "-"]):
             done = harness.run_cli(*verb)
             check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
+        advice = harness.run_cli("doctor", core, "--all").stdout
+        check("marks: too few" in advice and not re.search(r"memctx (mark|set|trim|isolate)", advice),
+              f"doctor suggests what a core file cannot do: {advice}")
         text = harness.run_cli("dump", saved).stdout
         check(f"read from the core file {core}" in text, "a snapshot of a core does not say so")
         for verb in (["mark", core, "x"], ["top", core]):
@@ -258,7 +302,11 @@ def sleeps(pid):
 
 def small_core(directory, place):
     with harness.Target(["sleep", "60"], directory) as target:
+        target.wait_socket()
         wait_until(lambda: sleeps(target.pid), "sleep")
+        with Wire(target.socket_path()) as client:
+            ask(client, "WIRE_NOTE", b"a note")
+        check_equal(harness.run_cli("mark", str(target.pid), "planted", env=target.cli_env).returncode, 0, "mark")
         path = core_of(target, place)
     with open(path, "rb") as file:
         return bytearray(file.read())
@@ -314,7 +362,13 @@ class Tables:
         number = next(i for i, flag in enumerate(flags) if flag == 1)
         segment = (self.word(self.addresses["segment_near_first"]) + number) << 22
         pages = segment + 2 * self.sizes["page"]
-        return {"addresses": (self.addresses_at, self.constants_at - self.addresses_at),
+        marks = self.word(self.word(self.addresses["marks_shown"]))
+        entries = self.word(marks + self.fields["mark.first"])
+        return {"marks": (self.place(marks), self.sizes["mark"]),
+                "entries of a mark": (self.place(entries), 400),
+                "notes": (self.place(self.word(self.addresses["notes_shown"])), 16),
+                "number of notes": (self.place(self.word(self.addresses["notes_made_shown"])), 4),
+                "addresses": (self.addresses_at, self.constants_at - self.addresses_at),
                 "constants": (self.constants_at, self.fields_at - self.constants_at),
                 "fields": (self.fields_at, self.structs_at - self.fields_at),
                 "structs": (self.structs_at, self.end - self.structs_at),

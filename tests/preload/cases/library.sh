@@ -12,8 +12,9 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
-# prctl and syscall: to see a filter of system calls come.
-readonly exports_allowed='prctl|syscall|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
+# prctl and syscall: to see a filter of system calls come. The rest of the first line: to see a long wait come.
+readonly exports_allowed='(u|nano|clock_nano)?sleep|pause|sigsuspend|sigwait(info)?|sigtimedwait|(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
+'prctl|syscall|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'
 
 test_library_exports() {

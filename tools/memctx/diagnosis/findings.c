@@ -29,9 +29,10 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
-    finding->action =
-        cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
-                   look->input->target, freelist_kib);
+    if (!model->from_snapshot) /* else there may be no such process any more */
+        finding->action =
+            cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
+                       look->input->target, freelist_kib);
     char *setting = cli_format(" freelist_kib=%" PRId64, freelist_kib);
     finding_helps(look, finding, "set", setting, 0,
                   cli_format("keeps up to %s for reuse; compare the processor time",
@@ -49,7 +50,8 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
         cli_format("memctx keeps %s of empty memory for the next allocations, %.0f %% of the "
                    "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
-    finding->action = cli_format("memctx trim %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx trim %s", look->input->target);
     finding_helps(look, finding, "trim", "", bytes,
                   cli_format("returns %s at once", look_bytes(bytes)));
 }
@@ -130,7 +132,8 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
         cli_format("the program passed %" PRId64 " pointers to free or realloc that memctx did not "
                    "allocate; memctx ignored them",
                    count);
-    finding->action = cli_format("memctx dump --self %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
 static void look_for_lost(struct look *look, const struct rule *rule) {
@@ -139,6 +142,10 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, look->model->how ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
     if (look->model->how) {
+        finding->title = "figures that were read from outside";
+        finding->why = "memctx copied the tables one after the other, and the process may have "
+                       "changed them meanwhile; or a part was missing.";
+        finding->sure = NULL;
         finding->verdict =
             cli_copy("the figures are not exact, because they were read from outside");
         finding->evidence = cli_copy(look->model->how);
@@ -147,7 +154,8 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     finding->verdict = cli_copy("some operations were not charged to their call path");
     finding->evidence =
         cli_copy("the dump is not exact: some operations were not charged to their call path");
-    finding->action = cli_format("memctx dump --self %s", look->input->target);
+    if (!look->model->from_snapshot)
+        finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
 #define COUNTED "certain: counted, not estimated"

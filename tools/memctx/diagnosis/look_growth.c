@@ -126,7 +126,11 @@ static struct forecast forecast_of(const struct series *series, const struct gro
 /* Returns the command or step that comes next. The caller frees it. */
 static char *what_is_next(const struct look *look, const struct finding *finding,
                           size_t intervals) {
-    if (intervals < 3)
+    if (intervals < 3 && !look->model->from_snapshot && look->model->how)
+        return cli_format(
+            "memctx dump %s -o FILE now and some time later, then memctx diff FILE FILE",
+            look->input->target);
+    if (intervals < 3 && !look->model->from_snapshot)
         return cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
                           look->input->target, look->input->target);
     if (look_is_python(look->model)) /* the contexts would show the interpreter's frames */

@@ -355,8 +355,11 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         print_not_watched(input);
     if (marks < 3) {
         char *advice =
-            input->model->from_snapshot
-                ? cli_copy("")
+            input->model->from_snapshot ? cli_copy("")
+            : input->model->how /* nobody sets a mark in a process that does not answer */
+                ? cli_format("; while the process does not answer, compare two files of memctx "
+                             "dump %s -o FILE with memctx diff",
+                             input->target)
                 : cli_format("; set at least three with memctx mark %s, use --watch SECONDS, or "
                              "let the program keep marks: memctx set %s marks=10m,24",
                              input->target, input->target);

@@ -257,9 +257,9 @@ struct model {
     int64_t build_ns;
     int64_t depth;
     bool exact;
-    bool from_snapshot;
-    bool has_names;   /* the frames have their names */
-    bool has_threads; /* the thread views and the remote frees are loaded */
+    bool from_snapshot; /* from a file: a snapshot, a recording or a core file */
+    bool has_names;     /* the frames have their names */
+    bool has_threads;   /* the thread views and the remote frees are loaded */
     bool has_pages;
     struct model_recording *recording; /* NULL: the model is not from a recording */
     struct wire_ledger ledger;

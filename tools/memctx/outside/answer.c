@@ -94,14 +94,19 @@ const char *outside_how(struct outside *outside) {
                  "; incomplete: %zu parts of the library's tables are missing or damaged, the "
                  "first at 0x%" PRIx64 " (%s)",
                  tables->missing, tables->missing_address, tables->missing_what);
+    const char *nothing =
+        outside->is_read && tables->view_count == 0 && tables->missing == 0
+            ? "; nothing was ever allocated from memctx, as in a program with a malloc of its own"
+            : "";
     free(outside->how);
     if (outside->path)
-        outside->how = cli_format("read from the core file %s%s", outside->path, missing);
+        outside->how =
+            cli_format("read from the core file %s%s%s", outside->path, missing, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s; reason: %s", (int)outside->process.pid,
+            "read from outside through /proc/%d/mem%s%s%s; reason: %s", (int)outside->process.pid,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
-            missing, outside->why);
+            missing, nothing, outside->why);
     return outside->how;
 }
 
@@ -309,7 +314,7 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
         return false;
     memcpy(at, &head, sizeof head);
     at += sizeof head;
-    const struct seen_view *seen = tables->views + (part > 0 ? find_views(tables, id) + first : 0);
+    const struct seen_view *seen = part > 0 ? &tables->views[find_views(tables, id) + first] : NULL;
     if (views > 0) {
         struct wire_sums sums = tables->sums[id];
         /* A record with threads has the sums of these threads alone. */
@@ -406,7 +411,7 @@ static void answer_remotes(struct outside *outside, const struct wire_piece_requ
     const struct tables *tables = &outside->tables;
     uint32_t owner = (uint32_t)request->from;
     for (uint64_t i = request->from >> 32; i < tables->heap_count; i++, owner = 0) {
-        const struct seen_heap *heap = &tables->heaps[i];
+        const struct seen_heap *heap = &tables->heaps[tables->order[i]];
         for (; owner < heap->freed_of_count; owner++) {
             struct wire_remote *out =
                 heap->freed_of[owner] ? add_record(answer, sizeof *out) : NULL;
@@ -417,6 +422,73 @@ static void answer_remotes(struct outside *outside, const struct wire_piece_requ
             if (out)
                 *out = (struct wire_remote){heap->number, owner, (int64_t)heap->freed_of[owner]};
         }
+    }
+}
+
+static void answer_resizes(struct outside *outside, const struct wire_piece_request *request,
+                           struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    uint64_t next = (uint32_t)request->from;
+    if (request->from == 0 && tables->resizes_lost != 0)
+        *(struct wire_resizes *)add_record(answer, sizeof(struct wire_resizes)) =
+            (struct wire_resizes){
+                .context = WIRE_NONE, .heap = WIRE_NONE, .reallocs = (int64_t)tables->resizes_lost};
+    for (uint64_t i = request->from >> 32; i < tables->heap_count; i++, next = 0) {
+        const struct seen_heap *heap = &tables->heaps[tables->order[i]];
+        for (; next < heap->resize_count; next++) {
+            struct wire_resizes *out = add_record(answer, sizeof *out);
+            if (!out) {
+                answer->next = i << 32 | next;
+                return;
+            }
+            *out = heap->resizes[next];
+        }
+    }
+}
+
+static void answer_marks(struct outside *outside, const struct wire_piece_request *request,
+                         struct answer *answer) {
+    for (uint64_t i = request->from; i < outside->tables.mark_count; i++) {
+        struct wire_mark *out = add_record(answer, sizeof *out);
+        if (!out) {
+            answer->next = i;
+            return;
+        }
+        *out = outside->tables.marks[i].wire;
+    }
+}
+
+/* Returns false if there is no such mark. */
+static bool answer_entries(struct outside *outside, const struct wire_piece_request *request,
+                           struct answer *answer) {
+    const struct seen_mark *mark = NULL;
+    for (size_t i = 0; i < outside->tables.mark_count && !mark; i++) {
+        const struct wire_mark *wire = &outside->tables.marks[i].wire;
+        if (strncmp(wire->name, request->mark, sizeof wire->name) == 0 &&
+            (request->mark_uptime_ns == 0 || request->mark_uptime_ns == wire->uptime_ns))
+            mark = &outside->tables.marks[i];
+    }
+    for (uint64_t i = request->from; mark && i < mark->entry_count; i++) {
+        struct wire_mark_entry *out = add_record(answer, sizeof *out);
+        if (!out) {
+            answer->next = i;
+            break;
+        }
+        *out = mark->entries[i];
+    }
+    return mark != NULL;
+}
+
+static void answer_notes(struct outside *outside, const struct wire_piece_request *request,
+                         struct answer *answer) {
+    for (uint64_t i = request->from; i < outside->tables.note_count; i++) {
+        size_t bytes = strlen(outside->tables.notes[i]) + 1;
+        char *out = add_record(answer, bytes);
+        if (!out) {
+            answer->next = i;
+            return;
+        }
+        memcpy(out, outside->tables.notes[i], bytes);
     }
 }
 
@@ -455,9 +527,13 @@ static bool answer_piece(struct outside *outside, const struct wire_piece_reques
         if (request->flags & WIRE_DUMP_RESIDENT && request->from == 0)
             head.segments_resident = outside->tables.segments_resident;
         break;
-    case WIRE_PART_MARKS:
-    case WIRE_PART_NOTES:
-    case WIRE_PART_RESIZES: break; /* none are read from outside */
+    case WIRE_PART_MARKS: answer_marks(outside, request, answer); break;
+    case WIRE_PART_ENTRIES:
+        if (!answer_entries(outside, request, answer))
+            return false;
+        break;
+    case WIRE_PART_NOTES: answer_notes(outside, request, answer); break;
+    case WIRE_PART_RESIZES: answer_resizes(outside, request, answer); break;
     default: return false;
     }
     head.next = answer->next;

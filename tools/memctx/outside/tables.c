@@ -84,6 +84,7 @@ static bool read_contexts(struct tables *tables, const char *source, struct cli_
     tables->nodes = cli_alloc(count, SIZE(tables, tree_node));
     tables->exists = cli_alloc(count, sizeof *tables->exists);
     tables->sums = cli_alloc(count, sizeof *tables->sums);
+    tables->bases = cli_alloc(count, sizeof *tables->bases);
     tables->views_of = cli_alloc(count, sizeof *tables->views_of);
     read_nodes(tables);
     check_nodes(tables);
@@ -102,7 +103,7 @@ static struct seen_view *new_view(struct tables *tables) {
 
 /* Subtracts what the counters were at the last reset. */
 static void subtract_baseline(struct tables *tables, const char *heap, uint32_t index,
-                              struct wire_sums *sums) {
+                              uint32_t context, struct wire_sums *sums) {
     uint64_t list = FIELD(tables, heap, heap, baselines);
     uint32_t per_block = CONSTANT(tables, BASELINES_PER_BLOCK);
     if (list == 0)
@@ -113,9 +114,16 @@ static void subtract_baseline(struct tables *tables, const char *heap, uint32_t 
         !reach_read(&tables->reach, block + index % per_block * SIZE(tables, baseline), bytes,
                     SIZE(tables, baseline)))
         return;
-    sums->allocs -= (int64_t)FIELD(tables, bytes, baseline, allocs);
-    sums->frees -= (int64_t)FIELD(tables, bytes, baseline, frees);
-    sums->requested_cum_bytes -= (int64_t)FIELD(tables, bytes, baseline, requested_cum_bytes);
+    uint64_t allocs = FIELD(tables, bytes, baseline, allocs),
+             frees = FIELD(tables, bytes, baseline, frees),
+             requested = FIELD(tables, bytes, baseline, requested_cum_bytes);
+    struct wire_sums *base = &tables->bases[context];
+    sums->allocs = (int64_t)((uint64_t)sums->allocs - allocs);
+    sums->frees = (int64_t)((uint64_t)sums->frees - frees);
+    sums->requested_cum_bytes = (int64_t)((uint64_t)sums->requested_cum_bytes - requested);
+    base->allocs = (int64_t)((uint64_t)base->allocs + allocs);
+    base->frees = (int64_t)((uint64_t)base->frees + frees);
+    base->requested_cum_bytes = (int64_t)((uint64_t)base->requested_cum_bytes + requested);
 }
 
 static void add_sums(struct wire_sums *to, const struct wire_sums *from, uint32_t views) {
@@ -147,7 +155,7 @@ static void take_view(struct tables *tables, struct seen_heap *seen, const char 
         .requested_cum_bytes = (int64_t)bytes,
         .peak_requested_bytes =
             seen->totals ? WIRE_UNKNOWN : (int64_t)FIELD(tables, view, view, peak_bytes)};
-    subtract_baseline(tables, heap, index, &sums);
+    subtract_baseline(tables, heap, index, context, &sums);
     add_sums(&tables->sums[context], &sums, ++tables->views_of[context]);
     *new_view(tables) = (struct seen_view){context, seen->number, sums};
 }
@@ -199,11 +207,13 @@ static uint64_t read_heap(struct tables *tables, uint64_t address, uint64_t tota
     }
     if ((tables->heap_count & (tables->heap_count - 1)) == 0)
         tables->heaps = cli_grow(tables->heaps, 2 * tables->heap_count + 1, sizeof *tables->heaps);
-    struct seen_heap *seen = &tables->heaps[tables->heap_count++];
+    struct seen_heap *seen = &tables->heaps[tables->heap_count];
     *seen = (struct seen_heap){.address = address,
+                               .listed = (uint32_t)tables->heap_count++,
                                .number = (uint32_t)number,
                                .tid = (uint32_t)FIELD(tables, heap, heap, tid),
                                .view_count = (uint32_t)views,
+                               .resizes_at = FIELD(tables, heap, heap, resizes),
                                .totals = address == totals,
                                .context_of = cli_alloc(views + 1, sizeof(uint32_t))};
     read_views(tables, seen, heap);
@@ -239,6 +249,22 @@ static int compare_heaps(const void *a, const void *b) {
     return one->address < other->address ? -1 : one->address > other->address;
 }
 
+/* Fills `order`, when the heaps have been sorted. */
+static void order_heaps(struct tables *tables) {
+    size_t count = tables->heap_count, kept = 0;
+    tables->order = cli_alloc(count + 1, sizeof *tables->order);
+    uint32_t *listed = cli_alloc(count + 1, sizeof *listed);
+    for (uint32_t i = 0; i < count; i++)
+        listed[tables->heaps[i].listed] = i;
+    for (size_t i = 0; i < count; i++)
+        if (tables->heaps[listed[i]].number != 0)
+            tables->order[kept++] = listed[i];
+    for (size_t i = 0; i < count; i++)
+        if (tables->heaps[listed[i]].number == 0)
+            tables->order[kept++] = listed[i];
+    free(listed);
+}
+
 static bool read_heaps(struct tables *tables, const char *source, struct cli_failure *failure) {
     char *global = cli_alloc(1, SIZE(tables, heap_global)),
          *heap = cli_alloc(1, SIZE(tables, heap));
@@ -262,6 +288,7 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
     join_views(tables);
     if (tables->heap_count > 0)
         qsort(tables->heaps, tables->heap_count, sizeof *tables->heaps, compare_heaps);
+    order_heaps(tables);
     return true;
 }
 
@@ -333,10 +360,12 @@ bool tables_read(struct tables *tables, const char *source, struct cli_failure *
     if (!read_contexts(tables, source, failure) || !read_heaps(tables, source, failure))
         return false;
     read_modules(tables); /* after the contexts, so that none is missing */
+    tables_read_records(tables);
     return true;
 }
 
 void tables_forget(struct tables *tables) {
+    tables_forget_records(tables);
     for (size_t i = 0; i < tables->heap_count; i++) {
         free(tables->heaps[i].context_of);
         free(tables->heaps[i].freed_of);
@@ -346,8 +375,10 @@ void tables_forget(struct tables *tables) {
     free(tables->nodes);
     free(tables->exists);
     free(tables->sums);
+    free(tables->bases);
     free(tables->views_of);
     free(tables->heaps);
+    free(tables->order);
     free(tables->views);
     free(tables->modules);
     free(tables->paths);

@@ -18,10 +18,14 @@
 struct seen_heap {
     uint64_t address;
     uint32_t number, tid, view_count;
+    uint32_t listed;      /* place in the target's list */
     bool totals;          /* the figures of ended threads */
     uint32_t *context_of; /* by index of a view; 0: none */
     uint64_t *freed_of;   /* by number of a heap */
     uint32_t freed_of_count;
+    uint64_t resizes_at; /* address of its table; 0: it has none */
+    struct wire_resizes *resizes;
+    size_t resize_count;
 };
 
 struct seen_view {
@@ -34,6 +38,12 @@ struct seen_page {
     size_t first_share; /* in `shares` */
 };
 
+struct seen_mark {
+    struct wire_mark wire;
+    struct wire_mark_entry *entries;
+    size_t entry_count;
+};
+
 struct tables {
     struct reach reach;
     struct outside_root root;
@@ -42,10 +52,14 @@ struct tables {
     bool *exists;
     uint32_t node_count;
     struct wire_sums *sums;
-    uint32_t *views_of; /* by id: number of views with figures */
+    struct wire_sums *bases; /* by id: what the counters were at the last reset; else 0 */
+    uint32_t *views_of;      /* by id: number of views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
-    struct seen_view *views;      /* by context, then by heap */
+    /* Places in `heaps` in the order of the socket's answers: as in the target's list, whose newest
+     * heap comes first, but with the shared heap, number 0, at the end. */
+    uint32_t *order;
+    struct seen_view *views; /* by context, then by heap */
     size_t view_count, view_room;
     struct wire_module *modules; /* path_bytes of each is 0 */
     char **paths;
@@ -55,6 +69,11 @@ struct tables {
     size_t page_count, page_room, share_count, share_room;
     int64_t segments_resident;
     uint64_t lost_views;
+    uint64_t resizes_lost; /* calls of realloc that no table has */
+    struct seen_mark marks[WIRE_MARKS_ALL];
+    size_t mark_count;
+    char *notes[WIRE_NOTES_MAX]; /* the oldest first */
+    size_t note_count;
     /* Tables that could not be read, or made no sense: how many, and the first one. */
     size_t missing;
     uint64_t missing_address;
@@ -64,6 +83,9 @@ struct tables {
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
 void tables_read_pages(struct tables *tables);
+/* Within the folder: the counts of realloc, the marks and the notes; called by tables_read. */
+void tables_read_records(struct tables *tables);
+void tables_forget_records(struct tables *tables);
 void tables_forget(struct tables *tables); /* frees what tables_read and tables_read_pages made */
 
 void tables_miss(struct tables *tables, const char *what, uint64_t address);

@@ -324,6 +324,7 @@ void target_load_begun(struct target *target, struct model *model,
     target_ask_part(target, WIRE_PART_RESIZES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
+    model->from_snapshot = target->is_snapshot;
     if (target->is_snapshot)
         model->program = outside_program(target->client.outside)
                              ? cli_copy(outside_program(target->client.outside))
@@ -403,13 +404,14 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     if (!mark && name) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
                 model->mark_count > 0 ? "see the marks in memctx dump"
+                : target->is_snapshot ? "compare it with another file"
                                       : "set one with memctx mark");
     }
     if (!mark) {
-        cli_die(CLI_REFUSED, "%s has no mark to compare with; set one with memctx mark",
-                model->source);
+        cli_die(CLI_REFUSED, "%s has no mark to compare with; %s", model->source,
+                target->is_snapshot ? "compare it with another file" : "set one with memctx mark");
     }
-    if (!mark->has_entries && target->is_snapshot) {
+    if (!mark->has_entries && target->is_snapshot && !target->client.outside) {
         cli_die(CLI_REFUSED,
                 "%s: holds the mark \"%s\" without its counters; take it again with "
                 "memctx dump -o FILE",

@@ -548,7 +548,7 @@ const makeReport = (data, kept = null) => {
         if (text) box.append(element("p", {className: "soft", textContent: label + text}));
       if (one.now) box.append(element("p", {}, "Now: ", element("code", {textContent: one.now}), ` ${one.effect}`));
       else if (one.effect) box.append(element("p", {className: "soft", textContent: "Now: " + one.effect}));
-      box.append(element("p", {}, "Next: ", element("code", {textContent: one.action})));
+      if (one.action) box.append(element("p", {}, "Next: ", element("code", {textContent: one.action})));
       if (one.context > 0) {
         const button = element("button", {type: "button", textContent: "Show it in the graph"});
         button.addEventListener("click", () => show(one.context));

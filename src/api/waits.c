@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions in which a program waits long, in front of libc's, so that a program that never
+ * allocates again gets its control thread.
+ *
+ * Each function passes its arguments on to the function that the program would call without this
+ * library, by a jump: no frame of this library is on the stack while the program waits. So the
+ * wait is a cancellation point, ends with EINTR, and tells the remaining time, all as before. Until
+ * the control thread was started once, a call that may wait for LONG_MS or more starts the thread
+ * first. Only a process that has lived for less than START_AFTER_MS, and waits for an event, waits
+ * for START_AFTER_MS before that: it may end soon. The thread does not start in a signal handler,
+ * in a vfork child, or in code whose callers are not all known: these functions, unlike malloc, may
+ * be called in a handler that interrupted pthread_create.
+ */
+#include "api/thread.h"
+#include "control/control.h"
+#include "os/libc.h"
+#include "path/rebind.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+#ifndef MEMCTX_UNIT
+#define LONG_S 1
+#define SETS_BITS 1024U /* FD_SETSIZE; larger sets are not copied */
+/* A stack that does not let the thread start is walked this many times at most: an event loop may
+ * wait 100 000 times a second. */
+#define LOOKS_MAX 64U
+
+/* How long a call may wait. */
+enum time_out {
+    ANY_TIME,       /* no bound */
+    MASKED,         /* no bound: sigsuspend */
+    SECONDS,        /* an unsigned number */
+    MICROSECONDS,   /* an unsigned number */
+    MILLISECONDS,   /* a number; without bound if negative */
+    SPAN,           /* a struct timespec or timeval; an error if NULL */
+    SPAN_OR_NONE,   /* a struct timespec or timeval; without bound if NULL */
+    SPAN_OR_MOMENT, /* arguments of clock_nanosleep */
+};
+
+/* X(name, kind of the time-out, its place among the arguments) */
+#define WAITS(X)                                                                                   \
+    X(sleep, SECONDS, 0)                                                                           \
+    X(usleep, MICROSECONDS, 0)                                                                     \
+    X(nanosleep, SPAN, 0)                                                                          \
+    X(clock_nanosleep, SPAN_OR_MOMENT, 2)                                                          \
+    X(pause, ANY_TIME, 0)                                                                          \
+    X(sigsuspend, MASKED, 0)                                                                       \
+    X(sigwait, ANY_TIME, 0)                                                                        \
+    X(sigwaitinfo, ANY_TIME, 0)                                                                    \
+    X(sigtimedwait, SPAN_OR_NONE, 2)                                                               \
+    X(poll, MILLISECONDS, 2)                                                                       \
+    X(ppoll, SPAN_OR_NONE, 2)                                                                      \
+    X(__poll_chk, MILLISECONDS, 2)                                                                 \
+    X(__ppoll_chk, SPAN_OR_NONE, 2)                                                                \
+    X(select, SPAN_OR_NONE, 4)                                                                     \
+    X(pselect, SPAN_OR_NONE, 4)                                                                    \
+    X(epoll_wait, MILLISECONDS, 3)                                                                 \
+    X(epoll_pwait, MILLISECONDS, 3)                                                                \
+    X(accept, ANY_TIME, 0)                                                                         \
+    X(accept4, ANY_TIME, 0)
+
+enum {
+#define X(name, time_out, place) WAIT_##name,
+    WAITS(X)
+#undef X
+};
+static const struct {
+    char name[16];
+    uint8_t time_out, place;
+} waits[] = {
+#define X(name, time_out, place) {#name, time_out, place},
+    WAITS(X)
+#undef X
+};
+/* By place in `waits`: the address of the function that the program would call without this
+ * library; 0 until its first call. Each word is atomic. */
+static uintptr_t wait_next[sizeof waits / sizeof waits[0]] START_PAGE __attribute__((used));
+static uint32_t looks; /* atomic */
+
+static long missing(void) {
+    errno = ENOSYS;
+    return -1;
+}
+
+/* True if 8 bytes can be read at an address. A program may pass a bad one, and gets EFAULT. The
+ * kernel reads the bytes, a set of signals, before it refuses the operation -1. */
+static bool is_readable(unsigned long address) {
+    return os_syscall(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EINVAL;
+}
+
+/* True if the call may wait for LONG_S. */
+static bool is_long(enum time_out kind, const unsigned long *arguments, unsigned place) {
+    unsigned long value = arguments[place];
+    struct timespec now = {0};
+    switch (kind) {
+    case ANY_TIME:
+    case MASKED: return true;
+    case SECONDS: return (uint32_t)value >= LONG_S;
+    case MICROSECONDS: return (uint32_t)value >= LONG_S * 1000000;
+    case MILLISECONDS: return (int32_t)value < 0 || (int32_t)value >= LONG_S * 1000;
+    case SPAN_OR_NONE:
+        if (!value)
+            return true;
+        break;
+    case SPAN_OR_MOMENT:
+        if (arguments[1] & TIMER_ABSTIME &&
+            os_syscall(SYS_clock_gettime, (long)arguments[0], (long)&now, 0, 0, 0, 0))
+            return false;
+        break;
+    case SPAN: break;
+    }
+    return value && is_readable(value) &&
+           *(const volatile int64_t *)value >= now.tv_sec + LONG_S; /* the seconds come first */
+}
+
+/* Returns the address of the function that the program would call without this library. */
+static uintptr_t next_function(unsigned wait) {
+    uintptr_t found = load_relaxed(&wait_next[wait]);
+    if (!found) {
+        found = rebind_next(waits[wait].name);
+        found = found ? found : (uintptr_t)missing;
+        store_owner(&wait_next[wait], found);
+    }
+    return found;
+}
+
+/* --- the first part of a wait ------------------------------------------------------------------
+ */
+
+/* Calls a function of libc's with arguments as they stand in registers. */
+static int call(uintptr_t function, const unsigned long *a) {
+    return ((int (*)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long,
+                     unsigned long))function)(a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* Calls select or pselect with the arguments `part`. When the time is over, these have cleared the
+ * sets, which get their contents back. */
+static int select_first(uintptr_t function, const unsigned long *part) {
+    uint64_t sets[3][SETS_BITS / 64];
+    size_t bytes = align_up((uint32_t)part[0], 64) / 8;
+    if ((uint32_t)part[0] > SETS_BITS)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (part[1 + i] && bytes) {
+            if (!is_readable(part[1 + i]) || !is_readable(part[1 + i] + bytes - 8))
+                return 0;
+            memcpy(sets[i], (const void *)part[1 + i], bytes);
+        }
+    int result = call(function, part);
+    for (int i = 0; i < 3 && !result; i++)
+        if (part[1 + i] && bytes)
+            memcpy((void *)part[1 + i], sets[i], bytes);
+    return result;
+}
+
+/* The first part of a wait for an event in a process that may end soon: START_AFTER_MS, by libc's
+ * own functions. Returns 0 if nothing came; then the arguments are those of the rest of the wait.
+ * Otherwise returns the result of the whole wait. Waits that have no first part return 0 at
+ * once. */
+static int wait_first(unsigned wait, uintptr_t function, unsigned long *arguments) {
+    struct timespec span = {.tv_nsec = START_AFTER_MS * 1000000L};
+    struct timeval select_span = {.tv_usec = START_AFTER_MS * 1000L};
+    unsigned place = waits[wait].place;
+    unsigned long part[6];
+    int result = 0;
+    memcpy(part, arguments, sizeof part);
+    switch (waits[wait].time_out) {
+    case MILLISECONDS:
+        part[place] = START_AFTER_MS;
+        result = call(function, part);
+        if (!result && (int32_t)arguments[place] > 0)
+            arguments[place] -= START_AFTER_MS;
+        return result;
+    case MASKED:
+        return call(next_function(WAIT_ppoll),
+                    (unsigned long[6]){0, 0, (unsigned long)&span, arguments[0]});
+    case SPAN_OR_NONE:
+        if (arguments[place] || wait == WAIT_sigtimedwait)
+            return 0;
+        part[place] = wait == WAIT_select ? (unsigned long)&select_span : (unsigned long)&span;
+        return wait == WAIT_select || wait == WAIT_pselect ? select_first(function, part)
+                                                           : call(function, part);
+    default: return 0;
+    }
+}
+
+/* --- the start ---------------------------------------------------------------------------------
+ */
+
+static bool may_start(void) {
+    return load_relaxed(&looks) < LOOKS_MAX && rebind_is_ours((uintptr_t)&malloc) &&
+           control_is_due_in_wait();
+}
+
+static void start_control(uintptr_t frame) {
+    struct heap *heap;
+    add_relaxed(&looks, 1);
+    enum thread_access access = thread_enter_any(&heap);
+    if ((access == THREAD_OWN || access == THREAD_YOUNG) && context_outside_handlers(heap, frame))
+        thread_leave_to_control(heap, access);
+    else
+        thread_leave_any(heap, access);
+}
+
+static long wait_done(long result) {
+    return result;
+}
+
+/* Called before a wait while the function to jump to is not known, or the control thread may have
+ * to start. Returns the address of that function, or of wait_done. */
+__attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned long *arguments) {
+    int saved = errno;
+    uintptr_t function = next_function(wait);
+    if (!load_relaxed(&control_waiting) ||
+        !is_long(waits[wait].time_out, arguments, waits[wait].place) || !may_start())
+        return function;
+    int result = control_is_young() ? wait_first(wait, function, arguments) : 0;
+    if (result) {
+        arguments[0] = (unsigned long)result;
+        return (uintptr_t)wait_done;
+    }
+    if (load_relaxed(&control_waiting)) /* else it was started meanwhile */
+        start_control((uintptr_t)__builtin_frame_address(0));
+    errno = saved;
+    return function;
+}
+
+/* The exported functions. They leave all arguments in their registers. */
+#define X(name, time_out, place)                                                                   \
+    ".globl " #name "\n"                                                                           \
+    ".type " #name ", @function\n"                                                                 \
+    ".p2align 4\n" #name ":\n"                                                                     \
+    "    endbr64\n"                                                                                \
+    "    movl $wait_number, %eax\n"                                                                \
+    "    jmp wait_common\n"                                                                        \
+    ".size " #name ", .-" #name "\n"                                                               \
+    ".set wait_number, wait_number + 1\n"
+__asm__(".pushsection .text\n"
+        "    .cfi_startproc\n"
+        ".set wait_number, 0\n" WAITS(X) /**/
+        ".type wait_common, @function\n"
+        ".p2align 4\n"
+        "wait_common:\n"
+        "    leaq wait_next(%rip), %r11\n"
+        "    movq (%r11,%rax,8), %r11\n"
+        "    testq %r11, %r11\n"
+        "    je 1f\n"
+        "    cmpl $0, control_waiting(%rip)\n"
+        "    jne 1f\n"
+        "    jmp *%r11\n"
+        "1:  pushq %rbp\n" /* keeps the stack aligned */
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %r9\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %r8\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rcx\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rdx\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    movl %eax, %edi\n"
+        "    movq %rsp, %rsi\n"
+        "    call wait_begins\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdx\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rcx\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %r8\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %r9\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rbp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    jmp *%rax\n"
+        "    .cfi_endproc\n"
+        ".size wait_common, .-wait_common\n"
+        ".popsection\n");
+#undef X
+#endif

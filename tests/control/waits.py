@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""A long wait starts the control thread of a plainly preloaded program, and changes nothing else."""
+import contextlib
+import os
+
+import harness
+from harness import check_equal, runtime_dir, test
+
+WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until pause sigsuspend sigwait
+sigwaitinfo sigtimedwait poll poll-for-ever ppoll __poll_chk __ppoll_chk select pselect epoll_wait
+epoll_pwait accept accept4""".split()
+
+
+def program():
+    return harness.build_program("tests/control/waits.c")
+
+
+def run(*words, **extra):
+    done = harness.run_program([program(), *words], harness.preloaded_env(**extra))
+    check_equal((done.returncode, done.stderr), (0, ""), f"{words}: exit status, stderr")
+    return done.stdout
+
+
+@test
+def waits_start_the_thread():
+    """A program that never allocates again has a socket as soon as it waits, in whatever function."""
+    with runtime_dir() as directory, contextlib.ExitStack() as stack:
+        targets = {name: stack.enter_context(harness.Target([program(), name], directory)) for name in WAITS}
+        targets["sleep 60"] = stack.enter_context(harness.Target(["sleep", "60"], directory))
+        for target in targets.values():
+            target.wait_socket()
+        for name in ("pause", "sleep 60"):
+            check_equal(targets[name].dump()["pid"], targets[name].pid, f"pid in the dump of {name}")
+
+
+@test
+def waits_that_are_short():
+    """A program that waits for milliseconds only, and one with MEMCTX_CONTROL=off, have no second thread."""
+    with runtime_dir() as directory:
+        check_equal(run("short", XDG_RUNTIME_DIR=directory), "1\n", "threads")
+        with harness.Target([program(), "sleep"], directory, MEMCTX_CONTROL="off") as off:
+            with harness.Target([program(), "sleep"], directory) as automatic:
+                automatic.wait_socket()
+            harness.wait_until(lambda: harness.read_status(off.pid, "State").startswith("S"), "its sleep")
+            check_equal(harness.read_status(off.pid, "Threads"), "1", "threads with MEMCTX_CONTROL=off")
+
+
+@test
+def waits_keep_their_meaning():
+    """Results, errno, time that is left, cancellation: as without the library."""
+    want = harness.run_program([program(), "same"], harness.clean_env())
+    check_equal(want.returncode, 0, "without the library")
+    with runtime_dir() as directory:
+        for control in ("auto", "off", "eager"):
+            check_equal(run("same", XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control), want.stdout, control)
+
+
+@test
+def waits_of_young_processes():
+    """A process that begins with a wait for an event gets libc's result, and no thread if it ends at once."""
+    want = harness.run_program([program(), "young"], harness.clean_env())
+    check_equal(want.returncode, 0, "without the library")
+    with runtime_dir() as directory:
+        check_equal(run("young", XDG_RUNTIME_DIR=directory), want.stdout, "results")
+        for _ in range(20):  # a child that first ran after 20 ms has a thread
+            lines = run("ready", XDG_RUNTIME_DIR=directory).splitlines()
+            alone = [line for line in lines if line.endswith(", 1")]
+            if len(alone) >= len(lines) / 2:
+                return
+        raise harness.Failure(f"threads in processes whose wait ended at once: {lines}")
+
+
+@test
+def waits_in_odd_places():
+    """No thread starts in a handler, below libc, in a vfork child or in a restricted process."""
+    with runtime_dir() as directory:
+        got = dict(line.split(": ") for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
+        want = {"in a handler": "1", "in a handler of a signal from outside": "1", "below qsort": "1",
+                "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1", "in a child": "2", "before": "1",
+                "plainly": "2"}
+        check_equal(got, want, "threads after a wait")
+
+
+@test
+def waits_beside_other_preloads():
+    """Another preloaded library in front of libc's poll works before this library and behind it."""
+    other = harness.build_program("tests/control/between.c", "between.so", ("-shared", "-fPIC"))
+    with runtime_dir() as directory:
+        for order in ((harness.LIB, other), (other, harness.LIB)):
+            check_equal(run("poll-once", XDG_RUNTIME_DIR=directory, LD_PRELOAD=":".join(order)), "100\n",
+                        f"poll with {[os.path.basename(path) for path in order]}")
