@@ -32,7 +32,7 @@
       "more; what a program frees and takes again at once is kept, too")                           \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
       "live bytes at which a context gets pages of its own; the number doubles each time the "     \
-      "live bytes of the process quadruple beyond 64 KiB")                                         \
+      "live bytes of the process quadruple beyond 64 KiB, up to a 64th of the live bytes")         \
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "when this many KiB, or 6 % of the live bytes if more, are free in pages of single "         \
       "contexts, further contexts share mixed pages")                                              \
