@@ -9,6 +9,7 @@
 #include "control/server.h"
 #include "base/options.h"
 #include "context/evict.h"
+#include "context/holes.h"
 #include "context/tree.h"
 #include "control/automatic.h"
 #include "control/commands.h"
@@ -353,6 +354,7 @@ void server_run(void) {
         record_look();
         unfold_look();
         look_at_live_bytes();
+        holes_look();
         bool sweep_is_due = evict_sweep();
         if (!descriptors_is_held(&socket_listener))
             socket_listener.fd = -1;
@@ -390,7 +392,7 @@ void server_run(void) {
             wait = ALONE_POLL_MS;
         if (sweep_is_due && wait > SWEEP_POLL_MS)
             wait = SWEEP_POLL_MS;
-        wait = record_wait_ms(marks_wait_ms(wait));
+        wait = holes_wait_ms(record_wait_ms(marks_wait_ms(wait)));
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {

@@ -98,6 +98,7 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
  * get a region, or another policy for its region. Returns the recipe of the region, if it has
  * one. */
 static unsigned look_around(struct heap *heap, struct view *view) {
+    heap_await(heap);
     if (load_relaxed(&heap->remote_pages))
         heap_collect_remote(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))

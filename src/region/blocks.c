@@ -183,6 +183,7 @@ static size_t owners_bytes(const struct page *page) {
 }
 
 void blocks_page_destroy(struct heap *heap, struct page *page) {
+    heap_await(heap); /* a visitor may be about to punch the page */
     blocks_tail_done(heap, page);
     size_t free_blocks = blocks_handed_out(page);
     if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* blocks that are held out count as no waste */
