@@ -91,9 +91,9 @@ Test(holes, heaps_without_a_thread) {
     struct heap *heap = sparse_heap();
     heap_park(heap);
     holes_look_now();
-    lock_take(&heap->lock); /* another thread frees into it */
+    heap->lock.word = 1; /* another thread frees into it */
     cr_assert_eq(holes_look_now(), 0);
-    lock_release(&heap->lock);
+    heap->lock.word = 0;
     cr_assert_gt(holes_look_now(), 0);
     check_survivors();
 }
