@@ -62,6 +62,11 @@ void visit_idle(bool now);
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The caller holds no other lock and owns no heap. */
 void visit_sleeping(bool views);
+/* The steps of a visit, under heap_global.lock and heap_visit_lock. visit_announce makes the owner
+ * wait at heap_await. After os_barrier_in_threads, visit_owner_waits is true if the owner is
+ * outside the allocator and will wait. The visit ends when heap->visited becomes 0. */
+void visit_announce(struct heap *heap);
+bool visit_owner_waits(const struct heap *heap);
 /* True if the last count of live chunks found none of the context's. False: it found some, or there
  * was no count. */
 bool visit_none_is_alive(uint32_t id);

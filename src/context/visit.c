@@ -116,7 +116,7 @@ static bool ways_are_closed(const struct heap *heap) {
 }
 
 /* Closes the fast ways to a view, which do not call heap_await, and makes heap_await wait. */
-static void visit_is_announced(struct heap *heap) {
+void visit_announce(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     store_release(&heap->visited, 1);
     add_relaxed(&heap_views_epoch, 1); /* frees of others' chunks find their views anew, too */
@@ -126,7 +126,7 @@ static void visit_is_announced(struct heap *heap) {
 }
 
 /* True if the owner is outside the allocator, and will wait at heap_await. See evict.h. */
-static bool owner_waits(const struct heap *heap) {
+bool visit_owner_waits(const struct heap *heap) {
     return load_acquire(&heap->state) == HEAP_OWNED && !load_acquire(&heap->busy) &&
            ways_are_closed(heap);
 }
@@ -138,10 +138,10 @@ void visit_sleeping(bool views) {
     lock_take(&heap_visit_lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         if (load_acquire(&heap->state) == HEAP_OWNED)
-            visit_is_announced(heap);
+            visit_announce(heap);
     bool all = os_barrier_in_threads() && totals;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        if (load_relaxed(&heap->visited) && !(all && owner_waits(heap)))
+        if (load_relaxed(&heap->visited) && !(all && visit_owner_waits(heap)))
             store_release(&heap->visited, 0);
     if (views)
         find_alive(); /* none of the heaps that are still visited allocates from here on */

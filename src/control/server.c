@@ -9,6 +9,7 @@
 #include "control/server.h"
 #include "base/options.h"
 #include "context/evict.h"
+#include "context/holes.h"
 #include "context/tree.h"
 #include "control/automatic.h"
 #include "control/commands.h"
@@ -374,7 +375,7 @@ static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due) {
         wait = ALONE_POLL_MS;
     if (sweep_is_due && wait > SWEEP_POLL_MS)
         wait = SWEEP_POLL_MS;
-    return record_wait_ms(marks_wait_ms(wait));
+    return holes_wait_ms(record_wait_ms(marks_wait_ms(wait)));
 }
 
 /* Serves the descriptors that poll found ready. */
@@ -410,6 +411,7 @@ void server_run(void) {
         record_look();
         unfold_look();
         look_at_live_bytes();
+        holes_look();
         bool sweep_is_due = evict_sweep();
         bool deaf = os_now_exact_ns() < deaf_until_ns;
         nfds_t count = list_polls(polls, polled, deaf);

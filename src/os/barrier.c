@@ -6,8 +6,11 @@
 #include <linux/membarrier.h>
 
 #ifdef MEMCTX_MODEL
-/* The model's threads see all writes in one order. */
+/* The model's threads see all writes in one order. A scenario may want to know of the barrier. */
+void (*model_barrier)(void);
 bool os_barrier_in_threads(void) {
+    if (model_barrier)
+        model_barrier();
     return true;
 }
 #else

@@ -19,15 +19,21 @@
 #include "region/slab.h"
 
 #define PROMOTE_LIVE_LOG 16 /* 64 KiB */
+#define PROMOTE_SHARE 64
 
 /* Each region has a few pages that are not full. To keep them a small part of the whole, a
  * context must hold more bytes to get a region when more bytes are alive in the process:
  * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
- * times, beginning at 2^PROMOTE_LIVE_LOG. */
-static int64_t promote_bytes(void) {
-    int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
+ * times, beginning at 2^PROMOTE_LIVE_LOG. But a context that holds PROMOTE_SHARE of the live bytes
+ * gets its region at once: there are few such contexts, and what they leave in mixed pages would
+ * keep these pages. A page that is not used up counts as half full. */
+static int64_t promote_bytes(const struct heap *heap) {
+    int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free) -
+                   (int64_t)heap->open_slices * (int64_t)(SLICE_BYTES / 2);
     int log = live > 0 ? 63 - __builtin_clzl((uint64_t)live) : 0;
-    return options.promote_bytes << (log > PROMOTE_LIVE_LOG ? (log - PROMOTE_LIVE_LOG) / 2 : 0);
+    int64_t bytes = options.promote_bytes
+                    << (log > PROMOTE_LIVE_LOG ? (log - PROMOTE_LIVE_LOG) / 2 : 0);
+    return live / PROMOTE_SHARE < bytes ? live / PROMOTE_SHARE : bytes;
 }
 
 /* Gives the context a region if it has enough bytes alive, or if its terms ask for one. */
@@ -36,7 +42,7 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
     int64_t live = view_live_bytes(view);
     if (!at_once &&
         (live < options.promote_bytes || placement == PLACE_SHARED ||
-         (placement == PLACE_DEFAULT && (live < promote_bytes() || !heap_may_segregate(heap)))))
+         (placement == PLACE_DEFAULT && (live < promote_bytes(heap) || !heap_may_segregate(heap)))))
         return;
     /* A program may have as many regions as call paths, so the tables' budget counts them. Without
      * a region the context's chunks stay in mixed pages. */
@@ -92,6 +98,7 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
  * get a region, or another policy for its region. Returns the recipe of the region, if it has
  * one. */
 static unsigned look_around(struct heap *heap, struct view *view) {
+    heap_await(heap);
     if (load_relaxed(&heap->remote_pages))
         heap_collect_remote(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))

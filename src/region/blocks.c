@@ -161,8 +161,10 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     page->heap = heap;
     blocks_open_granule(page);
     flags_set(page, view ? PAGE_TAIL : 0);
-    if (view)
+    if (view) {
         store_owner(&heap->own_free, heap->own_free + (int64_t)OS_PAGE_BYTES);
+        heap->open_slices += page->slices;
+    }
     store_release(&page->kind, view ? PAGE_OWN : PAGE_MIXED);
     return page;
 }
@@ -171,6 +173,7 @@ void blocks_tail_done(struct heap *heap, struct page *page) {
     if (!(page->flags & PAGE_TAIL))
         return;
     flag_clear(page, PAGE_TAIL);
+    heap->open_slices -= page->slices;
     store_owner(&heap->own_free, heap->own_free - (int64_t)OS_PAGE_BYTES);
 }
 
@@ -180,6 +183,7 @@ static size_t owners_bytes(const struct page *page) {
 }
 
 void blocks_page_destroy(struct heap *heap, struct page *page) {
+    heap_await(heap); /* a visitor may be about to punch the page */
     blocks_tail_done(heap, page);
     size_t free_blocks = blocks_handed_out(page);
     if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* blocks that are held out count as no waste */

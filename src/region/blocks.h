@@ -294,9 +294,9 @@ INLINE void blocks_unlink(struct page *page, const void *block) {
 /* Puts a block on the page's list. The stores are ordered: a child forked between them counts one
  * block too many as used, which is safe. */
 INLINE void blocks_link(struct page *page, void *block) {
-    *(void **)block = page->free;
+    *(void **)block = load_plain(&page->free);
     order_stores();
-    page->free = block;
+    store_owner(&page->free, block);
     order_stores();
     add_owner(&page->used, -1);
 }

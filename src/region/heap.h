@@ -113,6 +113,7 @@ struct heap {
     /* number of requests for a page of a context's own that the waste cap refused, since all
      * regions were last searched for empty pages */
     uint32_t denied;
+    uint32_t open_slices;   /* owner: slices of the contexts' own pages that are not used up */
     uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from

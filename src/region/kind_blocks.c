@@ -74,6 +74,8 @@ INLINE struct record release_record(const struct page *page, void *at, const cha
 
 static void free_block(struct heap *heap, struct page *page, void *chunk) {
     size_t requested;
+    if (load_relaxed(&page->meta_shift) & META_PUNCHED)
+        heap_await(heap); /* the control thread may be punching the page */
     char *block, *granule = blocks_granule(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
     void *at = blocks_record(page, granule, index);

@@ -66,8 +66,8 @@ size_t punch_held(const struct page *page) {
 
 /* Puts a block on the page's list. The counts of the page stay. */
 static void push_free(struct page *page, char *block) {
-    *(void **)block = page->free;
-    page->free = block;
+    *(void **)block = load_plain(&page->free);
+    store_owner(&page->free, (void *)block);
 }
 
 bool punch_refill(struct page *page) {
@@ -101,7 +101,7 @@ bool punch_refill(struct page *page) {
 static uint64_t find_used(const struct page *page, const char *start, uint64_t *listed) {
     size_t bytes = page->slices * SLICE_BYTES;
     uint64_t used = 0;
-    for (const char *block = page->free; block; block = *(char *const *)block) {
+    for (const char *block = load_plain(&page->free); block; block = *(char *const *)block) {
         size_t offset = (size_t)(block - start), unit = offset >> UNIT_SHIFT;
         /* The program may have written to freed blocks, so the list may lead anywhere. Addresses
          * outside the page are never read, and no block is read twice. */
@@ -124,8 +124,20 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
     return used;
 }
 
-/* Punches the empty OS pages of one page. Returns their bytes. */
-static size_t punch_page(struct heap *heap, struct page *page) {
+/* Gives the OS pages of the mask back, neighbours with one system call. */
+static void discard(const char *start, uint64_t mask) {
+    while (mask) {
+        unsigned first = (unsigned)__builtin_ctzl(mask);
+        uint64_t behind = mask >> first;
+        unsigned count = ~behind ? (unsigned)__builtin_ctzl(~behind) : 64U;
+        os_discard((char *)(uintptr_t)start + first * OS_PAGE_BYTES, count * OS_PAGE_BYTES);
+        mask &= ~(((2UL << (count - 1)) - 1) << first);
+    }
+}
+
+/* Punches the empty OS pages of one page. Returns their bytes, and adds to *waste those of the
+ * blocks that are held out from now on, which count as waste no more. */
+static size_t punch_page(struct page *page, int64_t *waste) {
     uint64_t listed[UNITS / 64] = {0};
     const char *start = segment_span_start(page);
     if (!page->used || !page->free || page->meta_shift & (META_OWNERS | META_CHECKED))
@@ -136,7 +148,7 @@ static size_t punch_page(struct heap *heap, struct page *page) {
         return 0;
     size_t held = 0;
     struct place place = {0};
-    page->free = NULL;
+    store_owner(&page->free, (void *)NULL);
     while (next_place(page, start, &place)) {
         size_t unit = (size_t)(place.block - start) >> UNIT_SHIFT;
         if (!(listed[unit >> 6] >> (unit & 63) & 1))
@@ -146,20 +158,43 @@ static size_t punch_page(struct heap *heap, struct page *page) {
         else
             push_free(page, place.block);
     }
-    store_owner(&heap->own_free, heap->own_free - (int64_t)held * page->waste_unit);
+    *waste += (int64_t)held * page->waste_unit;
     store_owner(&page->punched, blocks_punched(page) | empty);
     blocks_mark(page, META_PUNCHED);
-    for (unsigned i = 0; i < count; i++)
-        if (empty >> i & 1)
-            os_discard((char *)(uintptr_t)start + i * OS_PAGE_BYTES, OS_PAGE_BYTES);
+    discard(start, empty);
     return (size_t)__builtin_popcountl(empty) * OS_PAGE_BYTES;
+}
+
+bool punch_may_help(const struct page *page) {
+    unsigned kind = load_acquire(&page->kind);
+    size_t free_blocks = page->capacity - load_relaxed(&page->used);
+    return (kind == PAGE_OWN || kind == PAGE_MIXED) && load_relaxed(&page->flags) & PAGE_LISTED &&
+           free_blocks * page->block_bytes >= OS_PAGE_BYTES &&
+           !(load_relaxed(&page->meta_shift) & (META_OWNERS | META_CHECKED | META_APART));
+}
+
+void punch_announce(struct page *page) {
+    if (!(load_relaxed(&page->meta_shift) & META_PUNCHED))
+        store_owner(&page->punched, 0); /* the word may have had another meaning */
+    blocks_mark(page, META_PUNCHED);
+}
+
+size_t punch_announced(struct page *page, int64_t *waste) {
+    return punch_page(page, waste);
+}
+
+void punch_end(struct page *page) {
+    if (!page->punched)
+        and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
 }
 
 static size_t punch_bins(struct heap *heap, const struct bins *bins) {
     size_t bytes = 0;
+    int64_t waste = 0;
     for (unsigned i = 0; i < SIZE_CLASSES; i++)
         for (struct page *page = bins->partial[i]; page; page = page->next)
-            bytes += punch_page(heap, page);
+            bytes += punch_page(page, &waste);
+    store_owner(&heap->own_free, heap->own_free - waste);
     return bytes;
 }
 

@@ -40,6 +40,7 @@ void page_push_remote(struct page *page, void *block) {
 }
 
 void heap_collect_remote(struct heap *heap) {
+    heap_await(heap);
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
         /* Read first: after the exchange another thread may put the page on the list anew. */

@@ -33,7 +33,6 @@ struct segment_global {
     struct page *deferred; /* atomic: list of huge chunks that must still be unmapped */
 };
 INTERNAL struct segment_global segment_global;
-INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
 
 /* Makes sure that the table of segments has a leaf for this segment, so that segment_map_set can
  * set a bit. False: no memory for the leaf, or the address is outside the table. Takes no lock. */

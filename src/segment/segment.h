@@ -123,6 +123,9 @@ struct page {
         uint64_t requested_bytes; /* large chunks: bytes that the program asked for */
         /* PAGE_SERIAL, atomic: map of the chunks that are not alive; NULL: all chunks are alive */
         uint64_t *gone;
+        /* PAGE_OWN, PAGE_MIXED, control thread: what the page looked like when it was last looked
+         * at, see context/holes.c */
+        uint64_t seen;
     };
     union {
         uint32_t context; /* large chunks: id of the context */
@@ -295,6 +298,7 @@ struct segment_usage {
     int64_t returned_bytes; /* given back to the kernel since the program started */
 };
 struct segment_usage segment_usage(void);
+INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
 /* Returns the bytes in pages and huge chunks, by a relaxed read. */
 int64_t segment_used_bytes(void);
 

@@ -495,3 +495,39 @@ def marks_and_resets_have_a_bound():
                 check_equal(moved[0], constant("WIRE_REFUSED" if name == "reset" else "WIRE_OK"), f"one that moves: {moved[1]}")
             bounded[f"{first} first"] = f"{used >> 10} KiB, {rise >> 10} resident"
     return f"{bounded}, of {bound >> 10}"
+
+
+@contextlib.contextmanager
+def sparse(stays, **env):
+    program = harness.build_program("tests/control/sparse.c")
+    with runtime_dir() as directory:
+        with harness.Target([program, "100000", str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
+                            **env) as target:
+            check_equal(target.hear(60).strip(), "ready", "the target's line")
+            target.wait_socket()
+            yield target
+            target.say("go on")
+            check_equal(target.hear(60).strip(), "right", "what stayed")
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+def ledger(target, name):
+    done = harness.run_cli("frag", target.pid, "--json", "--no-symbols", env=target.cli_env)
+    check_equal(done.returncode, 0, done.stderr)
+    return {line["name"]: line["bytes"] for line in json.loads(done.stdout)["ledger"]["lines"]}[name]
+
+
+@test
+def holes_go_back_while_the_program_sleeps():
+    """Empty OS pages in pages in use go back although their thread does nothing; frag knows, and so does the setting."""
+    with sparse(50, MEMCTX_HOLES="0") as target:
+        harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist", 60)
+        before = anonymous_kib(target.pid)
+        held = ledger(target, "holes_bytes")
+        check_equal(anonymous_kib(target.pid), before, "with MEMCTX_HOLES=0 nothing goes back")
+        check_equal(harness.run_cli("set", target.pid, "holes=1", env=target.cli_env).returncode, 0, "memctx set")
+        harness.wait_until(lambda: anonymous_kib(target.pid) < before * 6 // 10, f"less than 0.6 of {before} KiB", 60)
+        harness.wait_until(lambda: ledger(target, "holes_bytes") < held * 6 // 10, f"less than 0.6 of {held} bytes free", 60)
+        harness.check_sums(target.dump("--no-symbols"))
+        return f"{before} to {anonymous_kib(target.pid)} KiB"

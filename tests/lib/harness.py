@@ -102,8 +102,11 @@ def clean_env(**extra):
     return env
 
 
+SETTINGS = {}  # what a whole suite sets for its programs; a test's own settings win
+
+
 def preloaded_env(**extra):
-    return clean_env(**{"LD_PRELOAD": LIB, **extra})
+    return clean_env(**{"LD_PRELOAD": LIB, **SETTINGS, **extra})
 
 
 @functools.lru_cache(None)

@@ -37,6 +37,9 @@ __attribute__((noreturn)) void model_found(const char *text);
 /* Nothing happens meanwhile. */
 void model_time_passes(uint64_t ns);
 
+/* Called in the thread that asks for a barrier in all threads; NULL: nothing to call. */
+extern void (*model_barrier)(void);
+
 int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned count);
 
 #endif

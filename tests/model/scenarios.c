@@ -12,14 +12,20 @@
 #include "explore.h"
 #include "paths.h"
 
+#include "api/fast.h"
 #include "base/options.h"
+#include "context/holes.h"
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "figures/sums.h"
 #include "os/meta.h"
+#include "os/syscall.h"
+#include "region/bins.h"
+#include "region/punch.h"
 #include "region/region.h"
 #include "segment/internal.h"
 
+#include <linux/futex.h>
 #include <stdlib.h>
 
 enum { BLOCK = 8000, IN_PAGE = 7, CONTEXTS = 2, CHUNKS = 16 }; /* 7 blocks of 8 KiB in a page */
@@ -278,6 +284,125 @@ static void check_shared(void) {
     bins_release_empty(heap, &heap->mixed);
     heap_shared_unlock(heap);
     check_all_gone();
+}
+
+/* --- quiet pages that the control thread punches ---------------------------------------------- */
+
+enum { QUIET_BLOCK = 1000, QUIET_IN_PAGE = 15 };
+static int64_t waste_before;
+
+static uint32_t reading, may_end;
+
+static void wait_for(const uint32_t *gate) {
+    while (!load_acquire(gate))
+        model_futex(gate, FUTEX_WAIT_PRIVATE, 0);
+}
+
+static void open_gate(uint32_t *gate) {
+    store_release(gate, 1);
+    model_futex(gate, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/* At its first barrier the visitor waits until the third thread holds the unmap lock. So it has
+ * seen that the owner is outside the allocator when it has to wait for that lock, and the owner may
+ * begin a free before any page is announced. */
+static void first_barrier(void) {
+    wait_for(&reading);
+}
+
+/* A listed page of one context's own with two empty OS pages, which was looked at once. */
+static void quiet_page(void) {
+    new_heaps(3);
+    options.promote_bytes = 0;
+    waste_before = heap_global.own_free;
+    for (unsigned i = 0; i <= QUIET_IN_PAGE; i++)
+        take_sized(heaps[0], i, 0, QUIET_BLOCK);
+    const struct page *page = segment_page_of(chunks[0]);
+    for (unsigned i = 0; i < 11; i++) /* 7 last: the list begins in an OS page that gets empty */
+        give(heaps[0], 2 + (i + 6) % 11);
+    model_check(page->flags & PAGE_LISTED && segment_page_of(chunks[14]) == page, "no listed page");
+    model_check(!holes_look_now(), "a page was quiet at the first look");
+}
+
+/* The common free, as in api/fast.h. */
+static void free_commonly(struct heap *heap, unsigned slot) {
+    void *chunk = chunks[slot];
+    struct page *page = segment_page_of(chunk);
+    bool changes = false;
+    stamp(slot, false);
+    chunks[slot] = NULL;
+    store_owner(&heap->busy, 1);
+    if (load_plain(&page->meta_shift) & ~META_MIXED || !free_block(heap, page, chunk, &changes))
+        region_free(heap, chunk);
+    else if (changes)
+        page_after_free(heap, page, chunk);
+    store_owner(&heap->busy, 0);
+}
+
+/* The first thread punches the page; the second one owns it. */
+static void thread_quiet(unsigned id) {
+    if (!id) {
+        holes_look_now();
+    } else if (id == 1) {
+        free_commonly(heaps[0], 13);
+        for (unsigned i = 2; i < 13; i++) {
+            store_owner(&heaps[0]->busy, 1);
+            take_sized(heaps[0], i, 0, QUIET_BLOCK);
+            store_owner(&heaps[0]->busy, 0);
+        }
+        free_commonly(heaps[0], 0);
+    } else {
+        give(heaps[2], 1);
+    }
+}
+
+/* The second thread frees all chunks of the page, which is destroyed; the third one may get its
+ * slices. */
+static void thread_quiet_goes(unsigned id) {
+    if (!id) {
+        holes_look_now();
+    } else if (id == 1) {
+        static const unsigned left[] = {0, 1, 13, 14};
+        for (unsigned i = 0; i < sizeof left / sizeof *left; i++)
+            free_commonly(heaps[0], left[i]);
+    } else {
+        take_sized(heaps[2], 2, 1, QUIET_BLOCK);
+        give(heaps[2], 2);
+    }
+}
+
+static void quiet_page_and_gate(void) {
+    quiet_page();
+    model_barrier = first_barrier;
+}
+
+static void thread_quiet_between(unsigned id) {
+    if (!id) {
+        holes_look_now();
+    } else if (id == 1) {
+        open_gate(&may_end);
+        free_commonly(heaps[0], 13);
+    } else {
+        lock_take(&segment_global.unmap_lock); /* as a thread that reads all segments */
+        open_gate(&reading);
+        wait_for(&may_end);
+        lock_release(&segment_global.unmap_lock);
+    }
+}
+
+static void check_quiet(void) {
+    const struct page *page = chunks[14] ? segment_page_of(chunks[14]) : NULL;
+    size_t listed = 0;
+    for (const void *block = page ? page->free : NULL; block; block = *(void *const *)block)
+        listed++;
+    for (unsigned i = 0; page && i < CHUNKS; i++)
+        if (chunks[i] && segment_page_of(chunks[i]) == page)
+            stamp(i, false);
+    model_check(!page || load_relaxed(&page->remote) ||
+                    listed + punch_held(page) == blocks_handed_out(page) - page->used,
+                "a free block is lost, or there twice");
+    check_all_gone();
+    model_check(heap_global.own_free == waste_before, "the waste is not what it was");
 }
 
 enum { SPANS = 8 };
@@ -647,6 +772,10 @@ static const struct scenario scenarios[] = {
      check_folded},
     {"sleeping-threads-are-visited", 2, false, heaps_evictions_sleeping, thread_evict_sleeping,
      check_evictions},
+    {"quiet-page-is-punched-under-its-owner", 3, false, quiet_page, thread_quiet, check_quiet},
+    {"quiet-page-goes-before-it-is-punched", 3, false, quiet_page, thread_quiet_goes, check_quiet},
+    {"quiet-page-is-left-to-its-owner", 3, false, quiet_page_and_gate, thread_quiet_between,
+     check_quiet},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,
      check_evictions},
     {"budget-is-taken-by-three", 3, false, budget_for_two, thread_budget, check_budget},

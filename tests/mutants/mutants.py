@@ -618,6 +618,17 @@ MUTANTS = {
     "look-ups-do-not-wait-for-a-visitor": (
         "src/region/views.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
+    "quiet-pages-are-punched-while-their-owner-is-inside": (
+        "src/context/holes.c", " && !load_acquire(&look->heap->busy);", ";", ["model:quiet-page-is-left-to-its-owner"]),
+    "frees-do-not-wait-for-who-punches": (
+        "src/region/kind_blocks.c", "        heap_await(heap); /* the control thread may be punching the page */\n",
+        "        (void)heap;\n", ["model:quiet-page-is-punched-under-its-owner"]),
+    "pages-are-punched-unannounced": (
+        "src/context/holes.c", "    punch_announce(page);\n", "", ["model:quiet-page-is-punched-under-its-owner"]),
+    "pages-are-punched-at-the-first-look": (
+        "src/context/holes.c", "    return seen == now;\n", "    return true;\n", ["model:quiet-page-is-punched-under-its-owner"]),
+    "waste-that-was-given-back-stays-waste": (
+        "src/context/holes.c", "    add_relaxed(&heap_global.own_free, -waste);\n", "", ["model:quiet-page-is-punched-under-its-owner"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
         "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),

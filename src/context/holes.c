@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds quiet pages and punches them; see holes.h. */
+#include "context/holes.h"
+#include "base/options.h"
+#include "context/internal.h"
+#include "region/punch.h"
+
+#define LOOK_MIN_MS 50     /* time between two looks, where MEMCTX_DECAY_MS is less */
+#define LOOK_NS 4000000U   /* a look ends after this time */
+#define LOOK_SHARE 32      /* the time between two looks is so many times that of a look */
+#define LOOK_SEGMENTS 256U /* segments that one look reads: 1 GiB */
+#define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
+#define PAGES_MAX 32U      /* pages of one visit */
+#define BUSY_MAX 8U        /* heaps that one look leaves alone */
+#define DEALT_WITH 1U      /* in page.seen: the page was punched, or cannot be */
+#define SEEN_USED_SHIFT 48 /* in page.seen: the number of used blocks stands there */
+
+static struct {
+    uint64_t next_ns;
+    uint64_t place; /* the segment where the next look begins */
+    bool hurries;   /* the last look left pages that were quiet */
+} state;
+
+struct look {
+    uint64_t place;    /* the segment that was read last */
+    unsigned segments; /* number of segments that may still be read */
+    bool stopped;      /* segments are left for the next look */
+    struct heap *heap; /* a heap with a quiet page */
+    const struct heap *busy[BUSY_MAX];
+    unsigned busy_count;
+    struct page *pages[PAGES_MAX]; /* quiet pages of `heap` */
+    unsigned count;
+    size_t bytes; /* bytes that went back */
+};
+
+/* Returns a number that changes when a block of the page is handed out or freed. Bit 0 is 0. */
+static uint64_t looks_of(const struct page *page) {
+    return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
+                                                      << SEEN_USED_SHIFT;
+}
+
+/* True when the page may have empty OS pages, and is as the last look found it. */
+static bool is_quiet(struct page *page) {
+    if (!punch_may_help(page))
+        return false;
+    uint64_t now = looks_of(page), seen = load_relaxed(&page->seen);
+    if ((seen & ~(uint64_t)DEALT_WITH) != now)
+        store_owner(&page->seen, now);
+    return seen == now;
+}
+
+static void is_dealt_with(struct page *page) {
+    store_owner(&page->seen, looks_of(page) | DEALT_WITH);
+}
+
+/* Calls `each` for the pages of the segment until it returns false. */
+static bool pages_of(struct segment *segment, bool (*each)(struct look *, struct page *),
+                     struct look *look) {
+    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
+        struct page *page = &segment->pages[i];
+        unsigned kind = load_acquire(&page->kind);
+        uint32_t slices = kind == PAGE_NONE ? 1 : load_relaxed(&page->slices);
+        if (kind != PAGE_NONE && !each(look, page))
+            return false;
+        i += slices ? slices : 1;
+    }
+    return true;
+}
+
+static bool is_left_alone(const struct look *look, const struct heap *heap) {
+    for (unsigned i = 0; i < look->busy_count; i++)
+        if (look->busy[i] == heap)
+            return true;
+    return false;
+}
+
+static bool search_page(struct look *look, struct page *page) {
+    struct heap *heap = load_relaxed(&page->heap);
+    if (!heap || !is_quiet(page) || is_left_alone(look, heap) ||
+        load_relaxed(&heap->state) == HEAP_ORPHAN)
+        return true;
+    look->heap = heap;
+    return false;
+}
+
+/* Reads segments until a heap with a quiet page is found. */
+static bool search_segment(struct segment *segment, bool huge, void *context) {
+    struct look *look = context;
+    look->place = segment_place(segment);
+    look->stopped = !look->segments;
+    if (look->stopped)
+        return false;
+    look->segments--;
+    return huge || pages_of(segment, search_page, look);
+}
+
+static bool is_named(const struct page *page) {
+    const struct view *view = load_acquire(&page->view);
+    return view && view->region && region_of(view->region)->named;
+}
+
+static bool collect_page(struct look *look, struct page *page) {
+    if (load_relaxed(&page->heap) != look->heap || !is_quiet(page))
+        return true;
+    if (is_named(page)) {
+        is_dealt_with(page);
+        return true;
+    }
+    punch_announce(page);
+    look->pages[look->count++] = page;
+    return look->count < PAGES_MAX;
+}
+
+/* Collects quiet pages of look->heap, whose owner destroys none of them, and announces that they
+ * will be punched. */
+static bool collect_segment(struct segment *segment, bool huge, void *context) {
+    struct look *look = context;
+    if (!look->segments)
+        return false;
+    look->segments--;
+    return huge || pages_of(segment, collect_page, look);
+}
+
+static void collect(struct look *look) {
+    unsigned left = look->segments;
+    look->count = 0;
+    look->segments = VISIT_SEGMENTS;
+    segment_each_from(look->place, collect_segment, look);
+    look->segments = left;
+}
+
+/* Punches the pages that were collected. Nobody uses them meanwhile. */
+static void punch(struct look *look) {
+    int64_t waste = 0;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < look->count; i++) {
+        bytes += punch_announced(look->pages[i], &waste);
+        is_dealt_with(look->pages[i]);
+    }
+    add_relaxed(&heap_global.own_free, -waste);
+    add_relaxed(&segment_returned, (int64_t)bytes);
+    look->bytes += bytes;
+}
+
+static void end(struct look *look) {
+    for (unsigned i = 0; i < look->count; i++)
+        punch_end(look->pages[i]);
+    look->count = 0;
+}
+
+/* Visits a heap that a thread owns. False: the thread is inside the allocator. */
+static bool visit_owned(struct look *look) {
+    lock_take(&heap_visit_lock);
+    visit_announce(look->heap);
+    bool waits = os_barrier_in_threads() && visit_owner_waits(look->heap);
+    if (waits) {
+        collect(look);
+        waits = os_barrier_in_threads() && !load_acquire(&look->heap->busy);
+        if (waits)
+            punch(look);
+        end(look);
+    }
+    store_release(&look->heap->visited, 0);
+    lock_release(&heap_visit_lock);
+    return waits;
+}
+
+/* Visits a heap that no thread uses while its lock is held. */
+static bool visit_locked(struct look *look, uint32_t kind) {
+    if (!lock_try(&look->heap->lock))
+        return false;
+    bool still = load_acquire(&look->heap->state) == kind;
+    if (still) {
+        collect(look);
+        punch(look);
+        end(look);
+    }
+    lock_release(&look->heap->lock);
+    return still;
+}
+
+static bool visit(struct look *look) {
+    lock_take(&heap_global.lock);
+    uint32_t kind = load_acquire(&look->heap->state);
+    bool done = kind == HEAP_OWNED                           ? visit_owned(look)
+                : kind == HEAP_PARKED || kind == HEAP_SHARED ? visit_locked(look, kind)
+                                                             : false;
+    lock_release(&heap_global.lock);
+    return done;
+}
+
+size_t holes_look_now(void) {
+    uint64_t until = os_now_exact_ns() + LOOK_NS;
+    struct look look = {.place = state.place, .segments = LOOK_SEGMENTS};
+    do {
+        look.heap = NULL;
+        segment_each_from(look.place, search_segment, &look);
+        if (!look.heap)
+            break;
+        if (!visit(&look))
+            look.busy[look.busy_count++] = look.heap;
+    } while (os_now_exact_ns() < until && look.busy_count < BUSY_MAX);
+    if (look.busy_count == BUSY_MAX) /* the next look begins behind them */
+        look.place += SEGMENT_BYTES;
+    state.hurries = look.heap != NULL;
+    state.place = look.heap || look.stopped ? look.place : 0;
+    return look.bytes;
+}
+
+void holes_look(void) {
+    uint64_t now = os_now_exact_ns();
+    if (now < state.next_ns || !load_relaxed(&options.holes) || options.thp == THP_ALWAYS)
+        return;
+    holes_look_now();
+    uint64_t after = os_now_exact_ns(), rest = (after - now) * LOOK_SHARE;
+    int64_t decay = load_relaxed(&options.decay_ms);
+    uint64_t pause = (uint64_t)(decay > LOOK_MIN_MS ? decay : LOOK_MIN_MS) * 1000000U;
+    /* Quiet pages that are left were quiet for the decay time already. */
+    state.next_ns = after + (rest > pause || state.hurries ? rest : pause);
+}
+
+int holes_wait_ms(int wait) {
+    uint64_t now = os_now_exact_ns();
+    if (!state.hurries || !load_relaxed(&options.holes))
+        return wait;
+    int until = state.next_ns > now ? (int)((state.next_ns - now) / 1000000U) + 1 : 1;
+    return until < wait ? until : wait;
+}

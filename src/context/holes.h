@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * holes.h - gives back the empty OS pages inside pages that nobody has used for a while.
+ *
+ * Of many short-lived chunks a few stay, each in a page of its own, and the page is resident whole.
+ * The control thread looks at the headers of all pages now and then. A page in which nothing was
+ * allocated or freed between two looks is *quiet*, and its empty OS pages are punched
+ * (region/punch.h), as `memctx trim TARGET CONTEXT` does on request.
+ *
+ * The page belongs to a thread that may sleep for ever, so the control thread does it, in a visit
+ * (context/evict.h) with two barriers. After the first one the owner is outside the allocator; it
+ * allocates nothing and destroys no page before the visit ends, because both wait at heap_await. It
+ * still frees chunks the common way, which does not look at heap->visited. So the visitor then sets
+ * META_PUNCHED in the pages it wants, because the common free leaves pages with this flag to their
+ * kind, which waits. After the second barrier the owner is either inside the allocator, where it
+ * may be freeing into one of these pages, and the visitor gives up; or it is outside, and finds the
+ * flag.
+ *
+ * Cannot do: pages of named contexts, serial pages, pages whose records were extended by a table of
+ * owners; memory where the program asks for huge pages (MEMCTX_THP=always). Nothing is done without
+ * a control thread, nor where the kernel has no membarrier, except in heaps without a thread.
+ *
+ * Cost: the headers of at most LOOK_SEGMENTS segments a look, and some microseconds for a page that
+ * has become quiet; both are bounded to a 32nd of a processor. The fast paths cost nothing. The
+ * owner may wait for one visit, PAGES_MAX pages.
+ *
+ * Threads: the control thread.
+ */
+#ifndef MEMCTX_HOLES_H
+#define MEMCTX_HOLES_H
+
+#include "region/heap.h"
+
+/* Looks at pages if it is time, and punches those that are quiet. */
+void holes_look(void);
+/* Returns how long the control thread may sleep, at most `wait` milliseconds. */
+int holes_wait_ms(int wait);
+/* One look, whatever the time. Returns the bytes that went back. */
+size_t holes_look_now(void);
+
+#endif

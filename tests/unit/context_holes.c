@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/context/holes.h: pages that nobody uses lose their empty OS pages unasked. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "context/holes.h"
+#include "region/punch.h"
+#include "region/region.h"
+#include "region_tests.h"
+
+enum { CHUNKS = 4000, STAYS = 100, BYTES = 300 };
+
+static unsigned char *chunks[CHUNKS];
+
+/* Chunks of one context, of which one in STAYS stays. */
+static struct heap *sparse_heap(void) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+        memset(chunks[i], (int)(i % 251), BYTES);
+    }
+    for (size_t i = 0; i < CHUNKS; i++)
+        if (i % STAYS) {
+            region_free(heap, chunks[i]);
+            chunks[i] = NULL;
+        }
+    heap_publish_waste(heap);
+    return heap;
+}
+
+static void check_survivors(void) {
+    for (size_t i = 0; i < CHUNKS; i += STAYS)
+        for (size_t k = 0; k < BYTES; k++)
+            cr_assert_eq(chunks[i][k], i % 251, "chunk %zu", i);
+}
+
+Test(holes, a_page_is_punched_at_the_second_look) {
+    struct heap *heap = sparse_heap();
+    int64_t waste = heap_global.own_free;
+    cr_assert_eq(holes_look_now(), 0, "a page was quiet at once");
+    size_t bytes = 0;
+    for (size_t more; (more = holes_look_now());) /* a look ends after a while */
+        bytes += more;
+    cr_assert_gt(bytes, (size_t)CHUNKS * BYTES / 4);
+    cr_assert_leq(heap_global.own_free, waste - (int64_t)bytes / 2);
+    cr_assert_eq(heap->visited, 0);
+    check_survivors();
+    /* All of it is used again. */
+    int64_t used = segment_used_bytes();
+    for (size_t i = 0; i < CHUNKS; i++)
+        if (!chunks[i]) {
+            chunks[i] = region_alloc(heap, heap_view(heap, 9), BYTES, false);
+            memset(chunks[i], (int)(i % 251), BYTES);
+        }
+    for (size_t i = 0; i < CHUNKS; i++) {
+        for (size_t k = 0; k < BYTES; k++)
+            cr_assert_eq(chunks[i][k], i % 251, "chunk %zu", i);
+        region_free(heap, chunks[i]);
+    }
+    cr_assert_gt(used, segment_used_bytes());
+    heap_park(heap);
+    cr_assert_lt(heap_global.own_free, (int64_t)(2 * OS_PAGE_BYTES), "waste that is not there");
+}
+
+Test(holes, a_page_in_use_stays) {
+    struct heap *heap = sparse_heap();
+    holes_look_now();
+    size_t kept = 0;
+    for (size_t i = 0; i < CHUNKS; i += STAYS) {
+        struct page *page = page_at(chunks[i]);
+        region_free(heap, chunks[i]);
+        chunks[i] = NULL;
+        kept += page->kind == PAGE_NONE;
+        if (i >= (size_t)2 * STAYS)
+            break;
+    }
+    cr_assert_geq(kept, 1);
+    heap->busy = 1;
+    cr_assert_eq(holes_look_now(), 0, "punched while the owner was inside");
+    cr_assert_eq(heap->visited, 0);
+    for (size_t i = (size_t)3 * STAYS; i < CHUNKS; i += STAYS)
+        cr_assert_not(page_at(chunks[i])->meta_shift & META_PUNCHED);
+    heap->busy = 0;
+    cr_assert_gt(holes_look_now(), 0);
+}
+
+Test(holes, heaps_without_a_thread) {
+    struct heap *heap = sparse_heap();
+    heap_park(heap);
+    holes_look_now();
+    heap->lock.word = 1; /* another thread frees into it */
+    cr_assert_eq(holes_look_now(), 0);
+    heap->lock.word = 0;
+    cr_assert_gt(holes_look_now(), 0);
+    check_survivors();
+}
+
+Test(holes, a_second_free_of_a_block_that_is_gone, .signal = SIGABRT) {
+    struct heap *heap = sparse_heap();
+    holes_look_now();
+    holes_look_now();
+    for (size_t i = 0; i < CHUNKS; i += STAYS) {
+        struct page *page = page_at(chunks[i]);
+        char *start = segment_span_start(page);
+        for (unsigned k = 0; k < page->capacity; k++) {
+            char *block = start + (size_t)k * page->block_bytes;
+            if (blocks_is_punched(page, block))
+                region_free(heap, block);
+        }
+    }
+    _exit(0);
+}
