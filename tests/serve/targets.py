@@ -74,6 +74,8 @@ def a_stopped_process_is_down_and_others_are_told():
             # It cannot answer, but its memory can be read from outside.
             doctor = json.loads(server.get("/doctor?target=served&process=2"))
             check_equal(doctor["pid"], max(first.pid, second.pid), "what doctor tells of the stopped one")
+            check("from outside" in doctor["how"], f"how it was read: {doctor['how']}")
+            check_equal(json.loads(server.get("/doctor?target=served&process=1"))["how"], None, "how the other one was read")
             os.kill(max(first.pid, second.pid), signal.SIGCONT)
             check_equal(up(server), {"served1": 1, "served2": 1}, "after it went on")
 

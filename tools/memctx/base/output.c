@@ -50,12 +50,17 @@ static int close_compressed(void *cookie) {
     return gzclose(cookie) == Z_OK ? 0 : EOF;
 }
 
-void output_begin_compressed(struct output *output, const char *path) {
+FILE *output_gzip(int fd, int level) {
     const cookie_io_functions_t functions = {.write = write_compressed, .close = close_compressed};
+    char mode[] = {'w', 'b', (char)('0' + level), '\0'};
+    gzFile compressed = gzdopen(fd, mode);
+    return compressed ? fopencookie(compressed, "w", functions) : NULL;
+}
+
+void output_begin_compressed(struct output *output, const char *path) {
     output_begin(output, path);
-    int fd = dup(fileno(output->file)); /* a copy, because gzclose() closes it */
-    gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
-    FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
+    int fd = dup(fileno(output->file)); /* a copy, because the compressing stream closes it */
+    FILE *file = fd >= 0 ? output_gzip(fd, 6) : NULL;
     if (!file)
         cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or file descriptors", path);
     output->plain = output->file;
