@@ -21,6 +21,14 @@ void reading_resolve(struct model *model, const struct target *target,
     reading_finish(reading_begin(model, target, names, NULL), model, names);
 }
 
+/* Returns true if the process that a snapshot is of still runs: then names can be had of generated
+ * code, and of files that only it sees, such as those of a container. If it is another process
+ * after all, build-ids show that its files are others. */
+static bool still_runs(const struct model *model, struct process_facts *facts) {
+    return model->pid > 0 && model->pid <= INT32_MAX && model->start_ticks != 0 &&
+           process_read_facts((pid_t)model->pid, facts) && facts->start_ticks == model->start_ticks;
+}
+
 static struct symbols_work *begin(const struct model *model, const struct target *target,
                                   const struct reading_names *names,
                                   struct symbols_options options) {
@@ -28,9 +36,10 @@ static struct symbols_work *begin(const struct model *model, const struct target
         return NULL;
     options.debug_directory = names->debug_directory;
     options.progress = true;
-    if (!target->is_snapshot) {
-        options.live_pid = target->facts.pid;
-        options.inner_pid = target->facts.inner_pid;
+    struct process_facts facts = target->facts;
+    if (!target->is_snapshot || (!target->client.outside && still_runs(model, &facts))) {
+        options.live_pid = facts.pid;
+        options.inner_pid = facts.inner_pid;
     }
     return symbols_begin(model, &options);
 }
