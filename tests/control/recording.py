@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -414,8 +415,8 @@ def recording_that_is_damaged():
 
         torn = bytearray(whole)
         torn[moments[-1][0] + BLOCK.size + 60] ^= 1
-        check_equal(f'{check_damaged(torn, [0])["uptime_s"]:.3f}', f"{uptimes[-2]:.3f}",
-                    "the state when the last moment is torn")
+        uptime = check_damaged(torn, [0])["uptime_s"]
+        check(abs(uptime - uptimes[-2]) < 1e-5, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
         written = [range(0, 2000), range(4096, 4096 + BLOCK_BYTES), range(RING_AT, len(whole))]
@@ -469,3 +470,95 @@ def recording_costs_little():
             sizes = [int(harness.read_status(each.pid, "VmSize").split()[0]) for each in (plain, target)]
     check(sizes[1] - sizes[0] <= 2048, f"address space in KiB: {sizes}")
     check(shares[1] - shares[0] < 0.002, f"share of a core: {shares}")
+
+
+NAMES_AT, NAMES_BYTES, NAMES = 15 << 20, 512 << 10, 0x4D4E4352
+
+
+def names_of(path):
+    """The sequences of the valid blocks of names."""
+    data = read(path)
+    found = [block_at(data, NAMES_AT + i * NAMES_BYTES, NAMES) for i in range(2)]
+    return [block[0] if block else 0 for block in found]
+
+
+def functions_of(path):
+    """(whether a dump of the recording has names, the functions of its call paths)."""
+    done = run_cli("dump", "--json", path)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump {path}")
+    dump = json.loads(done.stdout)
+    return dump, {(context["frame"] or {}).get("function") for context in dump["contexts"]}
+
+
+@contextlib.contextmanager
+def short_lived_program(*options):
+    """A copy of the program, which can be removed, under memctx run --record; gives it, its path and the recording."""
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        program = os.path.join(directory, "recorded")
+        shutil.copy(harness.build_program("tests/control/recorded.c"), program)
+        argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]
+        with harness.Target(argv, runtime, preload=False) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, program, recording_of(directory, target.pid)
+
+
+def companions_of(pid):
+    """The processes that keep the names of this process."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and read(f"/proc/{name}/cmdline").split(b"\0")[1:2] == [b"names of %d" % pid]:
+                found.append(int(name))
+    return found
+
+
+@test
+def recording_keeps_names():
+    """Names are in the file while the program runs; they are there when it and its file are gone."""
+    with short_lived_program("--names") as (target, program, path):
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
+        beside = companions_of(target.pid)
+        check_equal(len(beside), 1, "processes beside the program")
+        check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev, "its standard input")
+        check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid, "it is a child of the program")
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait(timeout=60)
+        wait_until(lambda: not companions_of(target.pid), "the end of the process beside", timeout_s=60)
+        os.unlink(program)
+        dump, functions = functions_of(path)
+        check(dump["has_names"] and "main" in functions, functions)
+        check_equal(functions_of(path + "@start")[1] - {None}, functions - {None}, "at the first moment")
+        told = run_cli("postmortem", path)
+        check(told.returncode == 0 and "(recorded.c:" in told.stdout, told.stdout + told.stderr)
+        check("main" not in str(dump_of(path)["contexts"]), "--no-symbols")
+
+
+@test
+def names_are_added_later():
+    """Two places take turns; a damaged one counts for nothing, and nobody else's file is written to."""
+    with short_lived_program() as (target, program, path):
+        wait_moments(path)
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait(timeout=60)
+        check_equal(names_of(path), [0, 0], "names before")
+        want = functions_of(path)[1]
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names")
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names that are there")
+        os.rename(program, program + "-moved")
+        check_equal(functions_of(path)[1], want, "with the program's file gone")
+        with open(path, "r+b") as file:
+            file.seek(NAMES_AT + 200)
+            file.write(b"damage")
+        check("main" not in functions_of(path)[1], "names of a damaged block")
+        os.rename(program + "-moved", program)
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [0, 2]), "beside the damaged block")
+        dump, functions = functions_of(path)
+        check_equal((dump["has_names"], functions), (True, want), "again")
+        snapshot = path + ".mctx"
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
+        for words, code, message in ((["--names", "--no-symbols", path], 2, "contradict each other"),
+                                     (["--names", snapshot], 1, "is a snapshot, not a recording")):
+            done = run_cli("postmortem", *words)
+            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+        done = run_cli("run", "--names", "true")
+        check(done.returncode == 2 and "add --record" in done.stderr, done.stderr)

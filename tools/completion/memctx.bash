@@ -36,14 +36,14 @@ _memctx() {
         return
     fi
     case $verb in
-        run) options="--depth --verify --no-children --rule --marks --record --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --marks --record --names --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
-        postmortem) options="--json --no-pager --human --bytes --last --all --depth $names" ;;
+        postmortem) options="--json --no-pager --human --bytes --last --all --depth --names $names" ;;
         watch) options="--when --do --keep --cool --dir --every --timeout --memory --all --match --check --json $names" ;;
         export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;

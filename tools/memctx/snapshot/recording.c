@@ -436,6 +436,8 @@ bool snapshot_read_recording(struct model *model, const char *bytes, size_t leng
     if (!reader.directory || reader.count == 0)
         return damaged(&reader, "the process ended before its first moment was written");
     bool good = choose(&reader, when, &chosen) && load(&reader, chosen);
+    if (good)
+        snapshot_read_names(model, bytes, length);
     free(reader.found);
     return good;
 }

@@ -51,6 +51,8 @@ static bool read_stat(struct process_facts *facts) {
             continue;
         if (field == 3)
             facts->state = word[0];
+        else if (field == 4)
+            facts->parent = (pid_t)strtol(word, NULL, 10);
         else if (field == 22)
             facts->start_ticks = strtoull(word, NULL, 10);
         else if (field == 24)

@@ -27,6 +27,7 @@
 #include "model/model.h"
 #include "snapshot/snapshot.h"
 #include "verbs/reading.h"
+#include "verbs/record_names.h"
 #include "verbs/recorded.h"
 #include "verbs/verbs.h"
 
@@ -34,12 +35,13 @@
 #define GREW_TOLD 5   /* call paths told as growing */
 #define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
 
-enum { OPTION_LAST = 1, OPTION_DEPTH, OPTION_ALL };
+enum { OPTION_LAST = 1, OPTION_DEPTH, OPTION_ALL, OPTION_NAMES };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"last", required_argument, NULL, OPTION_LAST},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"all", no_argument, NULL, OPTION_ALL},
+                                             {"names", no_argument, NULL, OPTION_NAMES},
                                              READING_UNIT_OPTIONS,
                                              READING_NAME_OPTIONS,
                                              READING_PAGER_OPTION,
@@ -49,6 +51,7 @@ struct request {
     struct reading_names names;
     const char *last; /* the time before the last moment from which growth is told */
     bool json, exact_bytes, no_pager;
+    bool keep_names; /* --names */
     struct tell_options tell;
 };
 
@@ -84,9 +87,12 @@ static struct request parse(int argc, char **argv) {
             request.tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
             break;
         case OPTION_ALL: request.tell.all = true; break;
+        case OPTION_NAMES: request.keep_names = true; break;
         default: reading_take(&request.names, option); break;
         }
     }
+    if (request.keep_names && request.names.none)
+        cli_usage("--names and --no-symbols contradict each other");
     return request;
 }
 
@@ -384,6 +390,8 @@ int postmortem_main(int argc, char **argv) {
     target_open(&target, word, false);
     if (!target.is_snapshot)
         cli_die(CLI_REFUSED, "%s is a running process; see memctx doctor %s", word, word);
+    if (request.keep_names)
+        record_names_add(target.path, &request.names);
     target_load(&target, &model, &load);
     if (!model.recording)
         cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);
