@@ -73,6 +73,7 @@ struct record_head {
 enum record_ending {
     RECORD_ENDED_NORMALLY = 1, /* the library's exit handler ran */
     RECORD_ENDED_RESTRICTED,   /* the program forbade itself system calls, so the recording ended */
+    RECORD_ENDED_SWITCHED_OFF, /* memctx set ended it, or began another one; the program went on */
 };
 
 struct record_end {

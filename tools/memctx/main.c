@@ -168,7 +168,8 @@ static const struct cli_verb verbs[] = {
      "as\n"
      "[smaller contexts]. It has no pages, so it tells nothing of free blocks.\n\n"
      "  --last TIME        tell what grew within TIME before the end (default 10m)\n"
-     "  --names            write names of functions into FILE, so that every verb has them without\n"
+     "  --names            write names of functions into FILE, so that every verb has them "
+     "without\n"
      "                     the program's files; memctx run --record --names does so by itself\n"
      "  --json             print one object of schema memctx-postmortem/1, with all moments\n"
      "  --all              print all findings and call paths instead of the first five\n"
@@ -491,7 +492,9 @@ static const struct cli_verb verbs[] = {
     {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
      "change options, or the policy or unfolding of contexts",
      LIVE_TARGET_HELP
-     "\nmemctx options shows which options can be changed in a running process.\n\n"
+     "\nmemctx options shows which options can be changed in a running process. record=DIR begins "
+     "a\n"
+     "recording (memctx run --record) in an absolute directory, record=off ends it.\n\n"
      "policy=POLICY decides where the next chunks of contexts go, once MEMCTX_PROMOTE_BYTES are\n"
      "alive in them. A CONTEXT is a number and includes all contexts below it.\n\n"
      "  default            the allocator decides\n"

@@ -56,17 +56,19 @@ struct request {
 };
 
 enum ending {
-    ENDING_RUNS,       /* the process is still there */
-    ENDING_EXECUTED,   /* it runs another program now */
-    ENDING_NORMALLY,   /* the exit handler ran */
-    ENDING_RESTRICTED, /* the program restricted its system calls, which ended the recording */
-    ENDING_KILLED,     /* no exit handler ran */
-    ENDING_REBOOTED,   /* the machine was started again since */
-    ENDING_UNKNOWN,    /* no end, but the process may not have been allowed to write one */
+    ENDING_RUNS,         /* the process is still there */
+    ENDING_EXECUTED,     /* it runs another program now */
+    ENDING_NORMALLY,     /* the exit handler ran */
+    ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
+    ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
+    ENDING_KILLED,       /* no exit handler ran */
+    ENDING_REBOOTED,     /* the machine was started again since */
+    ENDING_UNKNOWN,      /* no end, but the process may not have been allowed to write one */
 };
 
-static const char *const ending_words[] = {"running", "executed-another", "normally", "restricted",
-                                           "killed",  "rebooted",         "unknown"};
+static const char *const ending_words[] = {"running",      "executed-another", "normally",
+                                           "switched-off", "restricted",       "killed",
+                                           "rebooted",     "unknown"};
 
 static struct request parse(int argc, char **argv) {
     struct request request = {.last = LAST_DEFAULT,
@@ -128,6 +130,8 @@ static enum ending find_ending(const struct model *model) {
     struct process_facts facts;
     if (recording->ending == RECORD_ENDED_NORMALLY)
         return ENDING_NORMALLY;
+    if (recording->ending == RECORD_ENDED_SWITCHED_OFF)
+        return ENDING_SWITCHED_OFF;
     if (recording->ending == RECORD_ENDED_RESTRICTED)
         return ENDING_RESTRICTED;
     if (!is_same_boot(recording))
@@ -170,6 +174,10 @@ static char *tell_ending(const struct model *model, enum ending ending) {
         return cli_copy("has executed another program, which has a recording of its own");
     case ENDING_NORMALLY:
         return cli_format("ended by itself at %.1f s: its exit handler ran",
+                          recording->end_uptime_s);
+    case ENDING_SWITCHED_OFF:
+        return cli_format("was recorded until %.1f s, when memctx set ended the recording; the "
+                          "process went on",
                           recording->end_uptime_s);
     case ENDING_RESTRICTED:
         return cli_format("restricted its system calls at %.1f s, which ended the recording; how "
