@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -16,6 +17,7 @@ import tempfile
 import time
 
 import harness
+import screen
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
 
 ROUNDS = int(os.environ.get("MEMCTX_RECORD_ROUNDS", "5"))
@@ -608,3 +610,80 @@ def recording_is_switched_on_and_off():
             target.kill()
             check_equal(postmortem_of(recording_of(one, target.pid))["ended"], "killed", "after the end of the process")
             check_whole(recording_of(one, target.pid), time.time())
+
+
+def first_moments():
+    """A recording of a process that grew, and was killed."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 6)
+        target.kill()
+        yield path
+
+
+@test
+def top_prints_a_recording():
+    """Frames are the moments of the file: their totals, the figures of each context, the growth since the moment before."""
+    with contextlib.contextmanager(first_moments)() as path:
+        moments = postmortem_of(path)["moments"]
+        done = run_cli("top", path, "--batch", "1000", "--json", "--limit", "500")
+        frames = [json.loads(line) for line in done.stdout.splitlines()]
+        check_equal((done.returncode, done.stderr, len(frames)), (0, "", len(moments)), "frames")
+        for before, moment, frame in zip([None, *moments], moments, frames):
+            process = frame["process"]
+            for key in ("requested_bytes", "live_chunks", "rss_bytes", "uptime_s", "time_s"):
+                check_equal(round(process[key], 3), round(moment[key], 3), f"{key} of frame {frame['frame']}")
+            check_equal(sum(one["requested_bytes"] for one in frame["list"]), moment["requested_bytes"], "sum over the contexts")
+            rate = before and (moment["requested_bytes"] - before["requested_bytes"]) / (moment["uptime_s"] - before["uptime_s"])
+            check(rate is None if process["growth_bytes_per_s"] is None else abs(process["growth_bytes_per_s"] - rate) < 1 + abs(rate) / 100,
+                  f"growth of frame {frame['frame']}: {process['growth_bytes_per_s']}, want {rate}")
+        want = {context["id"]: context["self"]["requested_bytes"] for context in dump_of(path)["contexts"] if context["self"]["live_chunks"]}
+        check_equal({one["id"]: one["requested_bytes"] for one in frames[-1]["list"] if one["live_chunks"]}, want, "the last moment")
+        text = run_cli("top", path + "@start", "--batch", "9", "--no-symbols", "--tree").stdout
+        check(text.startswith("moment of 2") and "frame 1 of 1:" in text, text)
+        snapshot = path + ".mctx"
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
+        for words, code, message in ((["top", snapshot, "--batch", "1"], 1, "is a snapshot of one moment; top takes a process or a recording"),
+                                     (["top", path + "@-9h", "--batch", "1"], 1, "begins only"), (["top", path, path], 1, "is a file; top needs a running process"),
+                                     (["top", path], 2, "--batch N prints N frames")):
+            done = run_cli(*words)
+            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+@test
+def top_shows_a_recording():
+    """The keys of the time axis; the sparklines are those of the whole recording, and a cursor stands in them."""
+    with contextlib.contextmanager(first_moments)() as path:
+        count = len(postmortem_of(path)["moments"])
+        env = {**harness.clean_env(), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        with screen.Terminal([harness.CLI, "top", path, "--interval", "0.1"], env, 24, 120) as terminal:
+            def at(moment):
+                terminal.wait(rf"moment {moment} of {count}, 2", f"moment {moment}")
+
+            at(count)
+            terminal.wait(r"total +▁.*█", "the time axis")
+            terminal.press("[")
+            at(count - 1)
+            terminal.press("[[[[[[[[[[" * 3)
+            at(1)
+            terminal.wait(r"growth \?/s", "growth that is not known")
+            terminal.wait(r"\n +\d\S* +\? +\? +\? ", "a line whose growth is not known")
+            terminal.press("m")
+            terminal.wait("the figures now are the base", "the base")
+            terminal.press("]d")
+            at(2)
+            terminal.wait(r"DIFFERENCES to \d", "differences")
+            terminal.wait(r"\n *\+\d\S* +\+", "a difference of a line")
+            terminal.press("t")
+            terminal.wait("a recording has no figures of threads", "threads")
+            terminal.press("p")
+            at(count)
+            terminal.press("{")
+            terminal.wait(rf"moment (?!{count} of)\d+ of", "a tenth back")
+            terminal.press("v")
+            terminal.wait("TREE OF CALL PATHS", "the tree")
+            terminal.press("g")
+            terminal.until(lambda: "whole program" in terminal.screen.marked()[-1], "the root is marked")
+            terminal.wait(r"total +(▁\S*█ .*\S) *\nline +\1 *\n", "the axis of the whole tree")
+            terminal.press("q")
+            check_equal(terminal.ended(), 0, "the exit code after q")

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "live/replay.h"
 #include "live/ui.h"
 
 #define KEY_ESCAPE 27
@@ -178,6 +179,22 @@ static bool change_process(struct ui *ui, int key) {
 
 /* --- all keys -------------------------------------------------------------------------------- */
 
+/* Goes to another moment of a recording. */
+static bool go_in_time(struct ui *ui, int key) {
+    if (!ui->watch || !strchr("[]{}", key) || key <= 0 || key > 127)
+        return false;
+    if (!ui->watch->replay) {
+        say(ui, "a running process has no earlier moments here; memctx top FILE shows a recording");
+        return true;
+    }
+    size_t at = ui->watch->replay->at, tenth = replay_count(ui->watch) / 10;
+    size_t step = key == '[' || key == ']' || tenth == 0 ? 1 : tenth;
+    bool back = key == '[' || key == '{';
+    replay_go(ui->watch, back ? (at > step ? at - step : 0) : at + step);
+    ui->paused = true;
+    return true;
+}
+
 static void mark(struct ui *ui) {
     if (!ui->watch || !ui->watch->loaded)
         return;
@@ -214,6 +231,10 @@ static void other_key(struct ui *ui, int key) {
     case 's': sort_by(ui, (int)ui->options.sort + 1); break;
     case '<': sort_by(ui, (int)ui->options.sort - 1); break;
     case 't':
+        if (ui->watch && ui->watch->replay) {
+            say(ui, "a recording has no figures of threads");
+            break;
+        }
         ui->by_thread = !ui->by_thread;
         ui_ask_threads(ui);
         break;
@@ -237,7 +258,7 @@ void ui_key(struct ui *ui, int key) {
         ui->help = false;
     else if (ui->typing && key != KEY_RESIZE)
         type_key(ui, key);
-    else if (!go(ui, key) && !change_process(ui, key) && !fold(ui, key))
+    else if (!go(ui, key) && !change_process(ui, key) && !fold(ui, key) && !go_in_time(ui, key))
         other_key(ui, key);
     ui_make_rows(ui);
 }

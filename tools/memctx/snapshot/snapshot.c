@@ -100,6 +100,26 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     return NULL;
 }
 
+struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
+                                             const char *when, struct cli_failure *failure) {
+    size_t length;
+    enum kind kind;
+    model_begin(model, path);
+    cli_clean(model->source);
+    model->from_snapshot = true;
+    char *bytes = read_file(path, &length, &kind, failure);
+    if (!bytes)
+        return NULL;
+    if (kind == KIND_RECORDING)
+        return snapshot_begin_replay(model, bytes, length, when, failure);
+    free(bytes);
+    cli_set_failure(failure, CLI_REFUSED,
+                    "%s is a snapshot of one moment; %s takes a process or a recording (memctx run "
+                    "--record); see memctx dump %s",
+                    path, cli_current_verb->name, path);
+    return NULL;
+}
+
 bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
     return snapshot_load_at(model, path, NULL, failure);
 }
