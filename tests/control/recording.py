@@ -687,3 +687,33 @@ def top_shows_a_recording():
             terminal.wait(r"total +(▁\S*█ .*\S) *\nline +\1 *\n", "the axis of the whole tree")
             terminal.press("q")
             check_equal(terminal.ended(), 0, "the exit code after q")
+
+
+@test
+def top_goes_from_a_process_to_its_recording():
+    """[ shows what the process has recorded so far, b the process again; a process without a recording says so."""
+    program = harness.build_program("tests/control/recorded.c")
+    with recorded() as (target, directory), runtime_dir() as runtime:
+        wait_moments(recording_of(directory, target.pid), 3)
+        env = {**target.cli_env, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        with screen.Terminal([harness.CLI, "top", str(target.pid), "--interval", "0.2"], env, 24, 120) as terminal:
+            terminal.wait(rf"memctx top: pid {target.pid} \(recorded\), up", "the process")
+            terminal.press("[")
+            terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded", "its recording")
+            terminal.wait("b now", "the way back")
+            terminal.wait("recorded.c:", "names")
+            terminal.press("b")
+            terminal.wait(rf"memctx top: pid {target.pid} \(recorded\), up", "the process again")
+            target.kill()
+            terminal.wait("was killed by signal 9", "its end")
+            terminal.press("[")
+            terminal.wait("no recording that can be read", "of a process that has ended")
+            terminal.press("q")
+            check_equal(terminal.ended(), 0, "the exit code after q")
+        with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:
+            other.hear()
+            other.wait_socket()
+            with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24, 120) as terminal:
+                terminal.wait("resident", "the process")
+                terminal.press("[")
+                terminal.wait("this process has no recording that can be read; memctx run --record makes one", "none")

@@ -103,7 +103,7 @@ _memctx() {
                 *)
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
+                        dump | top | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
                         dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | options | top)
                             words=$(_memctx_targets)
                             ;;

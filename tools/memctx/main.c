@@ -83,10 +83,14 @@ static const struct cli_verb verbs[] = {
      "  --outside          read the process's memory from outside, even if it would "
      "answer\n" READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      dump_main},
-    {"top", "TARGET...|--all [OPTIONS]", "watch running processes, once a second",
+    {"top", "TARGET...|--all [OPTIONS]", "watch running processes, or play a recording",
      "TARGET is a pid or a unique process name. With several, or with --all, the first screen is "
      "a\n"
-     "list of processes; Enter goes into one of them, b goes back.\n\n"
+     "list of processes; Enter goes into one of them, b goes back. A recording, FILE or FILE@-10m\n"
+     "(memctx run --record), is shown moment by moment: [ ] { } go back and on in time, p plays "
+     "it;\n"
+     "--batch N prints its last N moments. In a running process that records, [ goes to its\n"
+     "recording, b back to the process.\n\n"
      "Shows the call paths with most live bytes, growth a second, waste (bytes that are held "
      "beyond\n"
      "the live ones), allocations a second or live chunks, as a list or as a tree. ? shows the "

@@ -43,7 +43,8 @@ static const char *const help_lines[] = {
     "m            take the figures now as the base",
     "d            show the differences to the base",
     "p, Space     pause, and go on",
-    "[ ] { }      in a recording: one moment, or a tenth of it, back or on",
+    "[ ] { }      in a recording: one moment, or a tenth of it, back or on. [ goes from a",
+    "             process to its recording (memctx run --record), b back to the process",
     "b            back to the list of processes",
     "?            this text",
     "q            quit",
@@ -405,8 +406,9 @@ static void draw_foot(const struct ui *ui) {
                  SHORT(watch_not_loaded(watch), true, false));
     else if (watch && watch->replay)
         snprintf(line, sizeof line,
-                 "? keys  q quit  [ ] moment  { } tenth  p play  v tree  1-5 sort  / search  "
-                 "m base  d diff");
+                 "? keys  q quit  %s[ ] moment  { } tenth  p play  v tree  1-5 sort  / search  "
+                 "m base  d diff",
+                 ui->now ? "b now  " : "");
     else
         snprintf(
             line, sizeof line, "%s",

@@ -153,6 +153,7 @@ static void forget_lines(struct ui *ui) {
     ui->selected_id = 0;
     ui->selected_kind = ROWS_CONTEXT;
     ui->options.difference = false;
+    ui->axis = (struct ui_axis){0};
 }
 
 void ui_enter(struct ui *ui, struct watch *watch) {
@@ -160,6 +161,24 @@ void ui_enter(struct ui *ui, struct watch *watch) {
     ui->watch = watch;
     ui->paused = false;
     ui->next_s = clock_now_s();
+}
+
+/* Shows the recording of the process that is shown now. False: it has none. */
+static bool go_back_in_time(struct ui *ui) {
+    struct watch *now = ui->watch;
+    if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
+        return false;
+    ui_enter(ui, &ui->past);
+    ui->now = now;
+    return true;
+}
+
+/* Shows the process again whose recording was shown. */
+static void go_to_now(struct ui *ui) {
+    struct watch *now = ui->now;
+    ui_enter(ui, now);
+    ui->now = NULL;
+    replay_end(&ui->past);
 }
 
 static bool change_process(struct ui *ui, int key) {
@@ -170,7 +189,9 @@ static bool change_process(struct ui *ui, int key) {
     }
     if (key != 'b')
         return false;
-    if (ui->single)
+    if (ui->now)
+        go_to_now(ui);
+    else if (ui->single)
         say(ui, "there is only this process; memctx top --all shows all");
     else if (ui->watch)
         ui_enter(ui, NULL);
@@ -183,10 +204,8 @@ static bool change_process(struct ui *ui, int key) {
 static bool go_in_time(struct ui *ui, int key) {
     if (!ui->watch || !strchr("[]{}", key) || key <= 0 || key > 127)
         return false;
-    if (!ui->watch->replay) {
-        say(ui, "a running process has no earlier moments here; memctx top FILE shows a recording");
+    if (!ui->watch->replay && !go_back_in_time(ui))
         return true;
-    }
     size_t at = ui->watch->replay->at, tenth = replay_count(ui->watch) / 10;
     size_t step = key == '[' || key == ']' || tenth == 0 ? 1 : tenth;
     bool back = key == '[' || key == '{';

@@ -4,6 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "names/symbols.h"
+#include "target/recording.h"
 
 static const struct model_moment *moment_at(const struct watch *watch, size_t moment) {
     return &watch->model.recording->moments[moment];
@@ -34,6 +38,47 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
     watch->replay->allocs = cli_alloc(model->context_count, sizeof(int64_t));
     rates_reserve(&watch->rates, model->context_count);
     replay_go(watch, model->recording->chosen);
+}
+
+bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes) {
+    struct cli_failure failure;
+    int fd = recording_open(&of->facts);
+    if (fd < 0) {
+        snprintf(why, bytes,
+                 "this process has no recording that can be read; memctx run --record makes one");
+        return false;
+    }
+    struct model *model = cli_alloc(1, sizeof *model);
+    char *path = cli_format("/proc/self/fd/%d", fd);
+    struct snapshot_replay *file = snapshot_open_replay(model, path, NULL, &failure);
+    free(path);
+    close(fd);
+    if (!file) {
+        free(model);
+        snprintf(why, bytes, "its recording cannot be read yet: %.100s", failure.text);
+        return false;
+    }
+    free(model->source);
+    model->source = cli_format("pid %d, recorded", (int)of->facts.pid);
+    const struct symbols_options options = {.live_pid = of->facts.pid,
+                                            .inner_pid = of->facts.inner_pid,
+                                            .debug_directory = of->debug_directory};
+    if (!of->no_names && !model->has_names)
+        symbols_finish(symbols_begin(model, &options), model);
+    replay_begin(watch, model, file);
+    watch->replay->model = model;
+    return true;
+}
+
+void replay_end(struct watch *watch) {
+    struct replay *replay = watch->replay;
+    snapshot_end_replay(replay->file);
+    watch_end(watch);
+    free(replay->model);
+    free(replay->bytes);
+    free(replay->chunks);
+    free(replay->allocs);
+    free(replay);
 }
 
 /* --- a moment ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 struct replay {
     struct snapshot_replay *file;
+    struct model *model;              /* that the file refers to; the watch has its contents */
     size_t at;                        /* the moment that is shown */
     int64_t *bytes, *chunks, *allocs; /* by context: room for one moment */
 };
@@ -22,6 +23,10 @@ struct replay {
  * already. The watch shares its contexts and names. Shows the moment that the model was loaded at.
  */
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file);
+/* Begins a watch of the recording that the process of another watch writes. False: there is none,
+ * and `why` says so. */
+bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes);
+void replay_end(struct watch *watch);
 /* Shows a moment; one behind the last one is the last one. */
 void replay_go(struct watch *watch, size_t moment);
 size_t replay_count(const struct watch *watch);

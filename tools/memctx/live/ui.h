@@ -45,6 +45,8 @@ struct ui {
     struct herd *herd;
     bool single;         /* there is no list of processes */
     struct watch *watch; /* NULL: the list of processes is shown */
+    struct watch *now;   /* the process whose recording `watch` shows; NULL: it shows none */
+    struct watch past;   /* that recording */
     size_t chosen;       /* process in the list */
     double interval_s, next_s;
     struct rows rows;

@@ -485,3 +485,9 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
     replay->failure = &failure; /* a moment that is cut off has the figures before the cut */
     each_entry(replay, &replay->found[moment], take_for_caller);
 }
+
+void snapshot_end_replay(struct snapshot_replay *replay) {
+    free((char *)(uintptr_t)replay->bytes);
+    free(replay->found);
+    free(replay);
+}

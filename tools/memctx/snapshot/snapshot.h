@@ -37,6 +37,9 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
                                          const struct wire_sums *sums),
                             void *argument);
 
+/* Frees what reading needed, but not the model. */
+void snapshot_end_replay(struct snapshot_replay *replay);
+
 /* Writes the names of a model of a recording into its file, so that they can be had without the
  * program's files. `path` is that of the file. The model loses its marks. */
 bool snapshot_add_names(struct model *model, const char *path, struct cli_failure *failure);
