@@ -118,8 +118,10 @@ enum process_library process_find_library(pid_t pid) {
     bool found = false;
     errno = 0;
     while (!found && getline(&line, &capacity, file) > 0) {
-        const char *name = strrchr(line, '/');
-        found = name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+        /* A process that reads symbols maps the file, too, but not as code. */
+        const char *rights = strchr(line, ' '), *name = strrchr(line, '/');
+        bool is_code = rights && strnlen(rights, 4) == 4 && rights[3] == 'x';
+        found = is_code && name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
     }
     bool refused = !found && (errno == EACCES || errno == EPERM);
     free(line);
