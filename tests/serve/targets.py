@@ -2,7 +2,9 @@
 """Processes that come, go, stop, are mute or lie, while they are served."""
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 
 import harness
@@ -116,3 +118,20 @@ def targets_that_are_not_there():
                                      ([], 2, "serve needs either TARGETs, or --all"), (["--all", "x"], 2, "either")):
             done = run_cli("serve", "--listen", "127.0.0.1:0", *words, env=env, timeout_s=20)
             check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+@test
+def a_program_whose_name_has_a_space():
+    """Its folder has one, too. It is named in full, in metrics, in addresses and on the command line."""
+    program = harness.build_program("tests/serve/served.c", flags=["-O0"])
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-", dir="/tmp") as where:
+        copy = shutil.copy(program, os.path.join(where, "my served"))
+        with harness.Target([copy], runtime, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "first line of the target")
+            target.wait_socket()
+            with Server(runtime, "--match", "my ser*") as server:
+                check_equal(up(server), {"my served1": 1}, "up")
+                check_equal(json.loads(server.get("/doctor?target=my%20served"))["pid"], target.pid, "doctor")
+                check_equal(json.loads(server.get("/p/my%20served/history.json"))["program"], "my served", "history")
+            env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
+            check_equal(json.loads(run_cli("dump", "my served", "--json", env=env).stdout)["program"], "my served", "dump")
