@@ -10,7 +10,7 @@ import socket
 import time
 
 from clients import TOKEN, children, scratch, write
-from harness import Failure, check, check_equal, run_cli, runtime_dir, test, wait_until
+from harness import Failure, build_program, check, check_equal, run_cli, runtime_dir, test, wait_until
 from serving import Server, served
 
 EVERY = ("--every", "100ms")
@@ -175,6 +175,26 @@ def the_time_axis_begins_with_the_recording():
             check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]], f"the first moment, of {samples[:2]}")
             check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0], f"its time: {past[0]}, {want[0][0]}, {began}")
             check_equal(sorted(samples), samples, "the samples in the order of time")
+
+
+@test
+def a_clock_that_is_set_back_stops_nothing():
+    """Samples and moments go on in the order of time, and so the page does."""
+    shim = build_program("tests/serve/clock_step.c", "clock_step.so", flags=["-shared", "-fPIC"])
+    with served() as target, scratch() as where:
+        step = os.path.join(where, "step")
+        with Server(target.runtime, target.pid, *EVERY, environment={"LD_PRELOAD": shim, "CLOCK_STEP": step}) as server:
+            with Events(server, target.pid) as events:
+                events.read_head()
+                first = events.until("moment")["ms"]
+                before = events.until("figures")["ms"]
+                write(step, "")
+                for _ in range(5):
+                    now = events.until("figures")["ms"]
+                    check(now > before, f"a sample of {now} behind {before}")
+                    before = now
+                check(events.until("moment")["ms"] > first, "a moment before the first one")
+                check(before - time.time() * 1000 < 60000, "far in the future")
 
 
 @test

@@ -26,8 +26,9 @@ struct pulse_record {
     int64_t rss_bytes, requested_bytes, live_chunks, allocs, contexts;
 };
 
-/* Returns the milliseconds since 1970. */
-int64_t pulse_wall_ms(void);
+/* Returns the milliseconds since 1970, but more than `last_ms`: the clock may be set back, and the
+ * time axis of a live page must go on. */
+int64_t pulse_wall_ms(int64_t last_ms);
 /* First tells moments later than `since_ms` from the process's recording, if it has one:
  * PULSE_PAST, whose number of allocations and contexts is not known. Then looks every `every_ms`,
  * or less often if a look takes more than a tenth of that. Ends when the process has ended, or with

@@ -183,7 +183,8 @@ static void begin_moment(struct watched *watched) {
     char pid[16];
     snprintf(pid, sizeof pid, "%d", (int)watched->facts.pid);
     const char *words[] = {"dump", "--threads", "--no-symbols", "-o", "-", pid, NULL};
-    watched->job_wall_ms = pulse_wall_ms();
+    const struct moment *last = moments_find(&watched->moments, 0);
+    watched->job_wall_ms = pulse_wall_ms(last ? last->ms : 0);
     watched->job_began_ms = clock_now_ms();
     if (!job_start(&watched->job, "moment", words, watched->job_began_ms + MOMENT_MS))
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
