@@ -717,3 +717,30 @@ def top_goes_from_a_process_to_its_recording():
                 terminal.wait("resident", "the process")
                 terminal.press("[")
                 terminal.wait("this process has no recording that can be read; memctx run --record makes one", "none")
+
+
+@test
+def recording_in_a_container_is_read_from_outside():
+    """Through /proc/PID/root, with the names of a program that only the container has: the agent of a node does so."""
+    if os.geteuid() != 0:
+        raise Skip("making namespaces takes root")
+    program = harness.build_program("tests/control/recorded.c")
+    script = ("mount --make-rprivate / && mount -t tmpfs tmpfs /opt && mkdir /opt/rec && cp \"$1\" /opt/recorded && "
+              "exec \"$2\" run --record=/opt/rec -- /opt/recorded")
+    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh", program, harness.CLI]
+    with runtime_dir() as runtime, harness.Target(argv, runtime, preload=False) as target:
+        if target.hear() != "ready 1":
+            raise Skip("this machine makes no such namespaces")
+        pid = int(read(f"/proc/{target.pid}/task/{target.pid}/children").split()[0])
+        path = f"/proc/{pid}/root/opt/rec/memctx-1-recorded.rec"
+        wait_moments(path, 2)
+        told = postmortem_of(path)
+        check_equal((told["ended"], told["pid"]), ("running", 1), "how it ended")
+        check_equal(run_cli("postmortem", "--names", path).returncode, 0, "keeping names")
+        with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+            copy = shutil.copy(path, os.path.join(directory, "copy.rec"))
+            os.kill(pid, signal.SIGKILL)
+            target.process.wait(timeout=60)
+            dump, functions = functions_of(copy)
+            check(dump["has_names"] and {"main", "leak_here"} <= functions, functions)
+            check_equal(postmortem_of(copy)["ended"], "killed", "afterwards")

@@ -117,9 +117,9 @@ static bool is_same_boot(const struct model_recording *recording) {
            strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
 }
 
-static bool runs_another(const struct model *model) {
+static bool runs_another(const struct model *model, pid_t pid) {
     char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)model->pid);
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
     return length > 0 && strcmp(path, model->exe) != 0;
@@ -136,9 +136,9 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_RESTRICTED;
     if (!is_same_boot(recording))
         return ENDING_REBOOTED;
-    if (process_read_facts((pid_t)model->pid, &facts) && facts.start_ticks == model->start_ticks &&
-        facts.state != 'Z' && facts.state != 'X')
-        return runs_another(model) ? ENDING_EXECUTED : ENDING_RUNS;
+    if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
+        facts.state != 'X')
+        return runs_another(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 

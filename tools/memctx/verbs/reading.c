@@ -2,6 +2,8 @@
 /* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
+#include <stdio.h>
+
 #include "base/terminal.h"
 #include "names/symbols.h"
 
@@ -21,12 +23,17 @@ void reading_resolve(struct model *model, const struct target *target,
     reading_finish(reading_begin(model, target, names, NULL), model, names);
 }
 
-/* Returns true if the process that a snapshot is of still runs: then names can be had of generated
- * code, and of files that only it sees, such as those of a container. If it is another process
- * after all, build-ids show that its files are others. */
-static bool still_runs(const struct model *model, struct process_facts *facts) {
-    return model->pid > 0 && model->pid <= INT32_MAX && model->start_ticks != 0 &&
-           process_read_facts((pid_t)model->pid, facts) && facts->start_ticks == model->start_ticks;
+static bool is_process(pid_t pid, const struct model *model, struct process_facts *facts) {
+    return model->start_ticks != 0 && process_read_facts(pid, facts) &&
+           facts->start_ticks == model->start_ticks;
+}
+
+bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts) {
+    int pid, length = 0;
+    if (sscanf(path, "/proc/%d/root/%n", &pid, &length) == 1 && length > 0 &&
+        is_process(pid, model, facts))
+        return true;
+    return model->pid > 0 && model->pid <= INT32_MAX && is_process((pid_t)model->pid, model, facts);
 }
 
 static struct symbols_work *begin(const struct model *model, const struct target *target,
@@ -37,7 +44,8 @@ static struct symbols_work *begin(const struct model *model, const struct target
     options.debug_directory = names->debug_directory;
     options.progress = true;
     struct process_facts facts = target->facts;
-    if (!target->is_snapshot || (!target->client.outside && still_runs(model, &facts))) {
+    if (!target->is_snapshot ||
+        (!target->client.outside && reading_still_runs(model, target->path, &facts))) {
         options.live_pid = facts.pid;
         options.inner_pid = facts.inner_pid;
     }
