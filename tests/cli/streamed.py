@@ -126,3 +126,20 @@ def watch_limits_its_memory():
         for word in ("0", "16M"):
             with scratch() as where, Watch(live, "--when", "rss>1K", "--memory", word, "--dir", where, "--do", "doctor") as watch:
                 watch.until("doctor")
+
+
+@test
+def streamed_of_targets_that_fail():
+    """A target that ends or lies in the middle leaves no file behind; what is wrong in an answer is told when the file is read."""
+    with scratch() as where:
+        path = os.path.join(where, "streamed")
+        for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"), ("piece-count", "a mark record is cut off"),
+                               ("no-memory", "has no memory for an answer"), ("refuse", "refused the request")):
+            with fake(fault) as live:
+                expect(1, message, "dump", live.pid, "--stream", "-o", path, env=live.cli_env)
+                check_equal(files_in(where), [], f"files after {fault}")
+        for fault in ("answer-short", "record-large", "record-odd", "label-open", "pages-count", "pages-shares", "no-contexts", "exe-open"):
+            with fake(fault) as live:
+                succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
+                expect(1, "damaged", "dump", path, "--json")
+                os.unlink(path)

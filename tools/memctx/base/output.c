@@ -12,7 +12,17 @@
 
 #include "base/cli.h"
 
+/* The unfinished file of this process; NULL: there is none. */
+static char *unfinished;
+static pid_t unfinished_of;
+
+static void remove_unfinished(void) {
+    if (unfinished && unfinished_of == getpid())
+        unlink(unfinished);
+}
+
 void output_begin(struct output *output, const char *path) {
+    static bool registered;
     struct stat status;
     bool standard = strcmp(path, "-") == 0;
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
@@ -21,6 +31,10 @@ void output_begin(struct output *output, const char *path) {
     if (!direct) {
         output->temporary = cli_format("%s.XXXXXX", path);
         output->fd = mkstemp(output->temporary);
+        unfinished = output->fd >= 0 ? output->temporary : NULL;
+        unfinished_of = getpid();
+        if (!registered)
+            registered = atexit(remove_unfinished) == 0;
     }
     output->file = standard          ? stdout
                    : direct          ? fopen(path, "we")
@@ -91,11 +105,11 @@ void output_finish(struct output *output) {
         good = false;
     }
     if (!good) {
-        if (!direct)
-            unlink(output->temporary);
         cli_die(CLI_REFUSED,
                 "%s: could not be written; %s; free some space, or name a file elsewhere",
                 output->path, strerror(error));
     }
+    if (unfinished == output->temporary)
+        unfinished = NULL;
     free(output->temporary);
 }
