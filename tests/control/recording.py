@@ -523,6 +523,9 @@ def recording_keeps_names():
         check_equal(len(beside), 1, "processes beside the program")
         check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev, "its standard input")
         check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid, "it is a child of the program")
+        os.kill(beside[0], signal.SIGTERM)  # as a service manager does before it kills the program
+        time.sleep(0.1)
+        check_equal(companions_of(target.pid), beside, "SIGTERM ended it before the program")
         target.process.send_signal(signal.SIGKILL)
         target.process.wait(timeout=60)
         wait_until(lambda: not companions_of(target.pid), "the end of the process beside", timeout_s=60)

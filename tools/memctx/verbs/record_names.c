@@ -143,6 +143,8 @@ static void detach(int pidfd) {
         for (int fd = 4; fd < FDS_MAX; fd++)
             close(fd);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all; this process ends behind the
+                                 program, with its last names */
     signal(SIGPIPE, SIG_DFL);
 }
 
