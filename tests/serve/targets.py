@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import harness
-from harness import Skip, check, check_equal, run_cli, runtime_dir, test
+from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
 from serving import Server, fake, served
 
 
@@ -70,6 +70,7 @@ def a_stopped_process_is_down_and_others_are_told():
         with Server(runtime, "--match", "served") as server:
             check_equal(up(server), {"served1": 1, "served2": 1}, "up")
             os.kill(max(first.pid, second.pid), signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(max(first.pid, second.pid), "State")[0] == "T", "the stop")
             began = time.monotonic()
             check_equal(up(server), {"served1": 1, "served2": 0}, "with a stopped one")
             check(time.monotonic() - began < 10, "it took too long")
