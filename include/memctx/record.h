@@ -3,12 +3,13 @@
  * record.h - the file of the black box (MEMCTX_RECORD), which the library writes and the command
  * reads.
  *
- * The file has four parts. The head says whose file it is, and is written once. The end is written
- * when the program ends by itself. Two directories take turns: each lists the watched contexts with
- * all of their callers, and the modules. The ring holds moments: the totals, and the figures of the
- * watched contexts. A moment refers to contexts by their ids, which the newest directory explains.
- * Each part is a struct record_block and its body, with a checksum over both. A writer that was
- * killed in the middle leaves one block whose checksum is wrong, and all others as they were.
+ * The file has four parts, and a fifth one if the command added names. The head says whose file it
+ * is, and is written once. The end is written when the program ends by itself. Two directories take
+ * turns: each lists the watched contexts with all of their callers, and the modules. The ring holds
+ * moments: the totals, and the figures of the watched contexts. A moment refers to contexts by
+ * their ids, which the newest directory explains. Each part is a struct record_block and its body,
+ * with a checksum over both. A writer that was killed in the middle leaves one block whose checksum
+ * is wrong, and all others as they were.
  *
  * Integers are little-endian in their natural alignment, and structs stand as they are in memory.
  * docs/record.md has the sizes and the reasons.
@@ -30,7 +31,10 @@
 #define RECORD_DIRECTORY_AT 4096UL
 #define RECORD_DIRECTORY_BYTES (1536UL << 10) /* of each of the two */
 #define RECORD_RING_AT (RECORD_DIRECTORY_AT + 2 * RECORD_DIRECTORY_BYTES)
-#define RECORD_RING_BYTES (RECORD_FILE_BYTES - RECORD_RING_AT)
+/* Two places for names of functions, which the command writes in turns (memctx run --names). */
+#define RECORD_NAMES_BYTES (512UL << 10) /* of each of the two */
+#define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
+#define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
 /* A moment begins at a multiple of this, counted from the start of the ring. */
 #define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */
@@ -41,6 +45,7 @@ enum record_kind {
     RECORD_END = 0x44454352,       /* struct record_end */
     RECORD_DIRECTORY = 0x52444352, /* pieces, each behind a struct record_piece */
     RECORD_MOMENT = 0x4d4d4352,    /* struct record_moment and its entries */
+    RECORD_NAMES = 0x4d4e4352,     /* a snapshot of a moment in the packed form, with names */
 };
 
 struct record_block {
@@ -68,6 +73,7 @@ struct record_head {
 enum record_ending {
     RECORD_ENDED_NORMALLY = 1, /* the library's exit handler ran */
     RECORD_ENDED_RESTRICTED,   /* the program forbade itself system calls, so the recording ended */
+    RECORD_ENDED_SWITCHED_OFF, /* memctx set ended it, or began another one; the program went on */
 };
 
 struct record_end {

@@ -5,6 +5,7 @@
 #include "control/act.h"
 #include "control/dump.h"
 #include "control/marks.h"
+#include "control/record.h"
 #include "control/resets.h"
 #include "control/rules_request.h"
 #include "control/statistics.h"
@@ -71,6 +72,8 @@ static uint32_t fill_reset_named(const char *body, struct text *text) {
 }
 
 static uint32_t fill_set(const char *body, struct text *text) {
+    if (__builtin_strncmp(body, "record=", 7) == 0)
+        return record_switch(body + 7, text) ? WIRE_OK : WIRE_REFUSED;
     int64_t depth = load_relaxed(&options.depth);
     enum option_result result = options_set(body, text);
     if (load_relaxed(&options.depth) != depth)

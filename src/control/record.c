@@ -26,11 +26,14 @@
 #define GREW_LEAST (1L << 20)   /* less growth is no reason for a moment */
 
 struct recorder *recorder;
+/* memctx set takes them in turns, because an exit handler may still read the one before. */
+static struct recorder *recorders[2];
+static unsigned recorder_slot; /* of the last one */
 
 void record_init(const char *directory, bool at_once) {
     if (!directory || !directory[0] || text_equal(directory, "off"))
         return;
-    recorder = meta_alloc(sizeof *recorder);
+    recorder = recorders[0] = meta_alloc(sizeof *recorder);
     if (!recorder)
         return;
     struct text text = {.bytes = recorder->directory, .capacity = sizeof recorder->directory - 1};
@@ -48,7 +51,8 @@ void record_init(const char *directory, bool at_once) {
         recorder->directory[0] = 0;
 }
 
-static void complain(int64_t error) {
+/* Says why the directory cannot be used. */
+static void add_reason(struct text *text, int64_t error) {
     static const struct {
         int error;
         const char *text;
@@ -57,37 +61,43 @@ static void complain(int64_t error) {
                  {EROFS, "the file system is read-only"},
                  {ENOTDIR, "it is not a directory"},
                  {ENAMETOOLONG, "the path is too long"}};
-    char room[800], number[32];
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].error == error) {
+            text_add(text, texts[i].text);
+            return;
+        }
+    }
+    text_add(text, "error ");
+    text_add_number(text, error);
+}
+
+static void complain(int64_t error) {
+    char room[800];
     struct text text = {.bytes = room, .capacity = sizeof room};
-    struct text other = {.bytes = number, .capacity = sizeof number - 1};
-    const char *why = NULL;
     if (!options.verbose || recorder->complained)
         return;
     recorder->complained = true;
-    text_add(&other, "error ");
-    text_add_number(&other, error);
-    number[other.length] = 0;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        why = texts[i].error == error ? texts[i].text : why;
     text_add(&text, "memctx: nothing is recorded; MEMCTX_RECORD names the directory ");
     text_add(&text, recorder->directory);
     text_add(&text, ": ");
-    text_add(&text, why ? why : number);
+    add_reason(&text, error);
     text_add(&text, "\n");
     os_print(&text);
+}
+
+/* Makes the directory. Returns 0, or the error. */
+static int64_t make_directory(const char *directory) {
+    long error = OS_CALL(SYS_mkdir, directory, 0700, 0, 0, 0, 0);
+    if (!error || error == -EEXIST)
+        error = OS_CALL(SYS_faccessat, AT_FDCWD, directory, 3, 0, 0, 0); /* W_OK | X_OK */
+    return -error;
 }
 
 void record_begin(void) {
     if (!recorder)
         return;
-    if (recorder->directory[0]) {
-        long made = OS_CALL(SYS_mkdir, recorder->directory, 0700, 0, 0, 0, 0);
-        long error = made && made != -EEXIST ? made : 0;
-        if (!error)
-            error =
-                OS_CALL(SYS_faccessat, AT_FDCWD, recorder->directory, 3, 0, 0, 0); /* W_OK|X_OK */
-        recorder->error = -error;
-    }
+    if (recorder->directory[0])
+        recorder->error = make_directory(recorder->directory);
     if (recorder->error)
         complain(recorder->error);
 }
@@ -164,18 +174,62 @@ void record_pause(void) {
     recorder->changed = true;
 }
 
+/* Ends a recording while the program goes on. Its contexts may be evicted again. */
+static void switch_off(void) {
+    if (!recorder)
+        return;
+    if (recorder->owner == os_process_id() && recorder_open_file())
+        recorder_write_end(recorder->file.fd, RECORD_ENDED_SWITCHED_OFF);
+    record_pause();
+    store_release(&recorder, (struct recorder *)NULL);
+    marks_pin();
+}
+
+bool record_switch(const char *directory, struct text *answer) {
+    unsigned slot = recorder_slot ^ 1;
+    text_add(answer, "record");
+    if (text_equal(directory, "off")) {
+        switch_off();
+        text_add(answer, " is now off");
+        return true;
+    }
+    if (directory[0] != '/' || text_length(directory) >= sizeof recorder->directory) {
+        text_add(answer, " takes off, or the absolute path of a directory");
+        return false;
+    }
+    if (!recorders[slot])
+        recorders[slot] = meta_alloc(sizeof *recorder);
+    struct recorder *fresh = recorders[slot];
+    int64_t error = fresh ? make_directory(directory) : ENOMEM;
+    if (error) {
+        text_add(answer, ": nothing can be recorded in ");
+        text_add(answer, directory);
+        text_add(answer, ": ");
+        add_reason(answer, error);
+        return false;
+    }
+    switch_off();
+    recorder_slot = slot;
+    *fresh = (struct recorder){.file.fd = -1, .at_once = true};
+    __builtin_memcpy(fresh->directory, directory, text_length(directory) + 1);
+    store_release(&recorder, fresh);
+    text_add(answer, " is now ");
+    text_add(answer, directory);
+    return true;
+}
+
 /* The control thread has the file open in a table of its own, which this thread does not see. */
 void record_end(void) {
     struct rlimit limit = {0};
-    if (!recorder || load_acquire(&recorder->owner) != os_process_id() || !os_memory_is_own() ||
+    struct recorder *mine = load_acquire(&recorder);
+    if (!mine || load_acquire(&mine->owner) != os_process_id() || !os_memory_is_own() ||
         load_relaxed(&os_restricted))
         return;
     /* A write beyond this limit would send a signal to the program. */
     if (OS_CALL(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0) ||
         limit.rlim_cur < RECORD_DIRECTORY_AT)
         return;
-    long fd =
-        OS_CALL(SYS_openat, AT_FDCWD, recorder->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
     recorder_write_end((int)fd, RECORD_ENDED_NORMALLY);

@@ -20,6 +20,10 @@
 /* Reads MEMCTX_RECORD. `at_once`: `memctx run` started this program, so its recording begins soon
  * after the start; that of other processes begins when they have lived for two seconds. */
 void record_init(const char *directory, bool at_once);
+/* Ends the recording ("off"), or begins one in a directory, whose path must be absolute: a new
+ * file, also where this process records already. False: nothing has changed, and `answer` says why.
+ */
+bool record_switch(const char *directory, struct text *answer);
 /* Makes the directory. With MEMCTX_VERBOSE, prints why it cannot be written to. */
 void record_begin(void);
 /* Writes a moment if one is due. */

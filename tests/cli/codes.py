@@ -5,8 +5,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
-from clitest import CLI, cli, expect, fake, scratch, succeed, target
+from clitest import CLI, LIB, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
@@ -288,3 +289,15 @@ def no_color_without_a_terminal():
         for env in (live.cli_env, {**live.cli_env, "TERM": "xterm"}, clean_env(
                 XDG_RUNTIME_DIR=live.runtime, NO_COLOR="1")):
             check("\033" not in succeed("dump", live.pid, env=env), "colors in a pipe")
+
+
+@test
+def a_process_that_only_reads_the_library_is_no_target():
+    """As memctx itself does while it looks up names in libmemctx.so: the file is mapped, but is no code there."""
+    code = "import mmap, sys; file = open(sys.argv[1], 'rb'); read = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, LIB], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        check_equal(process.stdout.readline(), b"ready\n", "the reader")
+        expect(3, "runs without libmemctx.so", "dump", process.pid)
+        pids = [one["pid"] for one in json.loads(succeed("ps", "--json"))["processes"]]
+        process.stdin.close()
+    check(process.pid not in pids, "memctx ps lists it")

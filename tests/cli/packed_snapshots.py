@@ -17,7 +17,7 @@ from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
          "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
-         "snapshot/recording", "model/wire_load", "model/figures",
+         "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read", "model/wire_load", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/quantity", "base/progress", "base/terminal",
          "base/json",
          "formats/emit"]

@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import random
+import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -15,6 +17,7 @@ import tempfile
 import time
 
 import harness
+import screen
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
 
 ROUNDS = int(os.environ.get("MEMCTX_RECORD_ROUNDS", "5"))
@@ -414,8 +417,8 @@ def recording_that_is_damaged():
 
         torn = bytearray(whole)
         torn[moments[-1][0] + BLOCK.size + 60] ^= 1
-        check_equal(f'{check_damaged(torn, [0])["uptime_s"]:.3f}', f"{uptimes[-2]:.3f}",
-                    "the state when the last moment is torn")
+        uptime = check_damaged(torn, [0])["uptime_s"]
+        check(abs(uptime - uptimes[-2]) < 0.02, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
         written = [range(0, 2000), range(4096, 4096 + BLOCK_BYTES), range(RING_AT, len(whole))]
@@ -469,3 +472,278 @@ def recording_costs_little():
             sizes = [int(harness.read_status(each.pid, "VmSize").split()[0]) for each in (plain, target)]
     check(sizes[1] - sizes[0] <= 2048, f"address space in KiB: {sizes}")
     check(shares[1] - shares[0] < 0.002, f"share of a core: {shares}")
+
+
+NAMES_AT, NAMES_BYTES, NAMES = 15 << 20, 512 << 10, 0x4D4E4352
+
+
+def names_of(path):
+    """The sequences of the valid blocks of names."""
+    data = read(path)
+    found = [block_at(data, NAMES_AT + i * NAMES_BYTES, NAMES) for i in range(2)]
+    return [block[0] if block else 0 for block in found]
+
+
+def functions_of(path):
+    """(whether a dump of the recording has names, the functions of its call paths)."""
+    done = run_cli("dump", "--json", path)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump {path}")
+    dump = json.loads(done.stdout)
+    return dump, {(context["frame"] or {}).get("function") for context in dump["contexts"]}
+
+
+@contextlib.contextmanager
+def short_lived_program(*options):
+    """A copy of the program, which can be removed, under memctx run --record; gives it, its path and the recording."""
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        program = os.path.join(directory, "recorded")
+        shutil.copy(harness.build_program("tests/control/recorded.c"), program)
+        argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]
+        with harness.Target(argv, runtime, preload=False) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, program, recording_of(directory, target.pid)
+
+
+def companions_of(pid):
+    """The processes that keep the names of this process."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and read(f"/proc/{name}/cmdline").split(b"\0")[1:2] == [b"names of %d" % pid]:
+                found.append(int(name))
+    return found
+
+
+@test
+def recording_keeps_names():
+    """Names are in the file while the program runs; they are there when it and its file are gone."""
+    with short_lived_program("--names") as (target, program, path):
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
+        beside = companions_of(target.pid)
+        check_equal(len(beside), 1, "processes beside the program")
+        check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev, "its standard input")
+        check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid, "it is a child of the program")
+        os.kill(beside[0], signal.SIGTERM)  # as a service manager does before it kills the program
+        time.sleep(0.1)
+        check_equal(companions_of(target.pid), beside, "SIGTERM ended it before the program")
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait(timeout=60)
+        wait_until(lambda: not companions_of(target.pid), "the end of the process beside", timeout_s=60)
+        os.unlink(program)
+        dump, functions = functions_of(path)
+        check(dump["has_names"] and "main" in functions, functions)
+        check_equal(functions_of(path + "@start")[1] - {None}, functions - {None}, "at the first moment")
+        told = run_cli("postmortem", path)
+        check(told.returncode == 0 and "(recorded.c:" in told.stdout, told.stdout + told.stderr)
+        check("main" not in str(dump_of(path)["contexts"]), "--no-symbols")
+
+
+@test
+def names_are_added_later():
+    """Two places take turns; a damaged one counts for nothing, and nobody else's file is written to."""
+    with short_lived_program() as (target, program, path):
+        wait_moments(path)
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait(timeout=60)
+        check_equal(names_of(path), [0, 0], "names before")
+        want = functions_of(path)[1]
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names")
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names that are there")
+        os.rename(program, program + "-moved")
+        check_equal(functions_of(path)[1], want, "with the program's file gone")
+        with open(path, "r+b") as file:
+            file.seek(NAMES_AT + 200)
+            file.write(b"damage")
+        check("main" not in functions_of(path)[1], "names of a damaged block")
+        os.rename(program + "-moved", program)
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [0, 2]), "beside the damaged block")
+        dump, functions = functions_of(path)
+        check_equal((dump["has_names"], functions), (True, want), "again")
+        snapshot = path + ".mctx"
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
+        for words, code, message in ((["--names", "--no-symbols", path], 2, "contradict each other"),
+                                     (["--names", snapshot], 1, "is a snapshot, not a recording")):
+            done = run_cli("postmortem", *words)
+            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+        done = run_cli("run", "--names", "true")
+        check(done.returncode == 2 and "add --record" in done.stderr, done.stderr)
+
+
+@test
+def recording_is_switched_on_and_off():
+    """memctx set begins and ends recordings of a running process; each file is whole and says how it ended."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as target:
+            target.hear()
+            target.wait_socket()
+
+            def switch(value, code=0, message=None):
+                done = run_cli("set", target.pid, f"record={value}", env=target.cli_env)
+                told = message or f"record is now {value}"
+                check(done.returncode == code and told in done.stdout + done.stderr, f"record={value}: {done.stdout}{done.stderr}")
+
+            one, two = (os.path.join(directory, name) for name in ("one", "two"))
+            plain = os.path.join(directory, "plain")
+            with open(plain, "wb"):
+                pass
+            switch("off")
+            for value, message in (("relative", "takes off, or the absolute path"), ("", "takes off, or the absolute path"),
+                                   ("/" + "x" * 600, "takes off, or the absolute path"), (plain, "nothing can be recorded in"),
+                                   (plain + "/x", "it is not a directory"), ("/proc/nothing/x", "its folder does not exist")):
+                switch(value, 1, message)
+            check_equal(sorted(os.listdir(directory)), ["plain"], "files after refusals")
+            for where in (one, two, two):
+                switch(where)
+                wait_moments(recording_of(where, target.pid))
+            switch(two + "/nothing/x", 1, "its folder does not exist")  # the recording goes on
+            kept = recording_of(two, target.pid).replace(".rec", ".1.rec")
+            for path in (recording_of(one, target.pid), kept):
+                check_whole(path, time.time())
+                told = postmortem_of(path)
+                check_equal(told["ended"], "switched-off", path)
+                check("the process went on" in told["ended_text"], told["ended_text"])
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "running", "the last one")
+            switch("off")
+            switch("off")
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "switched-off", "the last one")
+            switch(one)
+            wait_until(lambda: len(os.listdir(one)) == 2, "a new file beside the old one")
+            wait_moments(recording_of(one, target.pid))
+            target.kill()
+            check_equal(postmortem_of(recording_of(one, target.pid))["ended"], "killed", "after the end of the process")
+            check_whole(recording_of(one, target.pid), time.time())
+
+
+def first_moments():
+    """A recording of a process that grew, and was killed."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 6)
+        target.kill()
+        yield path
+
+
+@test
+def top_prints_a_recording():
+    """Frames are the moments of the file: their totals, the figures of each context, the growth since the moment before."""
+    with contextlib.contextmanager(first_moments)() as path:
+        moments = postmortem_of(path)["moments"]
+        done = run_cli("top", path, "--batch", "1000", "--json", "--limit", "500")
+        frames = [json.loads(line) for line in done.stdout.splitlines()]
+        check_equal((done.returncode, done.stderr, len(frames)), (0, "", len(moments)), "frames")
+        for before, moment, frame in zip([None, *moments], moments, frames):
+            process = frame["process"]
+            for key in ("requested_bytes", "live_chunks", "rss_bytes", "uptime_s", "time_s"):
+                check_equal(round(process[key], 3), round(moment[key], 3), f"{key} of frame {frame['frame']}")
+            check_equal(sum(one["requested_bytes"] for one in frame["list"]), moment["requested_bytes"], "sum over the contexts")
+            rate = before and (moment["requested_bytes"] - before["requested_bytes"]) / (moment["uptime_s"] - before["uptime_s"])
+            check(rate is None if process["growth_bytes_per_s"] is None else abs(process["growth_bytes_per_s"] - rate) < 1 + abs(rate) / 100,
+                  f"growth of frame {frame['frame']}: {process['growth_bytes_per_s']}, want {rate}")
+        want = {context["id"]: context["self"]["requested_bytes"] for context in dump_of(path)["contexts"] if context["self"]["live_chunks"]}
+        check_equal({one["id"]: one["requested_bytes"] for one in frames[-1]["list"] if one["live_chunks"]}, want, "the last moment")
+        text = run_cli("top", path + "@start", "--batch", "9", "--no-symbols", "--tree").stdout
+        check(text.startswith("moment of 2") and "frame 1 of 1:" in text, text)
+        snapshot = path + ".mctx"
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
+        for words, code, message in ((["top", snapshot, "--batch", "1"], 1, "is a snapshot of one moment; top takes a process or a recording"),
+                                     (["top", path + "@-9h", "--batch", "1"], 1, "begins only"), (["top", path, path], 1, "is a file; top needs a running process"),
+                                     (["top", path], 2, "--batch N prints N frames")):
+            done = run_cli(*words)
+            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+@test
+def top_shows_a_recording():
+    """The keys of the time axis; the sparklines are those of the whole recording, and a cursor stands in them."""
+    with contextlib.contextmanager(first_moments)() as path:
+        count = len(postmortem_of(path)["moments"])
+        env = {**harness.clean_env(), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        with screen.Terminal([harness.CLI, "top", path, "--interval", "0.1"], env, 24, 120) as terminal:
+            def at(moment):
+                terminal.wait(rf"moment {moment} of {count}, 2", f"moment {moment}")
+
+            at(count)
+            terminal.wait(r"total +▁.*█", "the time axis")
+            terminal.press("[")
+            at(count - 1)
+            terminal.press("[[[[[[[[[[" * 3)
+            at(1)
+            terminal.wait(r"growth \?/s", "growth that is not known")
+            terminal.wait(r"\n +\d\S* +\? +\? +\? ", "a line whose growth is not known")
+            terminal.press("m")
+            terminal.wait("the figures now are the base", "the base")
+            terminal.press("]d")
+            at(2)
+            terminal.wait(r"DIFFERENCES to \d", "differences")
+            terminal.wait(r"\n *\+\d\S* +\+", "a difference of a line")
+            terminal.press("t")
+            terminal.wait("a recording has no figures of threads", "threads")
+            terminal.press("p")
+            at(count)
+            terminal.press("{")
+            terminal.wait(rf"moment (?!{count} of)\d+ of", "a tenth back")
+            terminal.press("v")
+            terminal.wait("TREE OF CALL PATHS", "the tree")
+            terminal.press("g")
+            terminal.until(lambda: "whole program" in terminal.screen.marked()[-1], "the root is marked")
+            terminal.wait(r"total +(▁\S*█ .*\S) *\nline +\1 *\n", "the axis of the whole tree")
+            terminal.press("q")
+            check_equal(terminal.ended(), 0, "the exit code after q")
+
+
+@test
+def top_goes_from_a_process_to_its_recording():
+    """[ shows what the process has recorded so far, b the process again; a process without a recording says so."""
+    program = harness.build_program("tests/control/recorded.c")
+    with recorded() as (target, directory), runtime_dir() as runtime:
+        wait_moments(recording_of(directory, target.pid), 3)
+        env = {**target.cli_env, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        with screen.Terminal([harness.CLI, "top", str(target.pid), "--interval", "0.2"], env, 24, 120) as terminal:
+            terminal.wait(rf"memctx top: pid {target.pid} \(recorded\), up", "the process")
+            terminal.press("[")
+            terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded", "its recording")
+            terminal.wait("b now", "the way back")
+            terminal.wait("recorded.c:", "names")
+            terminal.press("b")
+            terminal.wait(rf"memctx top: pid {target.pid} \(recorded\), up", "the process again")
+            target.kill()
+            terminal.wait("was killed by signal 9", "its end")
+            terminal.press("[")
+            terminal.wait("no recording that can be read", "of a process that has ended")
+            terminal.press("q")
+            check_equal(terminal.ended(), 0, "the exit code after q")
+        with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:
+            other.hear()
+            other.wait_socket()
+            with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24, 120) as terminal:
+                terminal.wait("resident", "the process")
+                terminal.press("[")
+                terminal.wait("this process has no recording that can be read; memctx run --record makes one", "none")
+
+
+@test
+def recording_in_a_container_is_read_from_outside():
+    """Through /proc/PID/root, with the names of a program that only the container has: the agent of a node does so."""
+    if os.geteuid() != 0:
+        raise Skip("making namespaces takes root")
+    program = harness.build_program("tests/control/recorded.c")
+    script = ("mount --make-rprivate / && mount -t tmpfs tmpfs /opt && mkdir /opt/rec && cp \"$1\" /opt/recorded && "
+              "exec \"$2\" run --record=/opt/rec -- /opt/recorded")
+    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh", program, harness.CLI]
+    with runtime_dir() as runtime, harness.Target(argv, runtime, preload=False) as target:
+        if target.hear() != "ready 1":
+            raise Skip("this machine makes no such namespaces")
+        pid = int(read(f"/proc/{target.pid}/task/{target.pid}/children").split()[0])
+        path = f"/proc/{pid}/root/opt/rec/memctx-1-recorded.rec"
+        wait_moments(path, 2)
+        told = postmortem_of(path)
+        check_equal((told["ended"], told["pid"]), ("running", 1), "how it ended")
+        check_equal(run_cli("postmortem", "--names", path).returncode, 0, "keeping names")
+        with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+            copy = shutil.copy(path, os.path.join(directory, "copy.rec"))
+            os.kill(pid, signal.SIGKILL)
+            target.process.wait(timeout=60)
+            dump, functions = functions_of(copy)
+            check(dump["has_names"] and {"main", "leak_here"} <= functions, functions)
+            check_equal(postmortem_of(copy)["ended"], "killed", "afterwards")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The addresses of live pages without a browser: headers, rights, events, many clients, those that never read."""
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import socket
 import time
 
 from clients import TOKEN, children, scratch, write
-from harness import PATIENCE_S, Failure, check, check_equal, run_cli, test, wait_until
+from harness import PATIENCE_S, Failure, build_program, check, check_equal, run_cli, runtime_dir, test, wait_until
 from serving import Server, served
 
 EVERY = ("--every", "100ms")
@@ -151,6 +152,92 @@ def live_pages_have_these_headers():
             check_equal(got, status, f"asked by a page: {site}, {mode}")
         check_equal([one["pid"] for one in json.loads(server.get("/processes.json"))], [target.pid], "processes")
         check(f'href="p/{target.pid}/"' in server.get("/").decode(), "/ has no link")
+
+
+@test
+def the_time_axis_begins_with_the_recording():
+    """Samples from before the first look are those of the file; what else lies beside the file harms nobody."""
+    with scratch() as where, served(MEMCTX_RECORD=where) as target:
+        wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
+        path = os.path.join(where, os.listdir(where)[0])
+        told = json.loads(run_cli("postmortem", path, "--json").stdout)["moments"]
+        os.mkfifo(os.path.join(where, f"memctx-{target.pid}-pipe.rec"))
+        os.symlink("/etc/passwd", os.path.join(where, f"memctx-{target.pid}-link.rec"))
+        write(os.path.join(where, f"memctx-{target.pid}-text.rec"), "{" * 5000)
+        began = time.time() * 1000
+        with Server(target.runtime, target.pid, *EVERY) as server:
+            with Events(server, target.pid) as events:
+                events.read_head()
+                past = events.until("past")
+                events.until("figures")
+                samples = history(server, target.pid)["samples"]
+            want = [[int(one["time_s"] * 1000), one["rss_bytes"], one["requested_bytes"], one["live_chunks"]] for one in told]
+            check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]], f"the first moment, of {samples[:2]}")
+            check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0], f"its time: {past[0]}, {want[0][0]}, {began}")
+            check_equal(sorted(samples), samples, "the samples in the order of time")
+
+
+@test
+def a_clock_that_is_set_back_stops_nothing():
+    """Samples and moments go on in the order of time, and so the page does."""
+    shim = build_program("tests/serve/clock_step.c", "clock_step.so", flags=["-shared", "-fPIC"])
+    with served() as target, scratch() as where:
+        step = os.path.join(where, "step")
+        with Server(target.runtime, target.pid, *EVERY, environment={"LD_PRELOAD": shim, "CLOCK_STEP": step}) as server:
+            with Events(server, target.pid) as events:
+                events.read_head()
+                first = events.until("moment")["ms"]
+                before = events.until("figures")["ms"]
+                write(step, "")
+                for _ in range(5):
+                    now = events.until("figures")["ms"]
+                    check(now > before, f"a sample of {now} behind {before}")
+                    before = now
+                check(events.until("moment")["ms"] > first, "a moment before the first one")
+                check(before - time.time() * 1000 < 60000, "far in the future")
+
+
+@test
+def answers_are_compressed_for_those_who_ask():
+    """Each encoding has the bytes of the other one, and is told apart for caches; a refusal stays as it is."""
+    with served() as target, Server(target.runtime, target.pid, "--every", "1h") as server:
+        page = f"/p/{target.pid}/"
+        with Events(server, target.pid) as events:
+            events.read_head()
+            events.until("moment")
+        for url in ("/metrics", page, page + "data.json"):
+            _, headers, plain = server.ask(url)
+            check_equal((headers["Content-Encoding"], headers["Vary"]), (None, "Accept-Encoding"), url)
+            for accepts, packs in (("gzip", True), ("deflate, GZIP;q=0.5, br", True), ("gzip;q=0", False), ("gzip;q=0.0,br", False),
+                                   ("x-gzip, gzipped", False), ("identity", False), (",;q=1", False)):
+                _, headers, body = server.ask(url, Accept_Encoding=accepts)
+                check_equal((headers["Content-Encoding"], headers["Vary"]), ("gzip" if packs else None, "Accept-Encoding"), f"{url}: {accepts}")
+                check(not packs or len(body) < len(plain), f"{url}: {len(body)} of {len(plain)} bytes")
+                unpacked = gzip.decompress(body) if packs else body
+                if url.endswith("data.json"):
+                    check_equal(unpacked, plain, url)
+                else:
+                    check_equal(unpacked[:20], plain[:20], url)
+        check_equal(server.ask(page + "history.json", Accept_Encoding="gzip")[1]["Content-Encoding"], None, "a short answer")
+        check(server.get("/nope", status=404, Accept_Encoding="gzip").startswith(b"memctx: "), "a refusal")
+
+
+@test
+def live_pages_of_eight_processes():
+    """A ninth process has no live page while somebody looks at each of the eight; it has one when a page was closed."""
+    with runtime_dir() as runtime, contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(served(runtime)) for _ in range(9)]
+        with Server(runtime, "--match", "served", "--every", "1h") as server:
+            pages = []
+            for target in targets[:8]:
+                pages.append(stack.enter_context(Events(server, target.pid)))
+                check(pages[-1].read_head().startswith("HTTP/1.1 200 "), "one of the eight")
+            refused = server.get(f"/p/{targets[8].pid}/history.json", status=503)
+            check(b"8 processes are looked at already" in refused, f"the ninth: {refused!r}")
+            pages[0].socket.close()
+            wait_until(lambda: server.ask(f"/p/{targets[8].pid}/history.json")[0] == 200, "room for the ninth")
+            for one in pages[1:]:  # those that somebody looks at stay
+                check(one.until("figures"), "figures")
 
 
 @test

@@ -374,7 +374,8 @@ def what_waits_is_sent_at_the_end():
             code, out, errors = ended(process)
             end = json.loads(out.splitlines()[-1])
             check_equal((code, end["retried"], end["dropped"], end["failed"]), (0, 1, 0, 0), "end")
-            check(end["sent"] >= 2 and end["sent"] + 1 == len(got), f"{end}, {len(got)} requests")
+            # The one that was refused, and those that were made during the pause: none on a busy machine.
+            check(end["sent"] >= 1 and end["sent"] + 1 == len(got), f"{end}, {len(got)} requests")
             check_equal(errors.count("\n"), 1, "messages")
 
 

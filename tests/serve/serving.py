@@ -56,10 +56,10 @@ def fake(fault, runtime):
 class Server:
     """memctx serve. `address` is what it printed: a URL, or unix:PATH."""
 
-    def __init__(self, runtime, *words, listen="127.0.0.1:0"):
+    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None):
         self.process = subprocess.Popen(
             [CLI, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime))
+            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})))
         line = ""
         if select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
             line = self.process.stdout.readline()

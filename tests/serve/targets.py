@@ -2,7 +2,9 @@
 """Processes that come, go, stop, are mute or lie, while they are served."""
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 
 import harness
@@ -86,12 +88,15 @@ def a_stopped_process_is_down_and_others_are_told():
         with Server(runtime, "--match", OWN_NAME) as server:
             expect_up(server, {FIRST: 1, SECOND: 1}, "up")
             os.kill(max(first.pid, second.pid), signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(max(first.pid, second.pid), "State")[0] == "T", "the stop")
             began = time.monotonic()
             expect_up(server, {FIRST: 1, SECOND: 0}, "with a stopped one")
             check(time.monotonic() - began < PATIENCE_S, "it took too long")
             # It cannot answer, but its memory can be read from outside.
             doctor = json.loads(server.get(f"/doctor?target={OWN_NAME}&process=2"))
             check_equal(doctor["pid"], max(first.pid, second.pid), "what doctor tells of the stopped one")
+            check("from outside" in doctor["how"], f"how it was read: {doctor['how']}")
+            check_equal(json.loads(server.get(f"/doctor?target={OWN_NAME}&process=1"))["how"], None, "how the other one was read")
             os.kill(max(first.pid, second.pid), signal.SIGCONT)
             expect_up(server, {FIRST: 1, SECOND: 1}, "after it went on")
 
@@ -130,3 +135,20 @@ def targets_that_are_not_there():
                                      ([], 2, "serve needs either TARGETs, or --all"), (["--all", "x"], 2, "either")):
             done = run_cli("serve", "--listen", "127.0.0.1:0", *words, env=env, timeout_s=PATIENCE_S)
             check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+@test
+def a_program_whose_name_has_a_space():
+    """Its folder has one, too. It is named in full, in metrics, in addresses and on the command line."""
+    program = harness.build_program("tests/serve/served.c", flags=["-O0"])
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-", dir="/tmp") as where:
+        copy = shutil.copy(program, os.path.join(where, "my served"))
+        with harness.Target([copy], runtime, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "first line of the target")
+            target.wait_socket()
+            with Server(runtime, "--match", "my ser*") as server:
+                check_equal(up(server), {"my served1": 1}, "up")
+                check_equal(json.loads(server.get("/doctor?target=my%20served"))["pid"], target.pid, "doctor")
+                check_equal(json.loads(server.get("/p/my%20served/history.json"))["program"], "my served", "history")
+            env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
+            check_equal(json.loads(run_cli("dump", "my served", "--json", env=env).stdout)["program"], "my served", "dump")

@@ -36,15 +36,15 @@ _memctx() {
         return
     fi
     case $verb in
-        run) options="--depth --verify --no-children --rule --marks --record --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --marks --record --names --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --bytes --peak --self --outside --svg --no-pager $names" ;;
+            --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
-        postmortem) options="--json --no-pager --human --bytes --last --all --depth $names" ;;
-        watch) options="--when --do --keep --cool --dir --every --timeout --all --match --check --json $names" ;;
+        postmortem) options="--json --no-pager --human --bytes --last --all --depth --names $names" ;;
+        watch) options="--when --do --keep --cool --dir --every --timeout --memory --all --match --check --json $names" ;;
         export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key --every --check" ;;
@@ -96,14 +96,14 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --marks | --last | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
+        --depth | --verify | --marks | --last | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --memory | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
                 *)
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
+                        dump | top | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
                         dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | options | top)
                             words=$(_memctx_targets)
                             ;;

@@ -12,7 +12,17 @@
 
 #include "base/cli.h"
 
+/* The unfinished file of this process; NULL: there is none. */
+static char *unfinished;
+static pid_t unfinished_of;
+
+static void remove_unfinished(void) {
+    if (unfinished && unfinished_of == getpid())
+        unlink(unfinished);
+}
+
 void output_begin(struct output *output, const char *path) {
+    static bool registered;
     struct stat status;
     bool standard = strcmp(path, "-") == 0;
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
@@ -21,6 +31,10 @@ void output_begin(struct output *output, const char *path) {
     if (!direct) {
         output->temporary = cli_format("%s.XXXXXX", path);
         output->fd = mkstemp(output->temporary);
+        unfinished = output->fd >= 0 ? output->temporary : NULL;
+        unfinished_of = getpid();
+        if (!registered)
+            registered = atexit(remove_unfinished) == 0;
     }
     output->file = standard          ? stdout
                    : direct          ? fopen(path, "we")
@@ -50,12 +64,17 @@ static int close_compressed(void *cookie) {
     return gzclose(cookie) == Z_OK ? 0 : EOF;
 }
 
-void output_begin_compressed(struct output *output, const char *path) {
+FILE *output_gzip(int fd, int level) {
     const cookie_io_functions_t functions = {.write = write_compressed, .close = close_compressed};
+    char mode[] = {'w', 'b', (char)('0' + level), '\0'};
+    gzFile compressed = gzdopen(fd, mode);
+    return compressed ? fopencookie(compressed, "w", functions) : NULL;
+}
+
+void output_begin_compressed(struct output *output, const char *path) {
     output_begin(output, path);
-    int fd = dup(fileno(output->file)); /* a copy, because gzclose() closes it */
-    gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
-    FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
+    int fd = dup(fileno(output->file)); /* a copy, because the compressing stream closes it */
+    FILE *file = fd >= 0 ? output_gzip(fd, 6) : NULL;
     if (!file)
         cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or file descriptors", path);
     output->plain = output->file;
@@ -86,11 +105,11 @@ void output_finish(struct output *output) {
         good = false;
     }
     if (!good) {
-        if (!direct)
-            unlink(output->temporary);
         cli_die(CLI_REFUSED,
                 "%s: could not be written; %s; free some space, or name a file elsewhere",
                 output->path, strerror(error));
     }
+    if (unfinished == output->temporary)
+        unfinished = NULL;
     free(output->temporary);
 }

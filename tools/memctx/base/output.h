@@ -3,7 +3,8 @@
  * output.h - writes a file that appears under its name only when it is complete.
  *
  * A path that exists and is not a regular file (a pipe, /dev/stdout) is written to directly.
- * These functions end the process with a message if the file cannot be written.
+ * These functions end the process with a message if the file cannot be written. An unfinished file
+ * is removed when the process exits, for whatever reason. One file is written at a time.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H
@@ -23,6 +24,10 @@ struct output {
 void output_begin(struct output *output, const char *path);
 /* As output_begin, compressed in gzip's format. */
 void output_begin_compressed(struct output *output, const char *path);
+/* Returns a stream that writes to a descriptor in gzip's format, at a level from 1 (fast) to 9
+ * (small). It owns the descriptor. NULL: out of memory; then the descriptor is still the caller's.
+ */
+FILE *output_gzip(int fd, int level);
 void output_finish(struct output *output);
 
 #endif

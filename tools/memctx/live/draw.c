@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "live/frame.h"
+#include "live/replay.h"
 #include "live/ui.h"
 #include "model/frames.h"
 
@@ -42,6 +43,8 @@ static const char *const help_lines[] = {
     "m            take the figures now as the base",
     "d            show the differences to the base",
     "p, Space     pause, and go on",
+    "[ ] { }      in a recording: one moment, or a tenth of it, back or on. [ goes from a",
+    "             process to its recording (memctx run --record), b back to the process",
     "b            back to the list of processes",
     "?            this text",
     "q            quit",
@@ -83,8 +86,9 @@ static void put(int y, int x, int width, const char *text, bool utf8) {
         mvaddnstr(y, x, line, (int)used);
 }
 
+/* `place`: where the cursor stands on the time axis; -1: there is none. */
 static void put_spark(const struct ui *ui, int y, int x, int width,
-                      const struct rates_history *history) {
+                      const struct rates_history *history, int place) {
     static const char *const blocks[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const letters[SPARK_LEVELS] = {"_", ".", ":", "-", "=", "+", "*", "#"};
     int levels[RATES_HISTORY];
@@ -94,16 +98,24 @@ static void put_spark(const struct ui *ui, int y, int x, int width,
         return;
     rates_levels(history, levels, (size_t)width, SPARK_LEVELS);
     move(y, x);
-    for (int i = 0; i < width; i++)
+    for (int i = 0; i < width; i++) {
+        if (i == place)
+            attron(A_REVERSE);
         addstr(levels[i] < 0 ? " " : (ui->utf8 ? blocks : letters)[levels[i]]);
+        attroff(A_REVERSE);
+    }
+}
+
+static int history_width(void) {
+    int width = COLS - 7 - 18;
+    return width > RATES_HISTORY ? RATES_HISTORY : width;
 }
 
 /* Draws a sparkline with its least and its highest value. */
 static void put_history(const struct ui *ui, int y, const char *name,
                         const struct rates_history *history) {
     int64_t low = INT64_MAX, high = INT64_MIN, value;
-    int width = COLS - 7 - 18;
-    width = width > RATES_HISTORY ? RATES_HISTORY : width;
+    int width = history_width();
     put(y, 0, COLS, name, ui->utf8);
     for (int back = 0; history && back < width; back++) {
         if ((value = rates_past(history, (size_t)back)) == WIRE_UNKNOWN)
@@ -113,7 +125,8 @@ static void put_history(const struct ui *ui, int y, const char *name,
     }
     if (low > high)
         return;
-    put_spark(ui, y, 7, width, history);
+    bool replays = ui->watch->replay && width > 0;
+    put_spark(ui, y, 7, width, history, replays ? (int)replay_place(ui->watch, (size_t)width) : -1);
     char range[40];
     snprintf(range, sizeof range, " %s to %s", SHORT(low, true, false), SHORT(high, true, false));
     put(y, 7 + width, COLS - 7 - width, range, ui->utf8);
@@ -136,14 +149,47 @@ const struct rates_history *ui_history(const struct ui *ui) {
 
 /* --- one process ----------------------------------------------------------------------------- */
 
-static void draw_head(const struct ui *ui) {
+/* Makes the time axis of a recording anew where the line or the width is another one. */
+static void make_axis(struct ui *ui) {
+    struct ui_axis *axis = &ui->axis;
+    size_t width = history_width() > 0 ? (size_t)history_width() : 1;
+    bool has_line = ui->rows.count > 0 && ui->selected_kind != ROWS_REST;
+    if (axis->width != width)
+        replay_fill_history(ui->watch, NULL, false, &axis->total, width);
+    else if (axis->id == ui->selected_id && axis->kind == ui->selected_kind &&
+             axis->tree == ui->options.tree)
+        return;
+    axis->width = width;
+    axis->id = ui->selected_id;
+    axis->kind = ui->selected_kind;
+    axis->tree = ui->options.tree;
+    axis->line = (struct rates_history){0};
+    if (has_line)
+        replay_fill_history(ui->watch, &ui->rows.list[ui->selected], axis->tree, &axis->line,
+                            width);
+}
+
+static void draw_replay_head(const struct ui *ui, const char *more) {
+    const struct watch *watch = ui->watch;
+    char line[400];
+    snprintf(line, sizeof line, "memctx top: moment %zu of %zu, %s, up %.1f s%s; %s (%s)",
+             watch->replay->at + 1, replay_count(watch),
+             frame_clock((char[FRAME_CLOCK_BYTES]){0}, watch), watch->totals.uptime_s, more,
+             watch->model.source, watch->program);
+    put(0, 0, COLS, line, ui->utf8);
+}
+
+static void draw_head(struct ui *ui) {
     const struct watch *watch = ui->watch;
     const struct watch_totals *totals = &watch->totals;
     char line[400], more[160] = "";
     size_t used = 0;
-    if (ui->paused)
-        used += (size_t)snprintf(more, sizeof more, "  PAUSED");
-    if (ui->options.difference)
+    if (ui->paused != (watch->replay != NULL))
+        used += (size_t)snprintf(more, sizeof more, ui->paused ? "  PAUSED" : "  PLAYS");
+    if (ui->options.difference && watch->replay)
+        used += (size_t)snprintf(more + used, sizeof more - used, "  DIFFERENCES to %.1f s",
+                                 watch->base.uptime_s);
+    else if (ui->options.difference)
         used += (size_t)snprintf(more + used, sizeof more - used, "  DIFFERENCES to %.0f s ago",
                                  clock_now_s() - watch->rates.base_s);
     if (ui->has_regex)
@@ -151,7 +197,10 @@ static void draw_head(const struct ui *ui) {
     snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,
              watch->facts.name, totals->uptime_s, more);
     attron(A_BOLD);
-    put(0, 0, COLS, line, ui->utf8);
+    if (watch->replay)
+        draw_replay_head(ui, more);
+    else
+        put(0, 0, COLS, line, ui->utf8);
     attroff(A_BOLD);
     snprintf(line, sizeof line,
              "resident %s  live %s in %s chunks  growth %s/s  allocs %s/s  paths %s",
@@ -159,8 +208,10 @@ static void draw_head(const struct ui *ui) {
              SHORT(totals->live_chunks, false, false), SHORT(totals->growth, true, true),
              SHORT(totals->alloc_rate, false, false), SHORT(totals->contexts, false, false));
     put(1, 0, COLS, line, ui->utf8);
-    put_history(ui, 2, "total", &watch->history);
-    put_history(ui, 3, "line", ui_history(ui));
+    if (watch->replay)
+        make_axis(ui);
+    put_history(ui, 2, "total", watch->replay ? &ui->axis.total : &watch->history);
+    put_history(ui, 3, "line", watch->replay ? &ui->axis.line : ui_history(ui));
 }
 
 static void draw_titles(const struct ui *ui) {
@@ -353,6 +404,11 @@ static void draw_foot(const struct ui *ui) {
     else if (watch && watch_not_loaded(watch) > 0)
         snprintf(line, sizeof line, "new call paths with %s are not loaded yet",
                  SHORT(watch_not_loaded(watch), true, false));
+    else if (watch && watch->replay)
+        snprintf(line, sizeof line,
+                 "? keys  q quit  %s[ ] moment  { } tenth  p play  v tree  1-5 sort  / search  "
+                 "m base  d diff",
+                 ui->now ? "b now  " : "");
     else
         snprintf(
             line, sizeof line, "%s",

@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json.h"
+#include "live/replay.h"
 #include "model/who.h"
 
 char *frame_short(char text[FRAME_NUMBER_BYTES], int64_t value, bool units, bool sign) {
@@ -29,6 +31,15 @@ char *frame_short(char text[FRAME_NUMBER_BYTES], int64_t value, bool units, bool
     return text;
 }
 
+char *frame_clock(char text[FRAME_CLOCK_BYTES], const struct watch *watch) {
+    time_t seconds = (time_t)(replay_moment(watch)->wall_ns / 1000000000U);
+    struct tm utc;
+    if (!gmtime_r(&seconds, &utc) ||
+        strftime(text, FRAME_CLOCK_BYTES, "%Y-%m-%d %H:%M:%S UTC", &utc) == 0)
+        snprintf(text, FRAME_CLOCK_BYTES, "?");
+    return text;
+}
+
 /* Writes a number for text output: exact, or short. */
 static const char *number(char text[FRAME_NUMBER_BYTES + 16], int64_t value, bool human, bool units,
                           bool sign) {
@@ -43,6 +54,8 @@ static const char *number(char text[FRAME_NUMBER_BYTES + 16], int64_t value, boo
 
 static void print_totals(const struct watch *watch, const struct frame_options *options) {
     const struct watch_totals *totals = &watch->totals;
+    if (watch->replay)
+        printf("moment of %s, ", frame_clock((char[FRAME_CLOCK_BYTES]){0}, watch));
     printf("pid %d (%s), frame %" PRId64 " of %" PRId64 ": up %.1f s, resident %s, live %s in %s "
            "chunks, growth %s/s, allocs %s/s, contexts %s\n",
            (int)watch->facts.pid, watch->facts.name, options->number, options->of, totals->uptime_s,
@@ -140,6 +153,8 @@ void frame_print_json(struct watch *watch, struct rows *rows, const struct frame
     put_head(&json, options);
     json_put_open(&json, "process", '{');
     put_totals(&json, watch);
+    if (watch->replay)
+        json_put_decimal(&json, "time_s", (double)replay_moment(watch)->wall_ns / 1e9);
     json_put_close(&json, '}');
     json_put_text(&json, "sort", rates_column_word(options->rows.sort));
     json_put_open(&json, options->rows.tree ? "tree" : "list", '[');

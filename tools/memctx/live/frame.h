@@ -24,6 +24,9 @@ void frame_print_json(struct watch *watch, struct rows *rows, const struct frame
 void frame_print_herd_text(const struct herd *herd, const struct frame_options *options);
 void frame_print_herd_json(const struct herd *herd, const struct frame_options *options);
 
+/* Writes the time of the moment that a watch of a recording shows. Returns `text`. */
+#define FRAME_CLOCK_BYTES 40
+char *frame_clock(char text[FRAME_CLOCK_BYTES], const struct watch *watch);
 /* Writes a number in at most 6 characters: "999", "12.3K", "-4.56M"; "?" for WIRE_UNKNOWN. `units`:
  * a thousand is 1024. `sign`: a number above 0 has a plus. Returns `text`. */
 char *frame_short(char text[FRAME_NUMBER_BYTES], int64_t value, bool units, bool sign);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "live/replay.h"
 #include "live/ui.h"
 
 #define KEY_ESCAPE 27
@@ -152,6 +153,7 @@ static void forget_lines(struct ui *ui) {
     ui->selected_id = 0;
     ui->selected_kind = ROWS_CONTEXT;
     ui->options.difference = false;
+    ui->axis = (struct ui_axis){0};
 }
 
 void ui_enter(struct ui *ui, struct watch *watch) {
@@ -159,6 +161,24 @@ void ui_enter(struct ui *ui, struct watch *watch) {
     ui->watch = watch;
     ui->paused = false;
     ui->next_s = clock_now_s();
+}
+
+/* Shows the recording of the process that is shown now. False: it has none. */
+static bool go_back_in_time(struct ui *ui) {
+    struct watch *now = ui->watch;
+    if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
+        return false;
+    ui_enter(ui, &ui->past);
+    ui->now = now;
+    return true;
+}
+
+/* Shows the process again whose recording was shown. */
+static void go_to_now(struct ui *ui) {
+    struct watch *now = ui->now;
+    ui_enter(ui, now);
+    ui->now = NULL;
+    replay_end(&ui->past);
 }
 
 static bool change_process(struct ui *ui, int key) {
@@ -169,7 +189,9 @@ static bool change_process(struct ui *ui, int key) {
     }
     if (key != 'b')
         return false;
-    if (ui->single)
+    if (ui->now)
+        go_to_now(ui);
+    else if (ui->single)
         say(ui, "there is only this process; memctx top --all shows all");
     else if (ui->watch)
         ui_enter(ui, NULL);
@@ -177,6 +199,20 @@ static bool change_process(struct ui *ui, int key) {
 }
 
 /* --- all keys -------------------------------------------------------------------------------- */
+
+/* Goes to another moment of a recording. */
+static bool go_in_time(struct ui *ui, int key) {
+    if (!ui->watch || !strchr("[]{}", key) || key <= 0 || key > 127)
+        return false;
+    if (!ui->watch->replay && !go_back_in_time(ui))
+        return true;
+    size_t at = ui->watch->replay->at, tenth = replay_count(ui->watch) / 10;
+    size_t step = key == '[' || key == ']' || tenth == 0 ? 1 : tenth;
+    bool back = key == '[' || key == '{';
+    replay_go(ui->watch, back ? (at > step ? at - step : 0) : at + step);
+    ui->paused = true;
+    return true;
+}
 
 static void mark(struct ui *ui) {
     if (!ui->watch || !ui->watch->loaded)
@@ -214,6 +250,10 @@ static void other_key(struct ui *ui, int key) {
     case 's': sort_by(ui, (int)ui->options.sort + 1); break;
     case '<': sort_by(ui, (int)ui->options.sort - 1); break;
     case 't':
+        if (ui->watch && ui->watch->replay) {
+            say(ui, "a recording has no figures of threads");
+            break;
+        }
         ui->by_thread = !ui->by_thread;
         ui_ask_threads(ui);
         break;
@@ -237,7 +277,7 @@ void ui_key(struct ui *ui, int key) {
         ui->help = false;
     else if (ui->typing && key != KEY_RESIZE)
         type_key(ui, key);
-    else if (!go(ui, key) && !change_process(ui, key) && !fold(ui, key))
+    else if (!go(ui, key) && !change_process(ui, key) && !fold(ui, key) && !go_in_time(ui, key))
         other_key(ui, key);
     ui_make_rows(ui);
 }

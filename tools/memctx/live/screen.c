@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "live/replay.h"
 #include "live/ui.h"
 
 static struct {
@@ -248,6 +249,13 @@ void ui_look(struct ui *ui) {
         ui_draw(ui);
         ui->message[0] = '\0';
     }
+    if (ui->watch->replay) { /* it plays, up to the last moment */
+        size_t next = ui->watch->replay->at + 1, count = replay_count(ui->watch);
+        replay_go(ui->watch, next < count ? next : 0);
+        ui->paused = next + 1 == count;
+        ui_make_rows(ui);
+        return;
+    }
     bool good = watch_look(ui->watch);
     ui_make_rows(ui);
     if (good) {
@@ -296,7 +304,9 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
     ui.options.limit = 0;
     if (single) {
         ui.watch = herd->watches[0];
-        if (!watch_look(ui.watch)) /* a mistake is told before the screen opens */
+        ui.paused = ui.watch->replay != NULL;
+        if (!ui.watch->replay &&
+            !watch_look(ui.watch)) /* a mistake is told before the screen opens */
             cli_die(CLI_REFUSED, "%s", ui.watch->how);
     } else {
         herd_look(herd);

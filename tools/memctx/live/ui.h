@@ -32,10 +32,21 @@ struct ui_threads {
     size_t leaves;
 };
 
+/* The time axis of a recording: the totals and the selected line, as wide as the screen. */
+struct ui_axis {
+    struct rates_history total, line;
+    size_t width; /* 0: not made yet */
+    uint32_t id;  /* the line that it is of */
+    uint8_t kind;
+    bool tree;
+};
+
 struct ui {
     struct herd *herd;
     bool single;         /* there is no list of processes */
     struct watch *watch; /* NULL: the list of processes is shown */
+    struct watch *now;   /* the process whose recording `watch` shows; NULL: it shows none */
+    struct watch past;   /* that recording */
     size_t chosen;       /* process in the list */
     double interval_s, next_s;
     struct rows rows;
@@ -50,6 +61,7 @@ struct ui {
     bool has_regex;
     char message[160];
     struct ui_ring rings[UI_RINGS];
+    struct ui_axis axis;
     struct ui_threads threads;
     bool utf8, colors;
 };

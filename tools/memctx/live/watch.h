@@ -67,6 +67,7 @@ struct watch {
     double piece_s;               /* when the piece that is being read was asked for */
     double waste_s;               /* when the pages were read; negative: never */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
+    struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
 
 /* Begins to watch a process. It is asked at the first look. */

@@ -15,6 +15,11 @@ struct answer {
 
 /* Makes an answer of a text that it then owns. */
 struct answer *answer_make(unsigned status, char *text, size_t length, const char *type);
+/* As answer_make. `gzip`: the client takes this encoding, so a text that is long is compressed. */
+struct answer *answer_make_text(unsigned status, char *text, size_t length, const char *type,
+                                bool gzip);
+/* Tells the client, and caches between, how the body is encoded. */
+void answer_tell_encoding(struct answer *answer, bool gzip);
 /* Makes an answer of a response that it then owns. */
 struct answer *answer_make_of(unsigned status, struct MHD_Response *response, const char *type);
 /* Makes an answer that says why there is no other one. */

@@ -8,9 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "names/symbols.h"
 #include "report/report_data.h"
 #include "target/target.h"
+
+#define GZIP_LEVEL 1 /* a higher level saves little, and the reader of a page waits for it */
 
 /* Returns the path of a file in memory with these bytes: snapshots are read from files. */
 static char *make_file(const char *bytes, size_t length) {
@@ -65,7 +68,7 @@ void moment_data_write(int fd, const void *argument) {
         input.before = &before;
         input.compare = &compare;
     }
-    FILE *file = fdopen(fd, "w");
+    FILE *file = wish->gzip ? output_gzip(fd, GZIP_LEVEL) : fdopen(fd, "w");
     if (!file)
         cli_die(CLI_REFUSED, "out of memory");
     report_write_data(file, &input);

@@ -10,6 +10,7 @@ struct moment_wish {
     struct moment moment, before;      /* before.id is 0: nothing is compared */
     const struct process_facts *facts; /* of the process that they are snapshots of */
     bool ended;                        /* it is gone: names come from its files alone */
+    bool gzip;                         /* the JSON is compressed */
 };
 
 /* Writes the JSON that formats/page/report.js draws. Runs in a child process of the server, which

@@ -11,14 +11,17 @@
 #include "base/json.h"
 #include "live/rows.h"
 #include "live/watch.h"
+#include "snapshot/snapshot.h"
+#include "target/recording.h"
 
 #define LOOK_SHARE 10  /* a pause is so many times as long as the look before it */
 #define NAME_BYTES 400 /* a path is cut behind */
 
-int64_t pulse_wall_ms(void) {
+int64_t pulse_wall_ms(int64_t last_ms) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return ms > last_ms ? ms : last_ms + 1;
 }
 
 /* Finds the contexts with most of a figure, largest first. Returns how many. */
@@ -90,15 +93,17 @@ static void write_whole(int fd, const void *bytes, size_t length) {
     }
 }
 
-/* Tells what the last look has found. */
-static void tell(int fd, const struct watch *watch, enum pulse_state state) {
+/* Tells what the last look has found. `last_ms`: the time of the record before, and then of this.
+ */
+static void tell(int fd, const struct watch *watch, enum pulse_state state, int64_t *last_ms) {
     char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
     if (!file)
         _exit(CLI_REFUSED);
     struct json_writer json = {.file = file};
-    struct pulse_record record = {.state = state, .ms = pulse_wall_ms()};
+    struct pulse_record record = {.state = state, .ms = pulse_wall_ms(*last_ms)};
+    *last_ms = record.ms;
     json_put_open(&json, NULL, '{');
     json_put_integer(&json, "ms", record.ms);
     if (state == PULSE_FIGURES) {
@@ -121,8 +126,55 @@ static void tell(int fd, const struct watch *watch, enum pulse_state state) {
     free(text);
 }
 
-void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms) {
+static void tell_moment(int fd, const struct model_moment *moment) {
+    struct pulse_record record = {.state = PULSE_PAST,
+                                  .ms = (int64_t)(moment->wall_ns / 1000000),
+                                  .rss_bytes = moment->rss_bytes,
+                                  .requested_bytes = moment->requested_bytes,
+                                  .live_chunks = moment->live_chunks,
+                                  .allocs = WIRE_UNKNOWN,
+                                  .contexts = WIRE_UNKNOWN};
+    char *text =
+        cli_format("[%lld,%lld,%lld,%lld]", (long long)record.ms, (long long)record.rss_bytes,
+                   (long long)record.requested_bytes, (long long)record.live_chunks);
+    record.length = (uint32_t)strlen(text);
+    write_whole(fd, &record, sizeof record);
+    write_whole(fd, text, record.length);
+    free(text);
+}
+
+/* Tells what the process has recorded, so that the time axis begins before this look. Returns the
+ * time of the last record. */
+static int64_t tell_past(int fd, const struct process_facts *facts, int64_t since_ms) {
+    struct model model;
+    struct cli_failure failure;
+    int file_fd = recording_open(facts);
+    if (file_fd < 0)
+        return since_ms;
+    char *path = cli_format("/proc/self/fd/%d", file_fd);
+    struct snapshot_replay *file = snapshot_open_replay(&model, path, NULL, &failure);
+    free(path);
+    close(file_fd);
+    if (!file)
+        return since_ms;
+    const struct model_recording *recording = model.recording;
+    size_t step = recording->moment_count / PULSE_PAST_MAX + 1;
+    int64_t before_ms = since_ms, now_ms = pulse_wall_ms(since_ms);
+    for (size_t i = 0; i < recording->moment_count; i += step) {
+        int64_t ms = (int64_t)(recording->moments[i].wall_ns / 1000000);
+        if (ms > before_ms && ms < now_ms) { /* the clock may have been set */
+            tell_moment(fd, &recording->moments[i]);
+            before_ms = ms;
+        }
+    }
+    snapshot_end_replay(file);
+    model_drop(&model);
+    return before_ms;
+}
+
+void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms, int64_t since_ms) {
     struct watch watch;
+    int64_t last_ms = tell_past(fd, facts, since_ms);
     watch_begin(&watch, facts);
     watch.interval_s = (double)every_ms / 1000;
     for (int64_t before_ms = 0;;) {
@@ -131,7 +183,8 @@ void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms) {
         tell(fd, &watch,
              good                         ? PULSE_FIGURES
              : watch.state == WATCH_ENDED ? PULSE_ENDED
-                                          : PULSE_SILENT);
+                                          : PULSE_SILENT,
+             &last_ms);
         if (watch.state == WATCH_ENDED)
             _exit(CLI_DONE);
         /* A single look that took long, such as the first one with all names, changes nothing. */

@@ -224,6 +224,23 @@ static const struct address *find_address(const char *url, char *word, size_t ro
     return find_live(url, word, room);
 }
 
+/* The header is a list such as "gzip;q=0.5, br". */
+bool request_takes_gzip(struct MHD_Connection *connection) {
+    static const char name[] = "gzip";
+    const char *at =
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    while (at && *at != '\0') {
+        at += strspn(at, " \t,");
+        size_t length = strcspn(at, ","), word = strcspn(at, " \t;,");
+        if (word == strlen(name) && strncasecmp(at, name, word) == 0) {
+            const char *weight = memmem(at, length, "q=", 2);
+            return !weight || strtod(weight + 2, NULL) > 0;
+        }
+        at += length;
+    }
+    return false;
+}
+
 bool request_wants_shell(struct MHD_Connection *connection, const char *url) {
     char word[WORD_MAX];
     const char *accept =
@@ -237,7 +254,7 @@ bool request_read(struct request_query *query, struct MHD_Connection *connection
                   struct fleet *fleet, struct watching *watching, struct request_refusal *refusal) {
     char word[WORD_MAX];
     const struct address *address = find_address(url, word, sizeof word);
-    *query = (struct request_query){0};
+    *query = (struct request_query){.gzip = request_takes_gzip(connection)};
     if (!address) {
         return refuse(refusal, MHD_HTTP_NOT_FOUND,
                       "there is no %.200s; there are /, /p/PID/, /metrics, /doctor, "

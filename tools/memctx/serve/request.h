@@ -36,6 +36,7 @@ struct request_query {
     struct watched *watched;         /* of live pages but their HTML */
     unsigned seconds, limit_samples; /* 0: not given */
     unsigned moment, before;         /* ids of kept moments; 0: not given */
+    bool gzip;                       /* the client takes this encoding */
 };
 
 /* An answer that is no success. */
@@ -54,6 +55,8 @@ struct request_rules {
 /* Returns false with a refusal if the client may not ask. */
 bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
                     struct request_refusal *refusal);
+/* Returns true if the client takes answers in gzip's format. */
+bool request_takes_gzip(struct MHD_Connection *connection);
 /* Returns true if a request without a token may have the HTML of a live page, which has no figures
  * and asks for the token: a browser sends none when it opens an address. */
 bool request_wants_shell(struct MHD_Connection *connection, const char *url);

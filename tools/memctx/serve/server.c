@@ -107,13 +107,20 @@ static void resume_request(struct server *server, struct waiting *request, struc
     mhd.resume_connection(request->http);
 }
 
-/* Returns the first waiting request for a job (NULL: for the scrape); NULL: there is none. With a
- * format other than -1, only a request for that format. */
-static struct waiting *find_waiting(const struct server *server, const struct job *job,
-                                    int format) {
+/* Returns the first waiting request for a job; NULL: there is none. */
+static struct waiting *find_waiting(const struct server *server, const struct job *job) {
+    struct waiting *request = server->waiting;
+    while (request && request->job != job)
+        request = request->next;
+    return request;
+}
+
+/* Returns the first request that waits for the scrape in this form; NULL: there is none. */
+static struct waiting *find_scraper(const struct server *server, enum exposition_format format,
+                                    bool gzip) {
     struct waiting *request = server->waiting;
     while (request &&
-           (request->job != job || (format >= 0 && (int)request->query.format != format)))
+           (request->job || request->query.format != format || request->query.gzip != gzip))
         request = request->next;
     return request;
 }
@@ -130,6 +137,19 @@ static enum MHD_Result begin_scrape(struct server *server, struct waiting *reque
     return suspend_request(server, request, NULL);
 }
 
+/* Answers all requests that wait for the scrape in this form. */
+static void answer_scrapers(struct server *server, enum exposition_format format, bool gzip) {
+    struct waiting *request = find_scraper(server, format, gzip);
+    size_t length;
+    if (!request)
+        return;
+    char *text = fleet_write(&server->fleet, format, &length);
+    struct answer *answer =
+        answer_make_text(MHD_HTTP_OK, text, length, exposition_types[format], gzip);
+    for (; request; request = find_scraper(server, format, gzip))
+        resume_request(server, request, answer);
+}
+
 /* Ends the scrape if all processes have answered, or the time is over. */
 static void run_scrape(struct server *server) {
     if (!server->scrapes || (fleet_waits(&server->fleet, server->scrape_ms) &&
@@ -137,14 +157,8 @@ static void run_scrape(struct server *server) {
         return;
     server->scrapes = false;
     for (int format = 0; format < EXPOSITION_FORMATS; format++) {
-        struct waiting *request = find_waiting(server, NULL, format);
-        if (!request)
-            continue;
-        size_t length;
-        char *text = fleet_write(&server->fleet, (enum exposition_format)format, &length);
-        struct answer *answer = answer_make(MHD_HTTP_OK, text, length, exposition_types[format]);
-        for (; request; request = find_waiting(server, NULL, format))
-            resume_request(server, request, answer);
+        answer_scrapers(server, (enum exposition_format)format, false);
+        answer_scrapers(server, (enum exposition_format)format, true);
     }
 }
 
@@ -154,9 +168,9 @@ static char *write_key(const struct request_query *query) {
     const struct process_facts *facts = query->watched   ? &query->watched->facts
                                         : query->process ? &query->process->facts
                                                          : NULL;
-    return cli_format("%d %d %llu %u %u %u %u", (int)query->kind, facts ? (int)facts->pid : 0,
+    return cli_format("%d %d %llu %u %u %u %u %d", (int)query->kind, facts ? (int)facts->pid : 0,
                       facts ? (unsigned long long)facts->start_ticks : 0, query->seconds,
-                      query->limit_samples, query->moment, query->before);
+                      query->limit_samples, query->moment, query->before, query->gzip);
 }
 
 static bool start_job(struct server *server, struct job *job, const char *key,
@@ -169,7 +183,8 @@ static bool start_job(struct server *server, struct job *job, const char *key,
         const struct moments *moments = &query->watched->moments;
         struct moment_wish wish = {.moment = *moments_find(moments, query->moment),
                                    .facts = &query->watched->facts,
-                                   .ended = query->watched->ended};
+                                   .ended = query->watched->ended,
+                                   .gzip = query->gzip};
         if (query->before > 0)
             wish.before = *moments_find(moments, query->before);
         return job_start_call(job, key, moment_data_write, &wish, clock_now_ms() + PAGE_MS);
@@ -219,7 +234,7 @@ static enum MHD_Result begin_job(struct server *server, struct waiting *request)
     return suspend_request(server, request, job);
 }
 
-static struct answer *answer_of_job(struct job *job, enum request_kind kind) {
+static struct answer *answer_of_job(struct job *job, enum request_kind kind, bool gzip) {
     static const char *const types[] = {[REQUEST_HEAP] = "application/octet-stream",
                                         [REQUEST_ALLOCS] = "application/octet-stream",
                                         [REQUEST_DOCTOR] = "application/json",
@@ -236,9 +251,17 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind) {
                              : why     ? why
                                        : "the answer could not be made");
     }
-    struct answer *answer = answer_make(MHD_HTTP_OK, job->out.bytes, job->out.length, types[kind]);
+    bool is_profile = kind == REQUEST_HEAP || kind == REQUEST_ALLOCS;
+    bool is_packed = is_profile || kind == REQUEST_DATA; /* the job has compressed it */
+    char *text = job->out.bytes;
+    size_t length = job->out.length;
+    struct answer *answer = is_packed
+                                ? answer_make(MHD_HTTP_OK, text, length, types[kind])
+                                : answer_make_text(MHD_HTTP_OK, text, length, types[kind], gzip);
     job->out.bytes = NULL;
-    if (kind == REQUEST_HEAP || kind == REQUEST_ALLOCS)
+    if (kind == REQUEST_DATA)
+        answer_tell_encoding(answer, gzip);
+    if (is_profile)
         mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
                                 kind == REQUEST_HEAP ? "attachment; filename=\"heap.pb.gz\""
                                                      : "attachment; filename=\"allocs.pb.gz\"");
@@ -260,12 +283,12 @@ static void keep_data(struct server *server, const struct job *job, enum request
 static void run_jobs(struct server *server) {
     for (size_t i = 0; i < JOBS_MAX; i++) {
         struct job *job = &server->jobs[i];
-        struct waiting *request = job->key ? find_waiting(server, job, -1) : NULL;
+        struct waiting *request = job->key ? find_waiting(server, job) : NULL;
         job_run(job, clock_now_ms());
         if (request && job->done) {
-            struct answer *answer = answer_of_job(job, request->query.kind);
+            struct answer *answer = answer_of_job(job, request->query.kind, request->query.gzip);
             keep_data(server, job, request->query.kind, answer);
-            for (; request; request = find_waiting(server, job, -1))
+            for (; request; request = find_waiting(server, job))
                 resume_request(server, request, answer);
         }
         if (job->key && (job->done || !request)) /* nobody waits for it any more */
@@ -315,6 +338,11 @@ static enum MHD_Result begin_events(struct server *server, struct waiting *reque
     return sent;
 }
 
+static enum MHD_Result send_json(struct waiting *request, char *text, size_t length) {
+    return send_now(request, answer_make_text(MHD_HTTP_OK, text, length, "application/json",
+                                              request->query.gzip));
+}
+
 static enum MHD_Result begin_request(struct server *server, struct waiting *request,
                                      const char *url) {
     struct request_refusal refusal;
@@ -322,7 +350,8 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
     char *text;
     if (!request_permit(request->http, &server->rules, &refusal)) {
         if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, url))
-            return send_now(request, shell_answer(refusal.status));
+            return send_now(request,
+                            shell_answer(refusal.status, request_takes_gzip(request->http)));
         return send_refusal(request, refusal.status, refusal.text);
     }
     if (!request_read(&request->query, request->http, url, &server->fleet, &server->watching,
@@ -330,14 +359,14 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
         return send_refusal(request, refusal.status, refusal.text);
     switch (request->query.kind) {
     case REQUEST_METRICS: return begin_scrape(server, request);
-    case REQUEST_SHELL: return send_now(request, shell_answer(MHD_HTTP_OK));
+    case REQUEST_SHELL: return send_now(request, shell_answer(MHD_HTTP_OK, request->query.gzip));
     case REQUEST_PROCESSES:
         fleet_refresh(&server->fleet);
         text = shell_list(&server->fleet, &length);
-        return send_now(request, answer_make(MHD_HTTP_OK, text, length, "application/json"));
+        return send_json(request, text, length);
     case REQUEST_HISTORY:
         text = watching_write(&server->watching, request->query.watched, &length);
-        return send_now(request, answer_make(MHD_HTTP_OK, text, length, "application/json"));
+        return send_json(request, text, length);
     case REQUEST_DATA: return begin_data(server, request);
     case REQUEST_EVENTS: return begin_events(server, request);
     default: return begin_job(server, request);

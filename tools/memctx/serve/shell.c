@@ -19,7 +19,7 @@ static void make_nonce(char *nonce) {
         snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
 }
 
-struct answer *shell_answer(unsigned status) {
+struct answer *shell_answer(unsigned status, bool gzip) {
     char nonce[33], *text = NULL;
     size_t length;
     make_nonce(nonce);
@@ -28,7 +28,8 @@ struct answer *shell_answer(unsigned status) {
         cli_die(CLI_REFUSED, "out of memory");
     report_write_live_html(file, nonce);
     fclose(file);
-    struct answer *answer = answer_make(status, text, length, "text/html; charset=utf-8");
+    struct answer *answer =
+        answer_make_text(status, text, length, "text/html; charset=utf-8", gzip);
     char *policy = cli_format("default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
                               "connect-src 'self'; img-src data:; base-uri 'none'; "
                               "form-action 'none'; frame-ancestors 'none'",

@@ -11,7 +11,8 @@
 #include "serve/answer.h"
 #include "serve/fleet.h"
 
-struct answer *shell_answer(unsigned status);
+/* `gzip`: the client takes this encoding. */
+struct answer *shell_answer(unsigned status, bool gzip);
 /* Returns the JSON of the processes that are served. */
 char *shell_list(const struct fleet *fleet, size_t *length);
 

@@ -106,8 +106,10 @@ static void start_pulse(const struct watching *watching, struct watched *watched
         return;
     fflush(NULL);
     pid_t child = fork();
+    size_t count = watched->sample_count;
     if (child == 0)
-        pulse_run(&watched->facts, child_begin(fds[1]), watching->every_ms);
+        pulse_run(&watched->facts, child_begin(fds[1]), watching->every_ms,
+                  count > 0 ? watched->samples[(count - 1) % WATCHED_SAMPLES].ms : 0);
     close(fds[1]);
     if (child < 0) {
         close(fds[0]);
@@ -121,12 +123,17 @@ static void start_pulse(const struct watching *watching, struct watched *watched
 /* Takes a record and its text, which is the data of an event. */
 static void take_record(struct watching *watching, struct watched *watched,
                         const struct pulse_record *record, const char *text) {
-    static const char *const events[] = {
-        [PULSE_FIGURES] = "figures", [PULSE_SILENT] = "silent", [PULSE_ENDED] = "ended"};
+    static const char *const events[] = {[PULSE_FIGURES] = "figures",
+                                         [PULSE_SILENT] = "silent",
+                                         [PULSE_ENDED] = "ended",
+                                         [PULSE_PAST] = "past"};
     char *data = cli_format("%.*s", (int)record->length, text);
-    free(watched->how);
-    watched->how = record->state == PULSE_FIGURES ? NULL : cli_copy(data);
-    if (record->state == PULSE_FIGURES)
+    bool has_figures = record->state == PULSE_FIGURES || record->state == PULSE_PAST;
+    if (record->state != PULSE_PAST) {
+        free(watched->how);
+        watched->how = has_figures ? NULL : cli_copy(data);
+    }
+    if (has_figures)
         watched->samples[watched->sample_count++ % WATCHED_SAMPLES] = *record;
     listeners_tell(&watching->listeners, watched, events[record->state], data);
     free(data);
@@ -140,7 +147,7 @@ static void take_records(struct watching *watching, struct watched *watched) {
     struct pulse_record record;
     while (watched->incoming_bytes >= sizeof record) {
         memcpy(&record, watched->incoming, sizeof record);
-        if (record.length > PULSE_TEXT_MAX || record.state > PULSE_ENDED) {
+        if (record.length > PULSE_TEXT_MAX || record.state >= PULSE_STATES) {
             stop_looking(watched); /* it is damaged; another one is started */
             return;
         }
@@ -176,7 +183,8 @@ static void begin_moment(struct watched *watched) {
     char pid[16];
     snprintf(pid, sizeof pid, "%d", (int)watched->facts.pid);
     const char *words[] = {"dump", "--threads", "--no-symbols", "-o", "-", pid, NULL};
-    watched->job_wall_ms = pulse_wall_ms();
+    const struct moment *last = moments_find(&watched->moments, 0);
+    watched->job_wall_ms = pulse_wall_ms(last ? last->ms : 0);
     watched->job_began_ms = clock_now_ms();
     if (!job_start(&watched->job, "moment", words, watched->job_began_ms + MOMENT_MS))
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;

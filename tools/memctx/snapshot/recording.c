@@ -27,7 +27,7 @@ struct found { /* a moment whose checksums hold */
     struct wire_dump dump;
 };
 
-struct reader {
+struct snapshot_replay {
     const char *bytes;
     size_t length;
     struct model *model;
@@ -38,15 +38,18 @@ struct reader {
     struct found *found; /* by rising sequence */
     size_t count, room;
     struct loader loader;
+    /* Of snapshot_replay_moment. */
+    void (*take)(void *argument, uint32_t index, const struct wire_sums *sums);
+    void *argument;
 };
 
-static bool damaged(const struct reader *reader, const char *what) {
+static bool damaged(const struct snapshot_replay *reader, const char *what) {
     return cli_fail(reader->failure, CLI_REFUSED, "%s: damaged recording; %s",
                     reader->model->source, what);
 }
 
 /* Returns the body of a block at a place in the file; NULL if no valid block stands there. */
-static const char *body_at(const struct reader *reader, size_t at, enum record_kind kind,
+static const char *body_at(const struct snapshot_replay *reader, size_t at, enum record_kind kind,
                            struct record_block *block) {
     if (at > reader->length || reader->length - at < sizeof *block)
         return NULL;
@@ -64,7 +67,7 @@ static void end_text(char *text, size_t bytes) {
     cli_clean(text);
 }
 
-static bool read_head(struct reader *reader) {
+static bool read_head(struct snapshot_replay *reader) {
     struct record_block block;
     struct record_head *head = &reader->head;
     const char *body = body_at(reader, RECORD_HEAD_AT, RECORD_HEAD, &block);
@@ -85,7 +88,7 @@ static bool read_head(struct reader *reader) {
     return true;
 }
 
-static void find_directory(struct reader *reader) {
+static void find_directory(struct snapshot_replay *reader) {
     uint64_t newest = 0;
     for (int i = 0; i < 2; i++) {
         struct record_block block;
@@ -107,7 +110,8 @@ static int compare_found(const void *a, const void *b) {
     return is_later(a, b) - is_later(b, a);
 }
 
-static void add_moment(struct reader *reader, const char *body, const struct record_block *block) {
+static void add_moment(struct snapshot_replay *reader, const char *body,
+                       const struct record_block *block) {
     if (reader->count == reader->room) {
         reader->room = 2 * reader->room + 64;
         reader->found = cli_grow(reader->found, reader->room, sizeof *reader->found);
@@ -122,7 +126,7 @@ static void add_moment(struct reader *reader, const char *body, const struct rec
         reader->count++;
 }
 
-static void find_moments(struct reader *reader) {
+static void find_moments(struct snapshot_replay *reader) {
     for (size_t at = RECORD_RING_AT; at < reader->length;) {
         struct record_block block;
         const char *body = body_at(reader, at, RECORD_MOMENT, &block);
@@ -152,19 +156,19 @@ static void write_age(char *text, size_t bytes, uint64_t ns) {
                  s % 60);
 }
 
-static uint64_t time_of(const struct reader *reader, size_t i) {
+static uint64_t time_of(const struct snapshot_replay *reader, size_t i) {
     return reader->found[i].moment.uptime_ns;
 }
 
 /* Returns the last moment that is no later than the time; 0 if all are later. */
-static size_t find_moment(const struct reader *reader, uint64_t uptime_ns) {
+static size_t find_moment(const struct snapshot_replay *reader, uint64_t uptime_ns) {
     size_t i = reader->count - 1;
     while (i > 0 && time_of(reader, i) > uptime_ns)
         i--;
     return i;
 }
 
-static bool choose(const struct reader *reader, const char *when, size_t *chosen) {
+static bool choose(const struct snapshot_replay *reader, const char *when, size_t *chosen) {
     size_t last = reader->count - 1;
     char age[32];
     *chosen = last;
@@ -257,8 +261,9 @@ static struct wire_sums tamed(const struct wire_sums *sums) {
 
 /* Calls `take` for each watched context of a moment that the directory lists, and for the rest with
  * the sum of all others. */
-static bool each_entry(struct reader *reader, const struct found *found,
-                       void (*take)(struct reader *, uint32_t index, const struct wire_sums *)) {
+static bool each_entry(struct snapshot_replay *reader, const struct found *found,
+                       void (*take)(struct snapshot_replay *, uint32_t index,
+                                    const struct wire_sums *)) {
     struct numbers numbers = {(const unsigned char *)found->body,
                               (const unsigned char *)found->body + found->bytes, true};
     struct wire_sums rest = tamed(&found->moment.rest);
@@ -277,7 +282,8 @@ static bool each_entry(struct reader *reader, const struct found *found,
     return true;
 }
 
-static void take_figures(struct reader *reader, uint32_t index, const struct wire_sums *sums) {
+static void take_figures(struct snapshot_replay *reader, uint32_t index,
+                         const struct wire_sums *sums) {
     struct model *model = reader->model;
     struct model_totals *self = &model_own_figures(model, &model->contexts[index])->self;
     self->requested_bytes = sums->requested_bytes;
@@ -288,7 +294,8 @@ static void take_figures(struct reader *reader, uint32_t index, const struct wir
     self->peak_requested_bytes = sums->peak_requested_bytes;
 }
 
-static void take_mark_entry(struct reader *reader, uint32_t index, const struct wire_sums *sums) {
+static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
+                            const struct wire_sums *sums) {
     struct model_mark *mark = &reader->model->marks[reader->model->mark_count - 1];
     model_own_figures(reader->model, &reader->model->contexts[index]);
     mark->entries[mark->entry_count++] =
@@ -301,7 +308,7 @@ static void take_mark_entry(struct reader *reader, uint32_t index, const struct 
 }
 
 /* Makes a mark of a moment before the chosen one. */
-static bool add_mark(struct reader *reader, size_t from, size_t chosen) {
+static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen) {
     struct model *model = reader->model;
     const struct found *found = &reader->found[from];
     struct model_mark *mark = &model->marks[model->mark_count++];
@@ -316,7 +323,7 @@ static bool add_mark(struct reader *reader, size_t from, size_t chosen) {
 }
 
 /* Makes marks of moments at equal distances before the chosen one. */
-static bool add_marks(struct reader *reader, size_t chosen) {
+static bool add_marks(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     uint64_t first = time_of(reader, 0), span = time_of(reader, chosen) - first;
     size_t before = chosen;
@@ -335,7 +342,7 @@ static bool add_marks(struct reader *reader, size_t chosen) {
 /* --- the model ---------------------------------------------------------------------------------
  */
 
-static bool take_pieces(struct reader *reader) {
+static bool take_pieces(struct snapshot_replay *reader) {
     const char *at = reader->directory;
     size_t left = reader->directory_bytes;
     while (left >= sizeof(struct record_piece)) {
@@ -367,7 +374,7 @@ static void forget_pages(struct model *model) {
     ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
 }
 
-static void describe(struct reader *reader, size_t chosen) {
+static void describe(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     struct model_recording *recording = cli_alloc(1, sizeof *recording);
     const struct record_moment *moment = &reader->found[chosen].moment;
@@ -404,7 +411,7 @@ static void describe(struct reader *reader, size_t chosen) {
     model->recording = recording;
 }
 
-static bool load(struct reader *reader, size_t chosen) {
+static bool load(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     struct wire_dump dump = reader->found[chosen].dump;
     snprintf(dump.exe, sizeof dump.exe, "%s", reader->head.exe);
@@ -425,17 +432,62 @@ static bool load(struct reader *reader, size_t chosen) {
     return true;
 }
 
+static bool read_file(struct snapshot_replay *reader, const char *when) {
+    size_t chosen;
+    if (!read_head(reader))
+        return false;
+    find_directory(reader);
+    find_moments(reader);
+    if (!reader->directory || reader->count == 0)
+        return damaged(reader, "the process ended before its first moment was written");
+    if (!choose(reader, when, &chosen) || !load(reader, chosen))
+        return false;
+    snapshot_read_names(reader->model, reader->bytes, reader->length);
+    return true;
+}
+
 bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
                              const char *when, struct cli_failure *failure) {
-    struct reader reader = {.bytes = bytes, .length = length, .model = model, .failure = failure};
-    size_t chosen;
-    if (!read_head(&reader))
-        return false;
-    find_directory(&reader);
-    find_moments(&reader);
-    if (!reader.directory || reader.count == 0)
-        return damaged(&reader, "the process ended before its first moment was written");
-    bool good = choose(&reader, when, &chosen) && load(&reader, chosen);
+    struct snapshot_replay reader = {
+        .bytes = bytes, .length = length, .model = model, .failure = failure};
+    bool good = read_file(&reader, when);
     free(reader.found);
     return good;
+}
+
+/* --- moment by moment --------------------------------------------------------------------------
+ */
+
+struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *bytes, size_t length,
+                                              const char *when, struct cli_failure *failure) {
+    struct snapshot_replay *reader = cli_alloc(1, sizeof *reader);
+    *reader = (struct snapshot_replay){
+        .bytes = bytes, .length = length, .model = model, .failure = failure};
+    if (read_file(reader, when))
+        return reader;
+    free(reader->found);
+    free(reader);
+    return NULL;
+}
+
+static void take_for_caller(struct snapshot_replay *reader, uint32_t index,
+                            const struct wire_sums *sums) {
+    reader->take(reader->argument, index, sums);
+}
+
+void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
+                            void (*take)(void *argument, uint32_t index,
+                                         const struct wire_sums *sums),
+                            void *argument) {
+    struct cli_failure failure;
+    replay->take = take;
+    replay->argument = argument;
+    replay->failure = &failure; /* a moment that is cut off has the figures before the cut */
+    each_entry(replay, &replay->found[moment], take_for_caller);
+}
+
+void snapshot_end_replay(struct snapshot_replay *replay) {
+    free((char *)(uintptr_t)replay->bytes);
+    free(replay->found);
+    free(replay);
 }

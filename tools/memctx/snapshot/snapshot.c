@@ -10,8 +10,9 @@
 #include <memctx/record.h>
 
 #include "snapshot/snapshot_format.h"
+#include "snapshot/stream.h"
 
-enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON, KIND_RECORDING };
+enum kind { KIND_OTHER, KIND_PACKED, KIND_STREAM, KIND_JSON, KIND_RECORDING };
 
 /* Returns the kind of a file. A file that ends within the magic bytes counts as packed. */
 static enum kind kind_of(const char *bytes, size_t length) {
@@ -19,6 +20,8 @@ static enum kind kind_of(const char *bytes, size_t length) {
     if (length >= at + RECORD_MAGIC_BYTES &&
         memcmp(bytes + at, RECORD_MAGIC, RECORD_MAGIC_BYTES) == 0)
         return KIND_RECORDING;
+    if (length >= STREAM_MAGIC_BYTES && memcmp(bytes, STREAM_MAGIC, STREAM_MAGIC_BYTES) == 0)
+        return KIND_STREAM;
     size_t magic = length < SNAPSHOT_MAGIC_BYTES ? length : SNAPSHOT_MAGIC_BYTES;
     if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0)
         return KIND_PACKED;
@@ -26,6 +29,10 @@ static enum kind kind_of(const char *bytes, size_t length) {
         if (!strchr(" \t\r\n", bytes[i]))
             return bytes[i] == '{' ? KIND_JSON : KIND_OTHER;
     return KIND_OTHER;
+}
+
+static bool is_compressed(enum kind kind) {
+    return kind == KIND_PACKED || kind == KIND_STREAM;
 }
 
 static FILE *open_file(const char *path, struct cli_failure *failure) {
@@ -60,7 +67,7 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         used += got;
         *kind = kind_of(bytes, used);
         if (*kind == KIND_OTHER || (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) ||
-            (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX))
+            (is_compressed(*kind) && used > SNAPSHOT_FILE_MAX))
             break;
         if (capacity - used < 2) {
             capacity *= 2;
@@ -78,7 +85,7 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         cli_set_failure(failure, CLI_REFUSED,
                         "%s: damaged recording; a recording has at most %lu bytes", path,
                         RECORD_FILE_BYTES);
-    } else if (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX) {
+    } else if (is_compressed(*kind) && used > SNAPSHOT_FILE_MAX) {
         cli_set_failure(
             failure, CLI_REFUSED,
             "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
@@ -90,6 +97,26 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         return bytes;
     }
     free(bytes);
+    return NULL;
+}
+
+struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
+                                             const char *when, struct cli_failure *failure) {
+    size_t length;
+    enum kind kind;
+    model_begin(model, path);
+    cli_clean(model->source);
+    model->from_snapshot = true;
+    char *bytes = read_file(path, &length, &kind, failure);
+    if (!bytes)
+        return NULL;
+    if (kind == KIND_RECORDING)
+        return snapshot_begin_replay(model, bytes, length, when, failure);
+    free(bytes);
+    cli_set_failure(failure, CLI_REFUSED,
+                    "%s is a snapshot of one moment; %s takes a process or a recording (memctx run "
+                    "--record); see memctx dump %s",
+                    path, cli_current_verb->name, path);
     return NULL;
 }
 
@@ -116,8 +143,9 @@ bool snapshot_load_at(struct model *model, const char *path, const char *when,
                         "--record)",
                         path, when);
     else
-        good = kind == KIND_PACKED ? snapshot_read_packed(model, bytes, length, failure)
-                                   : snapshot_read_json(model, bytes, length, failure);
+        good = kind == KIND_PACKED   ? snapshot_read_packed(model, bytes, length, failure)
+               : kind == KIND_STREAM ? snapshot_read_stream(model, bytes, length, failure)
+                                     : snapshot_read_json(model, bytes, length, failure);
     free(bytes);
     return good;
 }

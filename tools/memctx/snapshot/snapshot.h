@@ -24,12 +24,38 @@ bool snapshot_load_at(struct model *model, const char *path, const char *when,
 void snapshot_write(const struct model *model, FILE *file,
                     const struct model_write_options *options);
 
-/* --- the three readers, for snapshot.c ---------------------------------------------------------
+/* A recording that is read moment by moment. */
+struct snapshot_replay;
+/* As snapshot_load_at, for a recording; the model must stay where it is. Returns NULL and the
+ * failure if the file cannot be read or is no recording. The model's recording lists the moments;
+ * its marks are some of them. */
+struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
+                                             const char *when, struct cli_failure *failure);
+/* Calls `take` with the index and the figures of each context that had any at a moment. */
+void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
+                            void (*take)(void *argument, uint32_t index,
+                                         const struct wire_sums *sums),
+                            void *argument);
+
+/* Frees what reading needed, but not the model. */
+void snapshot_end_replay(struct snapshot_replay *replay);
+
+/* Writes the names of a model of a recording into its file, so that they can be had without the
+ * program's files. `path` is that of the file. The model loses its marks. */
+bool snapshot_add_names(struct model *model, const char *path, struct cli_failure *failure);
+
+/* --- the readers, for snapshot.c ---------------------------------------------------------
  * `bytes` is the whole file, which stays the caller's; the model has its source already. */
 
 /* The recording that a process wrote with MEMCTX_RECORD. Earlier moments become marks. */
 bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
                              const char *when, struct cli_failure *failure);
+/* As snapshot_read_recording; keeps `bytes`, which the caller must not free. NULL: a failure. */
+struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *bytes, size_t length,
+                                              const char *when, struct cli_failure *failure);
+/* Gives the frames of a model of a recording the names that the file has, if it has any. Sets
+ * model->has_names if it has those of all frames. */
+void snapshot_read_names(struct model *model, const char *bytes, size_t length);
 /* The packed form, which memctx dump -o writes. */
 bool snapshot_read_packed(struct model *model, const char *bytes, size_t length,
                           struct cli_failure *failure);

@@ -51,6 +51,8 @@ static bool read_stat(struct process_facts *facts) {
             continue;
         if (field == 3)
             facts->state = word[0];
+        else if (field == 4)
+            facts->parent = (pid_t)strtol(word, NULL, 10);
         else if (field == 22)
             facts->start_ticks = strtoull(word, NULL, 10);
         else if (field == 24)
@@ -116,8 +118,10 @@ enum process_library process_find_library(pid_t pid) {
     bool found = false;
     errno = 0;
     while (!found && getline(&line, &capacity, file) > 0) {
-        const char *name = strrchr(line, '/');
-        found = name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+        /* A process that reads symbols maps the file, too, but not as code. */
+        const char *rights = strchr(line, ' '), *name = strrchr(line, '/');
+        bool is_code = rights && strnlen(rights, 4) == 4 && rights[3] == 'x';
+        found = is_code && name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
     }
     bool refused = !found && (errno == EACCES || errno == EPERM);
     free(line);
@@ -159,7 +163,34 @@ static void copy_base_name(char *name, size_t bytes, const char *word) {
     snprintf(name, bytes, "%.*s", (int)length, start);
 }
 
+/* Writes the path of the program's file. Returns false if it cannot be read. */
+static bool read_exe(pid_t pid, char *path, size_t bytes) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
+    ssize_t length = readlink(link, path, bytes - 1);
+    path[length > 0 ? length : 0] = '\0';
+    char *deleted = strstr(path, " (deleted)");
+    if (deleted)
+        *deleted = '\0';
+    return length > 0;
+}
+
+/* Returns the name of a program whose path has a space, if argument 0 ends with the name of its
+ * file. In any other command line the program's name ends at the first space. NULL: it is not so.
+ */
+static char *find_spaced_name(const struct process_facts *facts) {
+    char exe[PATH_MAX], argument[PATH_MAX];
+    if (!strchr(facts->command, ' ') || !read_exe(facts->pid, exe, sizeof exe) ||
+        !strchr(exe, ' ') || read_proc(facts->pid, "cmdline", argument, sizeof argument) <= 0)
+        return NULL;
+    const char *slash = strrchr(exe, '/'), *name = slash ? slash + 1 : exe;
+    return is_base_name(argument, name) ? cli_clean(cli_copy(name)) : NULL;
+}
+
 char *process_program(const struct process_facts *facts) {
+    char *spaced = find_spaced_name(facts);
+    if (spaced)
+        return spaced;
     char first[sizeof facts->command], second[sizeof facts->command] = "";
     const char *command = facts->command[0] == '-' ? facts->command + 1 : facts->command;
     const char *space = strchr(command, ' ');
@@ -183,19 +214,10 @@ bool process_matches(const struct process_facts *facts, const char *glob) {
 }
 
 bool process_has_name(const struct process_facts *facts, const char *word) {
-    char path[64], target[PATH_MAX], argument[256];
-    if (strcmp(facts->name, word) == 0)
+    char target[PATH_MAX], argument[256];
+    if (strcmp(facts->name, word) == 0 ||
+        (read_exe(facts->pid, target, sizeof target) && is_base_name(target, word)))
         return true;
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)facts->pid);
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length > 0) {
-        target[length] = '\0';
-        char *deleted = strstr(target, " (deleted)");
-        if (deleted)
-            *deleted = '\0';
-        if (is_base_name(target, word))
-            return true;
-    }
     return read_proc(facts->pid, "cmdline", argument, sizeof argument) > 0 &&
            is_base_name(argument, word);
 }

@@ -14,6 +14,7 @@
 
 struct process_facts {
     pid_t pid;
+    pid_t parent;    /* of the process that it is a child of now */
     pid_t inner_pid; /* pid in the process's own pid namespace */
     uid_t uid, effective_uid;
     char state; /* as in /proc/PID/stat; 'Z': the process has exited */

@@ -10,6 +10,7 @@
 #define MEMCTX_TARGET_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "model/model.h"
 #include "model/wire_load.h"
@@ -42,6 +43,10 @@ struct target_load_options {
     bool light_pages; /* the page records in the form of WIRE_DUMP_LIGHT */
     bool sums_only;   /* no figures that come from pages */
 };
+/* Writes the answers that target_load would load, with pages, mappings and the counters of each
+ * mark, into a file in the form of snapshot/stream.h. Needs memory for one answer, whatever the
+ * target holds. A write that failed shows in ferror(file). */
+void target_stream(struct target *target, FILE *file);
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
 /* As target_load, in two steps. The first loads everything but pages and mappings, which take

@@ -174,6 +174,7 @@ static void print_json(const struct findings_input *input, const struct findings
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
     json_put_text(&json, "program", model_program(model));
+    json_put_text(&json, "how", model->how); /* null: the process answered by itself */
     json_put_decimal(&json, "uptime_s", model->uptime_s);
     json_put_integer(&json, "rss_bytes", input->ledger->rss_bytes);
     json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);

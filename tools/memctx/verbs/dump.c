@@ -29,7 +29,8 @@ enum {
     OPTION_SELF,
     OPTION_PEAK,
     OPTION_SVG,
-    OPTION_OUTSIDE
+    OPTION_OUTSIDE,
+    OPTION_STREAM
 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
@@ -46,6 +47,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"peak", no_argument, NULL, OPTION_PEAK},
                                              {"svg", required_argument, NULL, OPTION_SVG},
                                              {"outside", no_argument, NULL, OPTION_OUTSIDE},
+                                             {"stream", no_argument, NULL, OPTION_STREAM},
                                              {"output", required_argument, NULL, 'o'},
                                              READING_NAME_OPTIONS,
                                              READING_PAGER_OPTION,
@@ -55,7 +57,7 @@ struct dump_request {
     struct view_options view;
     struct render_options render;
     struct reading_names names;
-    bool json, flat, self, no_pager;
+    bool json, flat, self, no_pager, stream;
     const char *output, *svg;
 };
 
@@ -81,6 +83,7 @@ static void take_option(struct dump_request *request, int option) {
     case OPTION_PEAK: request->render.peak = true; break;
     case OPTION_SVG: request->svg = optarg; break;
     case OPTION_OUTSIDE: target_read_outside(); break;
+    case OPTION_STREAM: request->stream = true; break;
     case 'o': request->output = optarg; break;
     default: reading_take(&request->names, option); break;
     }
@@ -102,6 +105,9 @@ static struct dump_request parse(int argc, char **argv) {
         cli_usage("a snapshot holds every context; use --site, --context, --min and --depth when "
                   "you read it");
     }
+    if (request.stream && (!request.output || request.json || request.render.threads))
+        cli_usage("--stream says how -o FILE writes a snapshot; it goes with neither --json nor "
+                  "--threads");
     if (request.svg &&
         (view_chooses(&request.view) || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
          request.json || request.flat || request.output))
@@ -148,6 +154,17 @@ static void write_snapshot(const struct model *model, const struct dump_request 
     progress_end();
 }
 
+/* Writes the snapshot while it is read. */
+static int stream_snapshot(struct target *target, const char *path) {
+    struct output output;
+    if (target->is_snapshot)
+        cli_die(CLI_REFUSED, "%s is a file; --stream needs a process", target->path);
+    output_begin(&output, path);
+    target_stream(target, output.file);
+    output_finish(&output);
+    return CLI_DONE;
+}
+
 int dump_main(int argc, char **argv) {
     struct dump_request request = parse(argc, argv);
     struct target target;
@@ -168,6 +185,8 @@ int dump_main(int argc, char **argv) {
     };
     load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
+    if (request.stream)
+        return stream_snapshot(&target, request.output);
     bool best =
         !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
         !target.client.outside && !request.view.contexts &&

@@ -25,6 +25,7 @@
 #include "model/frames.h"
 #include "model/model.h"
 #include "snapshot/snapshot.h"
+#include "verbs/record_names.h"
 #include "verbs/recorded.h"
 #include "verbs/telling.h"
 #include "verbs/verbs.h"
@@ -33,33 +34,42 @@
 #define GREW_TOLD 5   /* call paths told as growing */
 #define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
 
-enum { OPTION_LAST = 1 };
+enum { OPTION_LAST = 1, OPTION_NAMES };
 
-static const struct option options_list[] = {
-    {"last", required_argument, NULL, OPTION_LAST}, TELLING_OPTIONS, CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"last", required_argument, NULL, OPTION_LAST},
+                                             {"names", no_argument, NULL, OPTION_NAMES},
+                                             TELLING_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 struct request {
     struct telling telling;
     const char *last; /* the time before the last moment from which growth is told */
+    bool keep_names;  /* --names */
 };
 
 enum ending {
-    ENDING_RUNS,       /* the process is still there */
-    ENDING_EXECUTED,   /* it runs another program now */
-    ENDING_NORMALLY,   /* the exit handler ran */
-    ENDING_RESTRICTED, /* the program restricted its system calls, which ended the recording */
-    ENDING_KILLED,     /* no exit handler ran */
-    ENDING_REBOOTED,   /* the machine was started again since */
-    ENDING_UNKNOWN,    /* no end, but the process may not have been allowed to write one */
+    ENDING_RUNS,         /* the process is still there */
+    ENDING_EXECUTED,     /* it runs another program now */
+    ENDING_NORMALLY,     /* the exit handler ran */
+    ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
+    ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
+    ENDING_KILLED,       /* no exit handler ran */
+    ENDING_REBOOTED,     /* the machine was started again since */
+    ENDING_UNKNOWN,      /* no end, but the process may not have been allowed to write one */
 };
 
-static const char *const ending_words[] = {"running", "executed-another", "normally", "restricted",
-                                           "killed",  "rebooted",         "unknown"};
+static const char *const ending_words[] = {"running",      "executed-another", "normally",
+                                           "switched-off", "restricted",       "killed",
+                                           "rebooted",     "unknown"};
 
 static struct request parse(int argc, char **argv) {
     struct request request = {.telling = telling_defaults(), .last = LAST_DEFAULT};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        if (option == OPTION_NAMES) {
+            request.keep_names = true;
+            continue;
+        }
         if (option != OPTION_LAST) {
             telling_take(&request.telling, option);
             continue;
@@ -68,6 +78,8 @@ static struct request parse(int argc, char **argv) {
             cli_usage("--last takes a time such as 90s, 10m or 2h; got \"%s\"", optarg);
         request.last = optarg;
     }
+    if (request.keep_names && request.telling.names.none)
+        cli_usage("--names and --no-symbols contradict each other");
     return request;
 }
 
@@ -90,9 +102,9 @@ static bool is_same_boot(const struct model_recording *recording) {
            strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
 }
 
-static bool runs_another(const struct model *model) {
+static bool runs_another(const struct model *model, pid_t pid) {
     char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)model->pid);
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
     return length > 0 && strcmp(path, model->exe) != 0;
@@ -103,13 +115,15 @@ static enum ending find_ending(const struct model *model) {
     struct process_facts facts;
     if (recording->ending == RECORD_ENDED_NORMALLY)
         return ENDING_NORMALLY;
+    if (recording->ending == RECORD_ENDED_SWITCHED_OFF)
+        return ENDING_SWITCHED_OFF;
     if (recording->ending == RECORD_ENDED_RESTRICTED)
         return ENDING_RESTRICTED;
     if (!is_same_boot(recording))
         return ENDING_REBOOTED;
-    if (process_read_facts((pid_t)model->pid, &facts) && facts.start_ticks == model->start_ticks &&
-        facts.state != 'Z' && facts.state != 'X')
-        return runs_another(model) ? ENDING_EXECUTED : ENDING_RUNS;
+    if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
+        facts.state != 'X')
+        return runs_another(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 
@@ -145,6 +159,10 @@ static char *tell_ending(const struct model *model, enum ending ending) {
         return cli_copy("has executed another program, which has a recording of its own");
     case ENDING_NORMALLY:
         return cli_format("ended by itself at %.1f s: its exit handler ran",
+                          recording->end_uptime_s);
+    case ENDING_SWITCHED_OFF:
+        return cli_format("was recorded until %.1f s, when memctx set ended the recording; the "
+                          "process went on",
                           recording->end_uptime_s);
     case ENDING_RESTRICTED:
         return cli_format("restricted its system calls at %.1f s, which ended the recording; how "
@@ -365,6 +383,8 @@ int postmortem_main(int argc, char **argv) {
     target_open(&target, word, false);
     if (!target.is_snapshot)
         cli_die(CLI_REFUSED, "%s is a running process; see memctx doctor %s", word, word);
+    if (request.keep_names)
+        record_names_add(target.path, &request.telling.names);
     target_load(&target, &model, &load);
     if (!model.recording)
         cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);

@@ -2,6 +2,8 @@
 /* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
+#include <stdio.h>
+
 #include "base/terminal.h"
 #include "names/symbols.h"
 
@@ -21,6 +23,19 @@ void reading_resolve(struct model *model, const struct target *target,
     reading_finish(reading_begin(model, target, names, NULL), model, names);
 }
 
+static bool is_process(pid_t pid, const struct model *model, struct process_facts *facts) {
+    return model->start_ticks != 0 && process_read_facts(pid, facts) &&
+           facts->start_ticks == model->start_ticks;
+}
+
+bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts) {
+    int pid, length = 0;
+    if (sscanf(path, "/proc/%d/root/%n", &pid, &length) == 1 && length > 0 &&
+        is_process(pid, model, facts))
+        return true;
+    return model->pid > 0 && model->pid <= INT32_MAX && is_process((pid_t)model->pid, model, facts);
+}
+
 static struct symbols_work *begin(const struct model *model, const struct target *target,
                                   const struct reading_names *names,
                                   struct symbols_options options) {
@@ -28,9 +43,11 @@ static struct symbols_work *begin(const struct model *model, const struct target
         return NULL;
     options.debug_directory = names->debug_directory;
     options.progress = true;
-    if (!target->is_snapshot) {
-        options.live_pid = target->facts.pid;
-        options.inner_pid = target->facts.inner_pid;
+    struct process_facts facts = target->facts;
+    if (!target->is_snapshot ||
+        (!target->client.outside && reading_still_runs(model, target->path, &facts))) {
+        options.live_pid = facts.pid;
+        options.inner_pid = facts.inner_pid;
     }
     return symbols_begin(model, &options);
 }

@@ -15,6 +15,7 @@
 #include "rules/rule_patterns.h"
 #include "rules/rule_start.h"
 #include "target/program.h"
+#include "verbs/record_names.h"
 #include "verbs/settings.h"
 #include "verbs/verbs.h"
 
@@ -27,7 +28,8 @@ enum {
     OPTION_SET,
     OPTION_RULE,
     OPTION_MARKS,
-    OPTION_RECORD
+    OPTION_RECORD,
+    OPTION_NAMES
 };
 
 static const struct option options_list[] = {{"depth", required_argument, NULL, OPTION_DEPTH},
@@ -37,6 +39,7 @@ static const struct option options_list[] = {{"depth", required_argument, NULL, 
                                              {"rule", required_argument, NULL, OPTION_RULE},
                                              {"marks", required_argument, NULL, OPTION_MARKS},
                                              {"record", optional_argument, NULL, OPTION_RECORD},
+                                             {"names", no_argument, NULL, OPTION_NAMES},
                                              {"verbose", no_argument, NULL, 'v'},
                                              CLI_COMMON_OPTIONS};
 
@@ -157,7 +160,7 @@ static void set_preload(const char *library) {
 int run_main(int argc, char **argv) {
     struct cli_failure failure;
     const char *directory = NULL; /* of --record; NULL: the current one */
-    bool records = false;
+    bool records = false, names = false;
     char *path;
     char pid[24];
     int option;
@@ -173,6 +176,7 @@ int run_main(int argc, char **argv) {
             records = true;
             directory = optarg;
             break;
+        case OPTION_NAMES: names = true; break;
         case OPTION_RULE: add_rule_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
@@ -180,6 +184,8 @@ int run_main(int argc, char **argv) {
     }
     if (optind >= argc)
         cli_usage("missing PROGRAM");
+    if (names && !records)
+        cli_usage("--names keeps names of functions in a recording; add --record");
     if (records)
         set_record(directory ? directory : ".");
     if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
@@ -187,6 +193,8 @@ int run_main(int argc, char **argv) {
     char *library = find_library();
     set_preload(library);
     rule_start_resolve(path, library);
+    if (names)
+        record_names_start(getenv("MEMCTX_RECORD"), argv, argc);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     set_variable("MEMCTX_RUN_PID", pid);
     /* The argument list begins with the name as it was given, as a shell passes it. execvp also

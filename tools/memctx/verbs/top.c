@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/quantity.h"
 #include "live/frame.h"
+#include "live/replay.h"
 #include "live/screen.h"
 #include "target/target.h"
 #include "verbs/reading.h"
@@ -98,6 +99,29 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     }
 }
 
+/* Begins to show a recording. Returns false if the only TARGET is none. */
+static bool open_recording(struct herd *herd, const struct top_request *request, char **words) {
+    struct target target;
+    struct cli_failure failure;
+    struct process_facts nobody = {0};
+    if (request->all || words[1] || !target_is_file(words[0]))
+        return false;
+    target_open(&target, words[0], false);
+    if (!target.is_snapshot) {
+        client_close(&target.client);
+        return false;
+    }
+    if (target.client.outside)
+        cli_die(CLI_REFUSED, "%s is a core file; see memctx dump %s", words[0], words[0]);
+    struct model *model = cli_alloc(1, sizeof *model); /* the file refers to it */
+    struct snapshot_replay *file = snapshot_open_replay(model, target.path, target.when, &failure);
+    if (!file)
+        cli_die_failure(&failure);
+    reading_resolve(model, &target, &request->names);
+    replay_begin(herd_add(herd, &nobody), model, file);
+    return true;
+}
+
 /* Sleeps until the next frame is due. If that was before now, because the reader of the output was
  * slow, the frame comes a whole interval from now. */
 static void sleep_until_next(double *next_s, double interval_s) {
@@ -120,6 +144,23 @@ static void give_up(const struct watch *watch, double *silent_s) {
         *silent_s = clock_now_s();
     else if (clock_now_s() - *silent_s > PATIENCE_S)
         cli_die(CLI_REFUSED, "%s", watch->how);
+}
+
+/* Prints the last moments of a recording, up to the one that was asked for. */
+static int print_recording(struct watch *watch, struct top_request *request) {
+    struct rows rows = {0};
+    size_t last = watch->replay->at, count = (size_t)request->frames;
+    count = count < last + 1 ? count : last + 1;
+    request->frame.of = (int64_t)count;
+    for (size_t i = 0; i < count; i++) {
+        replay_go(watch, last + 1 - count + i);
+        request->frame.number++;
+        (request->json ? frame_print_json : frame_print_text)(watch, &rows, &request->frame);
+        if (fflush(stdout) != 0)
+            break;
+    }
+    rows_free(&rows);
+    return cli_finish_output(CLI_DONE);
 }
 
 /* Prints frames of one process. Rates need two looks, so the first one prints nothing. */
@@ -162,10 +203,14 @@ int top_main(int argc, char **argv) {
     struct top_request request = parse(argc, argv);
     struct herd herd = {0};
     request.frame.of = request.frames;
-    find_targets(&herd, &request, argv + optind);
+    bool recording = !request.all && open_recording(&herd, &request, argv + optind);
+    if (!recording)
+        find_targets(&herd, &request, argv + optind);
     if (request.frames == 0)
         screen_check();
     bool single = !herd.all && herd.count == 1;
+    if (recording && request.frames > 0)
+        return print_recording(herd.watches[0], &request);
     if (request.frames > 0)
         return single ? print_process(herd.watches[0], &request) : print_herd(&herd, &request);
     struct screen_options options = {.rows = request.frame.rows,

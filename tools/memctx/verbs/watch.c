@@ -27,6 +27,8 @@
 #define LOOK_MS_MAX 60000    /* between looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define EVERY_MS_MIN 20
+#define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)
+#define MEMORY_MIN_BYTES (INT64_C(16) << 20)
 
 enum {
     OPTION_WHEN = 1,
@@ -36,6 +38,7 @@ enum {
     OPTION_DIR,
     OPTION_EVERY,
     OPTION_TIMEOUT,
+    OPTION_MEMORY,
     OPTION_ALL,
     OPTION_MATCH,
     OPTION_CHECK
@@ -48,6 +51,7 @@ static const struct option options_list[] = {{"when", required_argument, NULL, O
                                              {"dir", required_argument, NULL, OPTION_DIR},
                                              {"every", required_argument, NULL, OPTION_EVERY},
                                              {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+                                             {"memory", required_argument, NULL, OPTION_MEMORY},
                                              {"all", no_argument, NULL, OPTION_ALL},
                                              {"match", required_argument, NULL, OPTION_MATCH},
                                              {"check", no_argument, NULL, OPTION_CHECK},
@@ -55,8 +59,11 @@ static const struct option options_list[] = {{"when", required_argument, NULL, O
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-static struct watch_settings settings = {
-    .every_ms = 1000, .cool_ms = 300000, .timeout_ms = 300000, .keep = 5};
+static struct watch_settings settings = {.every_ms = 1000,
+                                         .cool_ms = 300000,
+                                         .timeout_ms = 300000,
+                                         .keep = 5,
+                                         .memory_bytes = MEMORY_DEFAULT_BYTES};
 static struct limits_mounts mounts;
 static struct watched *processes;
 static size_t process_count, event_count;
@@ -75,6 +82,13 @@ static int64_t parse_time(const char *option, const char *text, int64_t least_ms
                                      : "20ms",
                   text);
     return ms;
+}
+
+static int64_t parse_memory(const char *text) {
+    int64_t bytes = cli_parse_bytes("--memory", text);
+    if (bytes != 0 && bytes < MEMORY_MIN_BYTES)
+        cli_usage("--memory takes at least 16M, or 0 for no limit; got \"%s\"", text);
+    return bytes;
 }
 
 static void add_condition(const char *text) {
@@ -114,6 +128,7 @@ static void take_option(int option) {
     case OPTION_DIR: settings.directory = optarg; break;
     case OPTION_EVERY: settings.every_ms = parse_time("--every", optarg, EVERY_MS_MIN); break;
     case OPTION_TIMEOUT: settings.timeout_ms = parse_time("--timeout", optarg, 1000); break;
+    case OPTION_MEMORY: settings.memory_bytes = parse_memory(optarg); break;
     case OPTION_ALL: settings.all = true; break;
     case OPTION_MATCH: settings.match = optarg; break;
     case OPTION_CHECK: only_check = true; break;

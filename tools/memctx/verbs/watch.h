@@ -27,6 +27,7 @@ struct watch_settings {
     struct watch_action actions[WATCH_ACTIONS_MAX]; /* of each event, in this order */
     size_t condition_count, action_count;
     int64_t every_ms, cool_ms, timeout_ms, keep;
+    int64_t memory_bytes;  /* the most data of a child of snapshot and doctor; 0: no limit */
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;

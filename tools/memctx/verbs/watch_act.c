@@ -5,6 +5,11 @@
  * Snapshots and findings are made by a child that runs `memctx dump` or `memctx doctor`, so their
  * memory goes when it ends, and a failure ends nothing else. The child writes to a file that has a
  * temporary name until it is complete.
+ *
+ * A snapshot is made in two steps. The first child writes the answers of the process as they come
+ * (dump --stream), which needs 1 MiB. Then the snapshot is safe, and another child packs it, with
+ * the names of functions. If that child fails, for instance because it may not take so much memory,
+ * the file of the first step stays.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -35,6 +41,7 @@ static struct {
     size_t action; /* its number; of the next one while none runs */
     int64_t began_ms;
     bool late;
+    bool names;      /* the second step of a snapshot */
     char *temporary; /* the unfinished file; NULL: none */
     int file;        /* what the child writes to; -1: nothing */
     int messages;    /* what the child writes to standard error; -1: it is not read */
@@ -167,6 +174,16 @@ static const char *newest_file(const struct watch_event *event) {
 
 /* --- the child ------------------------------------------------------------------------------- */
 
+/* Bounds the memory of this process and of those that it starts. A lower limit stays. */
+static void limit_memory(void) {
+    struct rlimit limit;
+    rlim_t most = (rlim_t)settings->memory_bytes;
+    if (most == 0 || getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= most)
+        return;
+    limit.rlim_cur = most;
+    setrlimit(RLIMIT_DATA, &limit);
+}
+
 /* Runs in the child. The kernel rather ends the child than the target when memory is short. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
@@ -175,11 +192,14 @@ static void become_reader(const struct watch_event *event, enum watch_kind kind,
     snprintf(pid, sizeof pid, "%d", (int)event->process->facts.pid);
     words[count++] = "memctx";
     words[count++] = kind == WATCH_SNAPSHOT ? "dump" : "doctor";
-    words[count++] = pid;
+    words[count++] = run.names ? event->made.snapshot : pid;
     if (kind == WATCH_SNAPSHOT) {
         words[count++] = "-o";
         words[count++] = "-";
+        if (!run.names)
+            words[count++] = "--stream";
     }
+    limit_memory();
     if (settings->names.none)
         words[count++] = "--no-symbols";
     if (settings->names.debug_directory) {
@@ -302,6 +322,19 @@ static const char *last_message(void) {
     return message + (strncmp(message, "memctx: ", 8) == 0 ? 8 : 0);
 }
 
+/* Makes the file that a child writes to. Returns false and sets errno if that fails. */
+static bool make_temporary(const struct watch_event *event) {
+    run.temporary = cli_format("%s.XXXXXX", event->stem);
+    run.file = mkostemp(run.temporary, O_CLOEXEC);
+    if (run.file >= 0)
+        return true;
+    int error = errno;
+    free(run.temporary);
+    run.temporary = NULL;
+    errno = error;
+    return false;
+}
+
 static void begin_run(void) {
     run.began_ms = clock_now_ms();
     run.late = false;
@@ -316,16 +349,10 @@ static void begin_action(struct watch_event *event, const struct watch_action *a
             fail_action(event, action, WIRE_UNKNOWN, "the process has ended");
         return;
     }
-    if (writes_file(action)) {
-        run.temporary = cli_format("%s.XXXXXX", event->stem);
-        run.file = mkostemp(run.temporary, O_CLOEXEC);
-        if (run.file < 0) {
-            free(run.temporary);
-            run.temporary = NULL;
-        }
-    } else if (action->kind == WATCH_DOCTOR) {
+    if (writes_file(action))
+        make_temporary(event);
+    else if (action->kind == WATCH_DOCTOR)
         run.file = memfd_create("memctx-doctor", MFD_CLOEXEC);
-    }
     char reason[MESSAGE_BYTES] = "";
     if (action->kind != WATCH_EXEC && run.file < 0) {
         snprintf(reason, sizeof reason, "%s cannot be written; %s; name another directory by --dir",
@@ -359,15 +386,18 @@ static bool finish_file(struct watch_event *event, const struct watch_action *ac
         snprintf(reason, bytes, "the process has ended, and its pid was used again");
         return false;
     }
-    *path = cli_format("%s.%s", event->stem, action->kind == WATCH_SNAPSHOT ? "mctx" : "txt");
+    if (!*path)
+        *path = cli_format("%s.%s", event->stem, action->kind == WATCH_SNAPSHOT ? "mctx" : "txt");
     if (fchmod(run.file, 0666 & ~mask) == 0 && rename(run.temporary, *path) == 0) {
         free(run.temporary);
         run.temporary = NULL;
         return true;
     }
     snprintf(reason, bytes, "%s cannot be written; %s", *path, strerror(errno));
-    free(*path);
-    *path = NULL;
+    if (!run.names) { /* else the file of the first step is there */
+        free(*path);
+        *path = NULL;
+    }
     return false;
 }
 
@@ -381,7 +411,9 @@ static void print_text(void) {
     fflush(stdout);
 }
 
-static void tell_done(struct watch_event *event, const struct watch_action *action) {
+/* `lacks`: why the snapshot has no names; NULL: it has them, or the action is another one. */
+static void tell_done(struct watch_event *event, const struct watch_action *action,
+                      const char *lacks) {
     static const char *const names[] = {"snapshot", "doctor", "exec"};
     struct watch_line line = line_of(event, names[action->kind]);
     char inuse[RENDER_NUMBER_BYTES];
@@ -395,8 +427,9 @@ static void tell_done(struct watch_event *event, const struct watch_action *acti
     line.file = action->kind == WATCH_SNAPSHOT ? event->made.snapshot : event->made.doctor;
     render_bytes(inuse, event->inuse_bytes, true);
     if (line.file) {
-        watch_log(&line, "%s for %s is in %s; %s in use, %lld ms", action->text,
-                  condition_text(event), line.file, inuse, (long long)line.took_ms);
+        watch_log(&line, "%s for %s is in %s; %s in use, %lld ms%s%s", action->text,
+                  condition_text(event), line.file, inuse, (long long)line.took_ms,
+                  lacks ? "; without names of functions: " : "", lacks ? lacks : "");
     } else {
         watch_log(&line, "%s for %s; %s in use, %lld ms", action->text, condition_text(event),
                   inuse, (long long)line.took_ms);
@@ -418,7 +451,7 @@ static void explain(const struct watch_event *event, const struct watch_action *
     if (run.late)
         snprintf(reason, bytes, "it was ended after %lld s; --timeout gives it more time",
                  (long long)settings->timeout_ms / 1000);
-    else if (action->kind != WATCH_EXEC && is_gone(event->process))
+    else if (action->kind != WATCH_EXEC && !run.names && is_gone(event->process))
         snprintf(reason, bytes, "the process ended meanwhile");
     else if (strncmp(message, "-: ", 3) == 0)
         snprintf(reason, bytes, "%s: %s", event->stem, message + 3);
@@ -431,6 +464,30 @@ static void explain(const struct watch_event *event, const struct watch_action *
         snprintf(reason, bytes, "exit status %d", WEXITSTATUS(status));
 }
 
+/* Lets go of what the child wrote to. */
+static void close_outputs(void) {
+    drop_temporary();
+    if (run.messages >= 0)
+        close(run.messages);
+    run.messages = -1;
+}
+
+/* Begins the second step of a snapshot. Returns false and sets errno if nothing could be started.
+ */
+static bool begin_names(struct watch_event *event, const struct watch_action *action) {
+    close_outputs();
+    run.message_length = 0;
+    run.message[0] = '\0';
+    run.names = true;
+    if (make_temporary(event) && start_child(event, action))
+        return true;
+    int error = errno;
+    close_outputs();
+    errno = error;
+    return false;
+}
+
+/* Ends an action, or the first step of a snapshot; then the second step has begun. */
 static void finish_action(struct watch_event *event, const struct watch_action *action,
                           int status) {
     char reason[MESSAGE_BYTES + 300];
@@ -441,14 +498,20 @@ static void finish_action(struct watch_event *event, const struct watch_action *
         explain(event, action, status, reason, sizeof reason);
     else if (run.temporary)
         good = finish_file(event, action, reason, sizeof reason);
-    if (good)
-        tell_done(event, action);
-    drop_temporary();
+    const char *lacks = good ? NULL : reason;
     if (!good)
+        drop_temporary();
+    if (good && action->kind == WATCH_SNAPSHOT && !run.names && !settings->names.none) {
+        if (begin_names(event, action))
+            return;
+        lacks = strerror(errno);
+    }
+    if (good || run.names)
+        tell_done(event, action, lacks);
+    else
         fail_action(event, action, WIFEXITED(status) ? WEXITSTATUS(status) : WIRE_UNKNOWN, reason);
-    if (run.messages >= 0)
-        close(run.messages);
-    run.messages = -1;
+    close_outputs();
+    run.names = false;
 }
 
 /* --- the queue ------------------------------------------------------------------------------- */
@@ -485,7 +548,7 @@ bool watch_act_step(void) {
             if (waitpid(run.pid, &status, WNOHANG) != run.pid)
                 return true;
             finish_action(event, &settings->actions[run.action], status);
-            run.action++;
+            run.action += run.pid == 0;
         } else if (run.action < settings->action_count) {
             if (!event->stem)
                 event->stem = make_stem(event->process, &settings->conditions[event->condition]);

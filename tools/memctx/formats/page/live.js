@@ -283,6 +283,16 @@
     }));
     draw();
   };
+  let pastTimer = 0;
+  // A moment of the recording that the process writes. Many come at once.
+  const takePast = (sample) => {
+    if (samples.some(([ms]) => ms === sample[0])) return;
+    samples.push([...sample, null, null]);
+    samples.sort((a, b) => a[0] - b[0]);
+    if (samples.length > SAMPLES) samples.shift();
+    clearTimeout(pastTimer);
+    pastTimer = setTimeout(draw, 50);
+  };
   const takeMoment = (moment) => {
     moments = moments.filter((one) => one.id !== moment.id);
     moments.push(moment);
@@ -308,6 +318,7 @@
     if (event === "figures") takeFigures(data);
     else if (event === "moment") takeMoment(data);
     else if (event === "gone") takeGone(data);
+    else if (event === "past") takePast(data);
     else if (event === "silent") tell(`no answer: ${data.how}`, "bad");
     else if (event === "ended") takeEnd(data);
   };

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* replay.c - reads moments of a recording into the figures of a watch. */
+#include "live/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "names/symbols.h"
+#include "target/recording.h"
+
+static const struct model_moment *moment_at(const struct watch *watch, size_t moment) {
+    return &watch->model.recording->moments[moment];
+}
+
+size_t replay_count(const struct watch *watch) {
+    return watch->model.recording->moment_count;
+}
+
+const struct model_moment *replay_moment(const struct watch *watch) {
+    return moment_at(watch, watch->replay->at);
+}
+
+void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file) {
+    *watch = (struct watch){.client = {.fd = -1}, .pidfd = -1, .waste_s = -1, .interval_s = 1};
+    watch->model = *model;
+    watch->facts.pid = (pid_t)model->pid;
+    watch->program = cli_copy(model_program(model));
+    snprintf(watch->facts.name, sizeof watch->facts.name, "%s", watch->program);
+    watch->state = WATCH_RUNS;
+    watch->loaded = true;
+    watch->version = 1;
+    watch->no_names = true;
+    watch->replay = cli_alloc(1, sizeof *watch->replay);
+    watch->replay->file = file;
+    watch->replay->bytes = cli_alloc(model->context_count, sizeof(int64_t));
+    watch->replay->chunks = cli_alloc(model->context_count, sizeof(int64_t));
+    watch->replay->allocs = cli_alloc(model->context_count, sizeof(int64_t));
+    rates_reserve(&watch->rates, model->context_count);
+    replay_go(watch, model->recording->chosen);
+}
+
+bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes) {
+    struct cli_failure failure;
+    int fd = recording_open(&of->facts);
+    if (fd < 0) {
+        snprintf(why, bytes,
+                 "this process has no recording that can be read; memctx run --record makes one");
+        return false;
+    }
+    struct model *model = cli_alloc(1, sizeof *model);
+    char *path = cli_format("/proc/self/fd/%d", fd);
+    struct snapshot_replay *file = snapshot_open_replay(model, path, NULL, &failure);
+    free(path);
+    close(fd);
+    if (!file) {
+        free(model);
+        snprintf(why, bytes, "its recording cannot be read yet: %.100s", failure.text);
+        return false;
+    }
+    free(model->source);
+    model->source = cli_format("pid %d, recorded", (int)of->facts.pid);
+    const struct symbols_options options = {.live_pid = of->facts.pid,
+                                            .inner_pid = of->facts.inner_pid,
+                                            .debug_directory = of->debug_directory};
+    if (!of->no_names && !model->has_names)
+        symbols_finish(symbols_begin(model, &options), model);
+    replay_begin(watch, model, file);
+    watch->replay->model = model;
+    return true;
+}
+
+void replay_end(struct watch *watch) {
+    struct replay *replay = watch->replay;
+    snapshot_end_replay(replay->file);
+    watch_end(watch);
+    free(replay->model);
+    free(replay->bytes);
+    free(replay->chunks);
+    free(replay->allocs);
+    free(replay);
+}
+
+/* --- a moment ---------------------------------------------------------------------------------
+ */
+
+static void take_entry(void *argument, uint32_t index, const struct wire_sums *sums) {
+    struct replay *replay = argument;
+    replay->bytes[index] = sums->requested_bytes;
+    replay->chunks[index] = sums->live_chunks;
+    replay->allocs[index] = sums->allocs;
+}
+
+/* Sets the figures of all contexts to those of a moment. */
+static void set_figures(struct watch *watch, size_t moment) {
+    struct replay *replay = watch->replay;
+    size_t count = watch->model.context_count;
+    memset(replay->bytes, 0, count * sizeof *replay->bytes);
+    memset(replay->chunks, 0, count * sizeof *replay->chunks);
+    memset(replay->allocs, 0, count * sizeof *replay->allocs);
+    snapshot_replay_moment(replay->file, moment, take_entry, replay);
+    rates_begin(&watch->rates);
+    for (size_t i = 0; i < count; i++)
+        rates_set(&watch->rates, i, moment_at(watch, moment)->uptime_s, replay->bytes[i],
+                  replay->chunks[i], replay->allocs[i]);
+}
+
+/* Returns the allocations of all contexts, as set_figures has left them. */
+static int64_t sum_allocs(const struct watch *watch) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < watch->model.context_count; i++)
+        sum = model_add(sum, watch->replay->allocs[i]);
+    return sum;
+}
+
+static void set_totals(struct watch *watch, size_t moment, int64_t allocs_before) {
+    const struct model_moment *now = moment_at(watch, moment);
+    struct watch_totals *totals = &watch->totals;
+    *totals = (struct watch_totals){.live_bytes = now->requested_bytes,
+                                    .live_chunks = now->live_chunks,
+                                    .allocs = sum_allocs(watch),
+                                    .rss_bytes = now->rss_bytes,
+                                    .growth = WIRE_UNKNOWN,
+                                    .alloc_rate = WIRE_UNKNOWN,
+                                    .uptime_s = now->uptime_s,
+                                    .read_s = now->uptime_s};
+    for (size_t i = 0; i < watch->model.context_count; i++)
+        totals->contexts += watch->replay->chunks[i] != 0;
+    if (moment == 0)
+        return;
+    const struct model_moment *before = moment_at(watch, moment - 1);
+    double seconds = now->uptime_s - before->uptime_s;
+    totals->growth = rates_per_second(now->requested_bytes, before->requested_bytes, seconds);
+    totals->alloc_rate = rates_per_second(totals->allocs, allocs_before, seconds);
+}
+
+/* Forgets when the figures were read and how they changed, so that time may go back. */
+static void forget_rates(struct watch *watch) {
+    for (size_t i = 0; i < watch->rates.count; i++) {
+        watch->rates.rows[i].read_s = -1;
+        watch->rates.rows[i].own.growth = WIRE_UNKNOWN;
+        watch->rates.rows[i].own.alloc_rate = WIRE_UNKNOWN;
+    }
+}
+
+void replay_go(struct watch *watch, size_t moment) {
+    size_t count = replay_count(watch);
+    int64_t allocs_before = 0;
+    watch->replay->at = moment = moment < count ? moment : count - 1;
+    forget_rates(watch);
+    if (moment > 0) {
+        set_figures(watch, moment - 1);
+        allocs_before = sum_allocs(watch);
+    }
+    set_figures(watch, moment);
+    rates_end(&watch->rates, moment_at(watch, moment)->uptime_s);
+    set_totals(watch, moment, allocs_before);
+}
+
+/* --- the time axis ----------------------------------------------------------------------------
+ */
+
+/* Returns the share of the time axis that lies before a moment. */
+static double share_of(const struct watch *watch, size_t moment) {
+    double first = moment_at(watch, 0)->uptime_s;
+    double span = moment_at(watch, replay_count(watch) - 1)->uptime_s - first;
+    return span > 0 ? (moment_at(watch, moment)->uptime_s - first) / span : 1;
+}
+
+size_t replay_place(const struct watch *watch, size_t width) {
+    double place = share_of(watch, watch->replay->at) * (double)(width - 1);
+    return width > 0 ? (size_t)(place + 0.5) : 0;
+}
+
+struct wanted {
+    const bool *counts;
+    int64_t sum;
+};
+
+static void add_entry(void *argument, uint32_t index, const struct wire_sums *sums) {
+    struct wanted *wanted = argument;
+    if (wanted->counts[index])
+        wanted->sum = model_add(wanted->sum, sums->requested_bytes);
+}
+
+/* Returns which contexts a line is the sum of. */
+static bool *find_contexts(const struct model *model, const struct rows_line *line, bool tree) {
+    bool *counts = cli_alloc(model->context_count, sizeof *counts);
+    bool below = tree && line->kind == ROWS_CONTEXT;
+    counts[line->context] = true;
+    for (size_t i = line->context + 1; below && i < model->context_count; i++)
+        counts[i] = counts[model->contexts[i].parent];
+    return counts;
+}
+
+void replay_fill_history(struct watch *watch, const struct rows_line *line, bool tree,
+                         struct rates_history *history, size_t width) {
+    bool *counts = line ? find_contexts(&watch->model, line, tree) : NULL;
+    int64_t value = WIRE_UNKNOWN;
+    size_t moment = 0, read = SIZE_MAX, last = replay_count(watch) - 1;
+    *history = (struct rates_history){0};
+    for (size_t i = 0; i < width && i < RATES_HISTORY; i++) {
+        double share = width > 1 ? (double)i / (double)(width - 1) : 1;
+        while (moment < last && share_of(watch, moment + 1) <= share)
+            moment++;
+        struct wanted wanted = {.counts = counts};
+        if (moment != read && line)
+            snapshot_replay_moment(watch->replay->file, moment, add_entry, &wanted);
+        if (moment != read)
+            value = line ? wanted.sum : moment_at(watch, moment)->requested_bytes;
+        read = moment;
+        rates_push(history, value);
+    }
+    free(counts);
+}

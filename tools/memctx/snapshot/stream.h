@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream.h - a snapshot as the answers of the process, one after the other, compressed by zstd.
+ *
+ * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions. This
+ * form is written while the answers arrive, so the writer needs memory for one answer and for the
+ * compressor (3 MiB), however many contexts the process has. It has no names; who reads it looks
+ * them up. Its structs are those of memctx/wire.h, so a memctx with another WIRE_VERSION refuses
+ * it.
+ *
+ * The file: STREAM_MAGIC, a uint32_t with STREAM_VERSION, a uint32_t with WIRE_VERSION, then one
+ * zstd frame of records: struct stream_record and its body. The order of the records is
+ * STREAM_FACTS, STREAM_HEAD, the pieces of the contexts and modules, those of marks, notes and
+ * resizes; for each mark STREAM_MARK and its entries; STREAM_MAPPINGS, if they are known; the
+ * pages; STREAM_HEAD; STREAM_HOW, if the process did not answer itself; STREAM_END. A file without
+ * STREAM_END is damaged.
+ */
+#ifndef MEMCTX_STREAM_H
+#define MEMCTX_STREAM_H
+
+#include <stdio.h>
+
+#include "model/model.h"
+
+#define STREAM_MAGIC "\x89mctxstr"
+#define STREAM_MAGIC_BYTES 8U
+#define STREAM_VERSION 1U
+#define STREAM_HEAD_BYTES (STREAM_MAGIC_BYTES + 8U)
+
+enum stream_kind {
+    STREAM_FACTS = 1,    /* struct stream_facts */
+    STREAM_HEAD = 2,     /* struct wire_dump */
+    STREAM_PIECE = 3,    /* the answer to a request for a piece of `part` */
+    STREAM_MARK = 4,     /* struct stream_mark: the entries that follow are of this mark */
+    STREAM_MAPPINGS = 5, /* struct model_mappings */
+    STREAM_END = 6,      /* no body */
+    STREAM_HOW = 7,      /* a text with its final 0: how the memory of a silent process was read */
+};
+
+struct stream_record {
+    uint32_t kind; /* enum stream_kind */
+    uint32_t part; /* of STREAM_PIECE: enum wire_part */
+    uint32_t bytes;
+    uint32_t reserved;
+};
+
+struct stream_facts {
+    int64_t pid;
+    uint64_t start_ticks;
+    char library_version[32];
+    char program[256]; /* as the user started it; empty: not known */
+};
+
+struct stream_mark {
+    uint64_t uptime_ns;
+    char name[WIRE_MARK_NAME_MAX];
+};
+
+struct stream_writer;
+
+/* Begins a file. Out of memory ends the command, as everywhere. */
+struct stream_writer *stream_begin(FILE *file);
+void stream_put(struct stream_writer *writer, enum stream_kind kind, uint32_t part,
+                const void *bytes, size_t length);
+/* Ends the file. A write that failed shows in ferror(file). */
+void stream_finish(struct stream_writer *writer);
+
+/* Fills in a model. `bytes` is the whole file, which stays the caller's. */
+bool snapshot_read_stream(struct model *model, const char *bytes, size_t length,
+                          struct cli_failure *failure);
+
+#endif

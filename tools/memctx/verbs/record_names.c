@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record_names.c - `memctx run --record --names`: a process that stands beside the program and
+ * keeps names of functions in its recording.
+ *
+ * Where the program ends, its files may be gone, too: a container's are. So names are looked up
+ * while the program runs: soon after the start, then at ever longer intervals, and at its end. Each
+ * look-up runs in a child with bounded memory, which the kernel kills before the program when
+ * memory is short.
+ */
+#include "verbs/record_names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "snapshot/snapshot.h"
+#include "target/process.h"
+#include "target/target.h"
+
+#define FIRST_MS 2000 /* the library writes the first moment soon after the start */
+#define MOST_MS 600000
+#define LOOKUP_S 120 /* of processor time */
+#define LOOKUP_BYTES ((rlim_t)256 << 20)
+#define CALLERS_MAX 64
+#define FDS_MAX 4096
+
+void record_names_add(const char *path, const struct reading_names *names) {
+    struct target target;
+    struct model model;
+    struct target_load_options load = {0};
+    struct cli_failure failure;
+    target_open(&target, path, false);
+    target_load(&target, &model, &load);
+    if (!model.recording)
+        cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", path, path);
+    if (model.has_names)
+        return;
+    reading_resolve(&model, &target, names);
+    if (!snapshot_add_names(&model, target.path, &failure))
+        cli_die_failure(&failure);
+}
+
+/* --- beside the program ------------------------------------------------------------------------
+ */
+
+/* Returns the pid in DIR/memctx-PID-NAME.rec; 0: the name is another one. */
+static pid_t pid_of(const char *path) {
+    const char *name = strrchr(path, '/');
+    char *end;
+    if (!name || strncmp(name, "/memctx-", 8) != 0)
+        return 0;
+    long pid = strtol(name + 8, &end, 10);
+    size_t length = strlen(path);
+    bool old = length > 6 && strcmp(path + length - 6, ".1.rec") == 0;
+    return *end == '-' && pid > 0 && pid <= INT32_MAX && !old ? (pid_t)pid : 0;
+}
+
+/* Returns true if the process is the program or descends from it. */
+static bool is_of_program(pid_t pid, pid_t program) {
+    struct process_facts facts;
+    for (int i = 0; i < CALLERS_MAX && pid > 1 && pid != program; i++)
+        pid = process_read_facts(pid, &facts) ? facts.parent : 0;
+    return pid == program;
+}
+
+static void write_score(void) {
+    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (score < 0)
+        return;
+    if (write(score, "1000", 4) < 0)
+        errno = 0; /* the kernel then chooses as it does */
+    close(score);
+}
+
+static void name_one(const char *path) {
+    const struct reading_names names = {0};
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit data = {LOOKUP_BYTES, LOOKUP_BYTES}, time = {LOOKUP_S, LOOKUP_S};
+        setrlimit(RLIMIT_DATA, &data);
+        setrlimit(RLIMIT_CPU, &time);
+        if (setpriority(PRIO_PROCESS, 0, 10) != 0)
+            errno = 0;
+        record_names_add(path, &names);
+        _exit(CLI_DONE);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* Adds names to the recordings of the program and of its children. `ended`: the program has ended,
+ * so its own recording is taken by its pid alone. */
+static void name_all(const char *directory, pid_t program, bool ended) {
+    char *pattern = cli_format("%s/memctx-*.rec", directory);
+    glob_t found;
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            pid_t pid = pid_of(found.gl_pathv[i]);
+            if (pid > 0 && (ended ? pid == program : is_of_program(pid, program)))
+                name_one(found.gl_pathv[i]);
+        }
+        globfree(&found);
+    }
+    free(pattern);
+}
+
+/* Runs beside the program. */
+static _Noreturn void accompany(const char *directory, pid_t program, int pidfd) {
+    int pause_ms = FIRST_MS;
+    struct pollfd entry = {.fd = pidfd, .events = POLLIN};
+    prctl(PR_SET_NAME, "memctx-names");
+    write_score();
+    while (poll(&entry, 1, pause_ms) == 0 || errno == EINTR) {
+        if (entry.revents != 0)
+            break;
+        name_all(directory, program, false);
+        pause_ms = 2 * pause_ms < MOST_MS ? 2 * pause_ms : MOST_MS;
+    }
+    name_all(directory, program, true);
+    _exit(CLI_DONE);
+}
+
+/* Lets go of everything that the program's user may wait for: terminal, pipes, directory. */
+static void detach(int pidfd) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    setsid();
+    for (int fd = 0; fd < 3 && null >= 0; fd++)
+        dup2(null, fd);
+    if ((pidfd != 3 && dup3(pidfd, 3, O_CLOEXEC) < 0) || chdir("/") != 0)
+        _exit(CLI_REFUSED);
+    if (syscall(SYS_close_range, 4, ~0U, 0) != 0) /* before Linux 5.9 */
+        for (int fd = 4; fd < FDS_MAX; fd++)
+            close(fd);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all; this process ends behind the
+                                 program, with its last names */
+    signal(SIGPIPE, SIG_DFL);
+}
+
+/* Makes the command line say what this process is: the program's words are in it, by which somebody
+ * may look for the program. */
+static void write_title(char **words, int count, pid_t program) {
+    size_t room = (size_t)(words[count - 1] - words[0]) + strlen(words[count - 1]);
+    memset(words[0], 0, room);
+    snprintf(words[0], room, "names of %d", (int)program);
+}
+
+void record_names_start(const char *directory, char **words, int word_count) {
+    pid_t program = getpid();
+    int status = 0;
+    int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
+    if (pidfd < 0) {
+        cli_warn("note: names are not kept in the recording; this kernel cannot wait for the "
+                 "program; %s",
+                 strerror(errno));
+        return;
+    }
+    fflush(NULL);
+    pid_t between = fork();
+    if (between == 0) {
+        if (fork() != 0)
+            _exit(CLI_DONE);
+        detach(pidfd);
+        write_title(words, word_count, program);
+        accompany(directory, program, 3);
+    }
+    while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR) {
+    }
+    close(pidfd);
+    if (between < 0)
+        cli_warn("note: names are not kept in the recording; no process could be started; %s",
+                 strerror(errno));
+}
