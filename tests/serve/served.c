@@ -5,8 +5,8 @@
  * "cache", and does what the lines on its standard input say:
  *   names N      N contexts, each with a name of its own, with 64 bytes each
  *   named NAME   a context of this name with 123 bytes
- *   churn MS     allocates and frees 1000 bytes over and over for this long, or until another line comes
- * Each line is answered by "done". The end of standard input ends the program.
+ *   churn MS     allocates and frees 1000 bytes over and over for this long, or until another line
+ * comes Each line is answered by "done". The end of standard input ends the program.
  */
 #include <memctx.h>
 
