@@ -6,11 +6,12 @@
  * Each function passes its arguments on to the function that the program would call without this
  * library, by a jump: no frame of this library is on the stack while the program waits. So the
  * wait is a cancellation point, ends with EINTR, and tells the remaining time, all as before. Until
- * the control thread was started once, a call that may wait for LONG_MS or more starts the thread
- * first. Only a process that has lived for less than START_AFTER_MS, and waits for an event, waits
- * for START_AFTER_MS before that: it may end soon. The thread does not start in a signal handler,
- * in a vfork child, or in code whose callers are not all known: these functions, unlike malloc, may
- * be called in a handler that interrupted pthread_create.
+ * the control thread was started once, a call that may wait for LONG_S seconds or more starts the
+ * thread first. A process that has lived for less than START_AFTER_MS may end soon: there poll,
+ * epoll_wait, sigsuspend, and select and ppoll without a time-out, wait for START_AFTER_MS before
+ * that, and start no thread if an event comes. The thread does not start in a signal handler, in a
+ * vfork child, or in code whose callers are not all known: these functions, unlike malloc, may be
+ * called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -27,8 +28,8 @@
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; larger sets are not copied */
-/* A stack that does not let the thread start is walked this many times at most: an event loop may
- * wait 100 000 times a second. */
+/* The process walks stacks that do not let the thread start this many times at most: an event loop
+ * may wait 100 000 times a second. */
 #define LOOKS_MAX 64U
 
 /* How long a call may wait. */

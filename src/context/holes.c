@@ -33,7 +33,8 @@ struct look {
     size_t bytes; /* bytes that went back */
 };
 
-/* Returns a number that changes when a block of the page is handed out or freed. Bit 0 is 0. */
+/* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
+ * The word is the same again after a malloc and the free of that block. Bit 0 is 0. */
 static uint64_t looks_of(const struct page *page) {
     return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
                                                       << SEEN_USED_SHIFT;
@@ -129,7 +130,7 @@ static void collect(struct look *look) {
     look->segments = left;
 }
 
-/* Punches the pages that were collected. Nobody uses them meanwhile. */
+/* Punches the pages that were collected. No thread changes their lists meanwhile. */
 static void punch(struct look *look) {
     int64_t waste = 0;
     size_t bytes = 0;
@@ -148,7 +149,8 @@ static void end(struct look *look) {
     look->count = 0;
 }
 
-/* Visits a heap that a thread owns. False: the thread is inside the allocator. */
+/* Visits a heap that a thread owns. False: the thread is inside the allocator, or the kernel has no
+ * membarrier. */
 static bool visit_owned(struct look *look) {
     lock_take(&heap_visit_lock);
     visit_announce(look->heap);

@@ -225,9 +225,9 @@ static void leave(struct huge_cached left, bool keep) {
         mapping_end(left.start, left.bytes);
 }
 
-/* Moves all of the base, if there is one, and the end of the donor, if there is one, into the
- * target, which has `have` bytes of the base or of its own already. Both are changed to what is
- * left of them. The caller holds the unmap lock. */
+/* Moves all of the base, if there is one, to the start of the target, and the end of the donor, if
+ * there is one, to the offset `have` of the target. Both are changed to what is left of them. The
+ * caller holds the unmap lock. */
 static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
                  struct huge_cached *donor) {
     struct huge_cuts *cuts = cuts_of(move->target);
@@ -247,7 +247,7 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
 }
 
 /* Makes a mapping of `bytes` out of the base, which may be none, and the end of the donor, which
- * may be none. Both are changed to what is left of them. Returns the mapping, and adds to *reused
+ * may be none. Both are changed to what is left of them. Returns the mapping, and sets *reused to
  * the bytes that were the base's or the donor's. NULL: a dump keeps mappings from being moved, or
  * the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
@@ -272,12 +272,15 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
         os_unmap(move.target, bytes);
         return NULL;
     }
-    *reused = of_base + (of_donor - donor->bytes);
-    if (LIKELY(!move.beyond))
+    if (LIKELY(!move.beyond)) {
+        *reused = of_base + (of_donor - donor->bytes);
         return move.target;
+    }
     /* Another thread may have mapped memory where the hole is, so it is left alone. */
-    if (move.hole)
+    if (move.hole) {
+        cuts_drop(cuts_of(move.target), 0);
         os_unmap(move.target, move.hole);
+    }
     if (move.beyond < bytes)
         os_unmap(move.target + move.beyond, bytes - move.beyond);
     return NULL;
@@ -285,11 +288,12 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
 
 /* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
  * larger, is used as it is: its OS pages need no page faults. Otherwise the largest of the smaller
- * mappings, the *base*, is extended. Where a large mapping is wanted, the end of another mapping,
- * the *donor*, is moved behind the base: to move an OS page takes a hundredth of the time of a page
- * fault. Where a smaller one is wanted and all are larger, one of these gives its end back to the
- * kernel. *reused is set to the bytes that come from the cache. NULL: the cache is empty, or the
- * mapping could not be made; *mapped and *reused are unchanged. */
+ * mappings, the *base*, is extended. For 4 to 64 MiB the end of another mapping, the *donor*, is
+ * moved behind the base: to move an OS page takes a hundredth of the time of a page fault. If all
+ * cached mappings are too large to be used as they are, the donor's end comes into a new mapping;
+ * for other sizes, the smallest of them gives its end back to the kernel. *reused is set to the
+ * bytes that come from the cache. NULL: the cache is empty, or the mapping could not be made;
+ * *mapped and *reused are unchanged. */
 static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
@@ -353,8 +357,10 @@ static bool cache_put(char *start, size_t bytes) {
     if (load_relaxed(&options.decay_ms))
         segment_note_early((int64_t)(bytes - kept));
     lock_release(&global.lock);
-    if (kept && kept < bytes)
+    if (kept && kept < bytes) {
+        add_relaxed(&segment_returned, (int64_t)(bytes - kept));
         os_unmap(start + kept, bytes - kept);
+    }
     return kept;
 }
 

@@ -74,7 +74,7 @@ def history_late_leak():
     check(abs(out["seconds"] - out["left_bytes"] / rate) < 0.1, f"when it is used up: {out}")
     check(re.search(r"growth of [34]\.\d MiB/s since \d\d:\d\d:\d\d \(record_keep, history.c:\d+\)", verdict(text)), text)
     check(re.search(r"^\d\d:\d\d:\d\d, or up to \d\.\d s later: \+[34]\.\d MiB/s", labelled(text, 1, "since")), text)
-    check(re.search(r"^\d\d:\d\d:\d\d, in 1?\d\.\d s, if this goes on: [2-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
+    check(re.search(r"^memory is used up at \d\d:\d\d:\d\d, in 1?\d\.\d s, if this goes on: [2-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
     check("too few to find leaks" not in text, text)
     for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # the time is the user's
         since = re.search(r"since (\d\d):(\d\d):(\d\d)", verdict(in_zone[zone]))
@@ -102,7 +102,7 @@ def history_python():
     # On a busy machine there are marks before python has started.
     said = rf"{moment}, or up to \d\.\d s later" if not began[1] else rf"before {moment}, when memctx first looked"
     check(re.search(rf"^{said}: \+\S+ MiB/s from then on, steadily$", labelled(text, 1, "since")), text)
-    rough = re.search(r"^in about ([0-9.]+) (s|min|h|days) at this rate; a rough figure, because the growth was watched for ([0-9.]+) s only: "
+    rough = re.search(r"^memory is used up in about ([0-9.]+) (s|min|h|days) at this rate; a rough figure, because the growth was watched for ([0-9.]+) s only: "
                       r"\S+ \S+ are left of \S+ \S+ \(.*\)$", labelled(text, 1, "out"))
     check(rough, text)
     seconds = float(rough[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[rough[2]]

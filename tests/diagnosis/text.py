@@ -188,11 +188,11 @@ def leaves_out_what_means_nothing():
 def first_line_is_the_verdict():
     number = r"\d+(\.\d)? [KMG]iB"
     for case, arguments, expected in (
-            (planted, ("survivors",), rf"{number} resident, {number} in use: {number} are held by \d+ chunks that live on \(\S+, planted.cc:\d+\)"),
+            (planted, ("survivors",), rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live chunks \(\S+, planted.cc:\d+\)"),
             (planted, ("above",), rf"{number} resident, {number} in use: {number} are lost between .* \(get, planted.cc:\d+\)"),
             (planted, ("small",), rf"{number} resident, {number} in use: no memory problem was found"),
             (planted, ("mapped",), rf"{number} resident, {number} in use: no memory problem was found; for information only: memory that is not from malloc"),
-            (causes, ("sessions",), rf"{number} resident, {number} in use: {number} are held by \d+ chunks that live on "
+            (causes, ("sessions",), rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live chunks "
              r"\(session_open, causes.c:\d+; largest part: \w+, causes.c:\d+\)")):
         with runtime_dir() as directory, case(directory, *arguments) as target:
             check_equal(target.hear(60), "look", f"{arguments}")

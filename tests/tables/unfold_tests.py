@@ -3,7 +3,7 @@
 import json
 
 import harness
-from harness import check, check_equal, test, wait_until
+from harness import check, check_equal, in_tries, test, wait_until
 from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, check_subtotals, inside_main, paths_of)
 
 PHASES = ("phase_a", "phase_b", "phase_c")
@@ -68,6 +68,7 @@ def unfolded_for_a_time():
 
 
 @test
+@in_tries  # the child has to walk within four seconds
 def unfolding_ends_by_itself():
     """Nobody asks any more: the control thread folds it again, in a forked child its own one does."""
     with Program("recursion", f"allocs=75000", "stands=3", "deepest=9", f"seed={SEED}",

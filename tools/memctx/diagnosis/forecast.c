@@ -83,12 +83,15 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
 static char *write_rough_end(double left_s, double seen_s) {
     char *seen = look_time(seen_s);
     char *left = left_s < ROUGH_UNTIL ? look_time(left_s) : NULL;
-    char *text = left ? cli_format("in about %s at this rate; a rough figure, because the growth "
-                                   "was watched for %s only",
-                                   left, seen)
-                      : cli_format("in more than a year at this rate; the growth was watched for "
-                                   "%s only",
-                                   seen);
+    char *text =
+        left ? cli_format(
+                   "memory is used up in about %s at this rate; a rough figure, because the growth "
+                   "was watched for %s only",
+                   left, seen)
+             : cli_format(
+                   "memory is used up in more than a year at this rate; the growth was watched for "
+                   "%s only",
+                   seen);
     free(seen);
     free(left);
     return text;
@@ -105,7 +108,8 @@ void forecast_tell_end(const struct look *look, struct finding *finding,
                             look_bytes(limit->bytes), limit->from);
     if (left_s <= SEEN_TIMES * seen_s) {
         char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
-        finding->out = cli_format("%s, in %s, if this goes on: %s", when, time, room);
+        finding->out =
+            cli_format("memory is used up at %s, in %s, if this goes on: %s", when, time, room);
         finding->out_s = left_s;
         free(when);
         free(time);

@@ -136,10 +136,10 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (look_is_python(look->model)) /* the contexts would show the interpreter's frames */
         return cli_copy(
             "paste these two lines at the start of the script and start it again; after 60 s they "
-            "print the lines of the script whose memory grew most:\n"
-            "import threading, tracemalloc as t; t.start(); a = t.take_snapshot()\n"
-            "threading.Timer(60, lambda: print(*t.take_snapshot().compare_to(a, \"lineno\")[:9], "
-            "sep=\"\\n\")).start()");
+            "print where memory grew most, with the lines of the script that led there:\n"
+            "import threading, tracemalloc as t; t.start(9); a = t.take_snapshot()\n"
+            "threading.Timer(60, lambda: [print(s, *s.traceback.format(), sep=\"\\n\") for s in "
+            "t.take_snapshot().compare_to(a, \"traceback\")[:5]]).start()");
     return look_closer(look, "dump", " --flat --sort chunks", finding);
 }
 
@@ -175,7 +175,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(a_day);
     if (look_is_python(look->model))
         finding->advice = "The call paths show the functions of the interpreter, not the lines of "
-                          "the script; those are told by tracemalloc. Then free these objects, or "
+                          "the script; tracemalloc shows these. Then free these objects, or "
                           "give the container that keeps them a limit.";
     finding->action = what_is_next(look, finding, intervals);
     return finding;

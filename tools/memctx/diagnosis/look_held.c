@@ -108,8 +108,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
             tell_of_pages(look, finding, &pages);
             alone = pages.alone;
         }
-        finding->verdict =
-            cli_format("%s are held by %" PRId64 " chunks that live on", look_bytes(bytes), chunks);
+        finding->verdict = cli_format("%s of free memory are held by %" PRId64 " live chunks",
+                                      look_bytes(bytes), chunks);
         finding->evidence =
             tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes), bytes, alone);
         finding->action = look_closer(look, "frag", "", finding);
