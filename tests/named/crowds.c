@@ -43,7 +43,9 @@ static void *gather_and_end(void *nothing) {
 void *gather_and_wait(void *nothing) {
     gather();
     pthread_barrier_wait(&began);
-    pause();
+    /* For ever. The first pause of a process may start the control thread, and a thread that is in
+     * the library while another one forks is not known to the child. */
+    pthread_barrier_wait(&began);
     return nothing;
 }
 
