@@ -5,10 +5,13 @@
  *
  * Serves chunks that need more than 1 MiB, counting the padding for their alignment. To grow a
  * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
- * a new aligned place, so that no byte is copied. Freed mappings up to HUGE_CACHED_MAX_BYTES wait
- * in a small cache, because a program that frees a big buffer mostly needs another one. The cache
- * is part of the bounded freelist. A mapping for a large chunk may be put together of two cached
- * ones. Chunks cannot share a mapping.
+ * a new aligned place. The bytes are copied only where the mapping has cuts (below), where the
+ * chunk has a large alignment, and during a dump.
+ *
+ * A cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
+ * program that frees a big buffer mostly needs another one. Where the cache has little room, it
+ * keeps only the beginning of a mapping. The cache is part of the bounded freelist. A mapping for a
+ * large chunk may be put together of two cached ones. Chunks cannot share a mapping.
  */
 #include "base/options.h"
 #include "segment/internal.h"
