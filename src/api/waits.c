@@ -131,8 +131,7 @@ static uintptr_t next_function(unsigned wait) {
     return found;
 }
 
-/* --- the first part of a wait ------------------------------------------------------------------
- */
+/* --- the first part of a wait ---------------------------------------------------------------- */
 
 /* Calls a function of libc's with arguments as they stand in registers. */
 static int call(uintptr_t function, const unsigned long *a) {
@@ -191,8 +190,7 @@ static int wait_first(unsigned wait, uintptr_t function, unsigned long *argument
     }
 }
 
-/* --- the start ---------------------------------------------------------------------------------
- */
+/* --- the start ------------------------------------------------------------------------------- */
 
 static bool may_start(void) {
     return load_relaxed(&looks) < LOOKS_MAX && rebind_is_ours((uintptr_t)&malloc) &&

@@ -35,7 +35,7 @@ struct look {
 
 /* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
  * The word is the same again after a malloc and the free of that block. Bit 0 is 0. */
-static uint64_t looks_of(const struct page *page) {
+static uint64_t state_of(const struct page *page) {
     return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
                                                       << SEEN_USED_SHIFT;
 }
@@ -44,19 +44,19 @@ static uint64_t looks_of(const struct page *page) {
 static bool is_quiet(struct page *page) {
     if (!punch_may_help(page))
         return false;
-    uint64_t now = looks_of(page), seen = load_relaxed(&page->seen);
+    uint64_t now = state_of(page), seen = load_relaxed(&page->seen);
     if ((seen & ~(uint64_t)DEALT_WITH) != now)
         store_owner(&page->seen, now);
     return seen == now;
 }
 
-static void is_dealt_with(struct page *page) {
-    store_owner(&page->seen, looks_of(page) | DEALT_WITH);
+static void note_dealt_with(struct page *page) {
+    store_owner(&page->seen, state_of(page) | DEALT_WITH);
 }
 
 /* Calls `each` for the pages of the segment until it returns false. */
-static bool pages_of(struct segment *segment, bool (*each)(struct look *, struct page *),
-                     struct look *look) {
+static bool each_page_of(struct segment *segment, bool (*each)(struct look *, struct page *),
+                         struct look *look) {
     for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
         struct page *page = &segment->pages[i];
         unsigned kind = load_acquire(&page->kind);
@@ -92,7 +92,7 @@ static bool search_segment(struct segment *segment, bool huge, void *context) {
     if (look->stopped)
         return false;
     look->segments--;
-    return huge || pages_of(segment, search_page, look);
+    return huge || each_page_of(segment, search_page, look);
 }
 
 static bool is_named(const struct page *page) {
@@ -104,7 +104,7 @@ static bool collect_page(struct look *look, struct page *page) {
     if (load_relaxed(&page->heap) != look->heap || !is_quiet(page))
         return true;
     if (is_named(page)) {
-        is_dealt_with(page);
+        note_dealt_with(page);
         return true;
     }
     punch_announce(page);
@@ -119,7 +119,7 @@ static bool collect_segment(struct segment *segment, bool huge, void *context) {
     if (!look->segments)
         return false;
     look->segments--;
-    return huge || pages_of(segment, collect_page, look);
+    return huge || each_page_of(segment, collect_page, look);
 }
 
 static void collect(struct look *look) {
@@ -136,7 +136,7 @@ static void punch(struct look *look) {
     size_t bytes = 0;
     for (unsigned i = 0; i < look->count; i++) {
         bytes += punch_announced(look->pages[i], &waste);
-        is_dealt_with(look->pages[i]);
+        note_dealt_with(look->pages[i]);
     }
     add_relaxed(&heap_global.own_free, -waste);
     add_relaxed(&segment_returned, (int64_t)bytes);

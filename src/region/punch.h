@@ -32,17 +32,19 @@ INLINE bool blocks_is_punched(const struct page *page, const char *block) {
     unsigned last = (unsigned)((offset + page->block_bytes - 1) / OS_PAGE_BYTES);
     return mask >> first & ((2UL << (last - first)) - 1);
 }
-/* For the control thread, which punches the pages of a thread that is outside the allocator (or of
- * a heap whose lock it holds): punch_may_help: true when the page is in a list of pages with free
- * blocks, and these are enough for an empty OS page. It may be called for a header that its owner
- * is changing. punch_announce: sets META_PUNCHED, so that the owner's frees in the page leave the
- * common way and wait for the visitor (heap_await). punch_end takes the flag back if no OS page is
- * punched. punch_announced: punches, and returns the bytes. Adds to *waste the bytes of blocks that
- * are held out now; the caller subtracts them from heap_global.own_free, because heap->own_free is
- * written by the owner alone. */
+/* The next four are for the control thread, which punches the pages of a thread that is outside the
+ * allocator, or of a heap whose lock it holds. */
+/* True when the page is in a list of pages with free blocks, and these are enough for an empty OS
+ * page. May be called for a header that its owner is changing. */
 bool punch_may_help(const struct page *page);
+/* Sets META_PUNCHED, so that the owner's frees in the page leave the common way and wait for the
+ * visitor (heap_await). */
 void punch_announce(struct page *page);
+/* Punches the page, and returns the bytes. Adds to *waste the bytes of the blocks that are held out
+ * from now on. The caller subtracts them from heap_global.own_free, because only the owner writes
+ * heap->own_free. */
 size_t punch_announced(struct page *page, int64_t *waste);
+/* Clears META_PUNCHED if no OS page of the page is punched. */
 void punch_end(struct page *page);
 /* Returns the number of blocks that are held out. */
 size_t punch_held(const struct page *page);

@@ -202,29 +202,30 @@ static struct huge_cached cache_remove(int place) {
     return entry;
 }
 
-/* Puts an entry into the cache again, unless the cache is full by now. */
-static void cache_return(struct huge_cached entry) {
-    bool kept = false;
-    cuts_drop(cuts_of(entry.start), entry.bytes);
-    store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
-    lock_take(&global.lock);
-    for (int i = 0; i < HUGE_CACHE_MAX && !kept; i++)
-        if (!global.huge_cache[i].start) {
-            global.huge_cache[i] = entry;
-            global.huge_cached_bytes += (int64_t)entry.bytes;
-            global.huge_cached++;
-            kept = true;
-        }
-    lock_release(&global.lock);
-    if (!kept)
-        mapping_end(entry.start, entry.bytes);
+/* Adds an entry to the cache. False: the cache is full. The caller holds the lock. */
+static bool cache_add(struct huge_cached entry) {
+    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        if (global.huge_cache[i].start)
+            continue;
+        cuts_drop(cuts_of(entry.start), entry.bytes);
+        /* segment_unmap_deferred will unmap this many bytes */
+        store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
+        global.huge_cache[i] = entry;
+        global.huge_cached_bytes += (int64_t)entry.bytes;
+        global.huge_cached++;
+        return true;
+    }
+    return false;
 }
 
 /* Puts what is left of a mapping into the cache again, or unmaps it. */
 static void leave(struct huge_cached left, bool keep) {
-    if (left.start && left.bytes && keep && left.bytes >= DONOR_MIN)
-        cache_return(left);
-    else if (left.start && left.bytes)
+    if (!left.start || !left.bytes)
+        return;
+    lock_take(&global.lock);
+    keep = keep && left.bytes >= DONOR_MIN && cache_add(left);
+    lock_release(&global.lock);
+    if (!keep)
         mapping_end(left.start, left.bytes);
 }
 
@@ -342,23 +343,12 @@ static bool cache_put(char *start, size_t bytes) {
     if (bytes > HUGE_CACHED_MAX_BYTES)
         return false;
     lock_take(&global.lock);
-    for (int i = 0; i < HUGE_CACHE_MAX && load_relaxed(&options.decay_ms); i++) {
-        struct huge_cached *c = &global.huge_cache[i];
-        if (c->start)
-            continue;
+    if (load_relaxed(&options.decay_ms)) {
         kept = cache_share(bytes);
-        if (kept) {
-            *c = (struct huge_cached){start, kept, os_now_ns()};
-            /* segment_unmap_deferred will unmap this many bytes */
-            cuts_drop(cuts_of(start), kept);
-            store_owner(&((struct page *)start)->mapped_bytes, kept);
-            global.huge_cached_bytes += (int64_t)kept;
-            global.huge_cached++;
-        }
-        break;
-    }
-    if (load_relaxed(&options.decay_ms))
+        if (kept && !cache_add((struct huge_cached){start, kept, os_now_ns()}))
+            kept = 0;
         segment_note_early((int64_t)(bytes - kept));
+    }
     lock_release(&global.lock);
     if (kept && kept < bytes) {
         add_relaxed(&segment_returned, (int64_t)(bytes - kept));

@@ -370,6 +370,19 @@ static void tell_place(const char *what) {
         abort();
 }
 
+static void call_in_child(bool restricted) {
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        if (restricted)
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        call_here();
+        _exit(in_place);
+    }
+    waitpid(child, &status, 0);
+    in_place = WEXITSTATUS(status);
+}
+
 static void tell_places(void) {
     struct sigaction action = {.sa_handler = call_in_handler};
     int numbers[4] = {4, 3, 2, 1}, status;
@@ -390,22 +403,9 @@ static void tell_places(void) {
     waitpid(child, &status, 0);
     in_place = threads();
     tell_place("in a vfork child");
-    child = fork();
-    if (!child) {
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        call_here();
-        _exit(in_place);
-    }
-    waitpid(child, &status, 0);
-    in_place = WEXITSTATUS(status);
+    call_in_child(true);
     tell_place("in a restricted child");
-    child = fork();
-    if (!child) {
-        call_here();
-        _exit(in_place);
-    }
-    waitpid(child, &status, 0);
-    in_place = WEXITSTATUS(status);
+    call_in_child(false);
     tell_place("in a child");
     in_place = threads();
     tell_place("before");

@@ -153,7 +153,7 @@ MUTANTS = {
         "src/region/heap.h", "    add_owner(&view->frees, 1);", "    add_owner(&view->frees, 2);",
         ["invariant-1-sums-when-quiescent"]),
     "rules-are-mistaken": (
-        "src/path/cfi.c", "                saved[depth++] = *state;", "                saved[depth++] = *initial;",
+        "src/path/cfi.c", "saved[depth++] = *state;", "saved[depth++] = *initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
     "tables-are-large": (
         "src/os/meta.c", "#define FIRST_BYTES (912UL << 10)", "#define FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
@@ -402,7 +402,7 @@ MUTANTS = {
         "src/api/contexts.c", "    do {\n        delete_below(context, what);\n        call_back(context, what);\n    } while (first_child(context, what));",
         "    if (0)\n        delete_below(context, what);\n    call_back(context, what);", ["named:callbacks"]),
     "control-thread-in-a-context": (
-        "src/api/malloc.c", "start_control ? context_switched(heap) : NULL;", "NULL;", ["named:control-starts-in-a-scope"]),
+        "src/api/thread.c", "struct view *switched = context_switched(heap);", "struct view *switched = NULL;", ["named:control-starts-in-a-scope"]),
     "much-stays-after-a-reset": (
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),

@@ -100,14 +100,20 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     return NULL;
 }
 
+/* Begins a model, and reads the file that it is made of, as read_file does. */
+static char *begin_from_file(struct model *model, const char *path, size_t *length, enum kind *kind,
+                             struct cli_failure *failure) {
+    model_begin(model, path);
+    cli_clean(model->source);
+    model->from_snapshot = true;
+    return read_file(path, length, kind, failure);
+}
+
 struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
                                              const char *when, struct cli_failure *failure) {
     size_t length;
     enum kind kind;
-    model_begin(model, path);
-    cli_clean(model->source);
-    model->from_snapshot = true;
-    char *bytes = read_file(path, &length, &kind, failure);
+    char *bytes = begin_from_file(model, path, &length, &kind, failure);
     if (!bytes)
         return NULL;
     if (kind == KIND_RECORDING)
@@ -128,10 +134,7 @@ bool snapshot_load_at(struct model *model, const char *path, const char *when,
                       struct cli_failure *failure) {
     size_t length;
     enum kind kind;
-    model_begin(model, path);
-    cli_clean(model->source);
-    model->from_snapshot = true;
-    char *bytes = read_file(path, &length, &kind, failure);
+    char *bytes = begin_from_file(model, path, &length, &kind, failure);
     if (!bytes)
         return false;
     bool good;
