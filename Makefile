@@ -79,7 +79,7 @@ lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildc
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Parts of the command that need neither a target nor a terminal.
-unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,model.c model_store.c tails.c) \
+unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,memory.c model.c model_store.c tails.c) \
     $(addprefix tools/memctx/base/,cli.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c
 unit_libs := -lcriterion
@@ -177,7 +177,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o moments.o watch.o): private lib_flags += -Itools/memctx
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o moments.o smaps.o watch.o): private lib_flags += -Itools/memctx
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: private lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables

@@ -91,60 +91,118 @@ static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
-static void add_place(struct memory_places *places, const struct mapping *mapping,
-                      enum model_place_kind kind, int64_t bytes) {
-    if (places->count == places->capacity) {
-        places->capacity = 2 * places->capacity + 64;
-        places->list = cli_grow(places->list, places->capacity, sizeof *places->list);
+/* A mapping as it was last read. */
+struct entry {
+    struct model_place place;
+    int64_t huge_bytes, swap_bytes;
+    bool is_control; /* memory of the control thread */
+};
+
+struct entries {
+    struct entry *list;
+    size_t count, capacity;
+};
+
+/* Removes what was read before of mappings that the kernel now shows again. smaps is read in
+ * pieces, and each piece begins with the mapping that lies at the end of the last one. If that
+ * mapping has grown meanwhile, the kernel shows it a second time, with its new size. Returns the
+ * kind of a removed mapping that began at the same address; otherwise `kind`. */
+static enum model_place_kind remove_shown_before(struct entries *entries, uint64_t start,
+                                                 enum model_place_kind kind) {
+    while (entries->count > 0 && entries->list[entries->count - 1].place.end > start) {
+        struct model_place *place = &entries->list[--entries->count].place;
+        if (place->start == start)
+            kind = place->kind;
+        free(place->path);
     }
-    places->list[places->count++] =
-        (struct model_place){.start = mapping->start,
-                             .end = mapping->end,
-                             .bytes = bytes,
-                             .kind = kind,
-                             .path = mapping->path[0] != '\0' ? cli_copy(mapping->path) : NULL};
+    return kind;
+}
+
+static struct entry *add_entry(struct entries *entries, const struct mapping *mapping,
+                               enum model_place_kind kind) {
+    kind = remove_shown_before(entries, mapping->start, kind);
+    if (entries->count == entries->capacity) {
+        entries->capacity = 2 * entries->capacity + 64;
+        entries->list = cli_grow(entries->list, entries->capacity, sizeof *entries->list);
+    }
+    struct entry *entry = &entries->list[entries->count++];
+    *entry = (struct entry){.place = {.start = mapping->start, .end = mapping->end, .kind = kind}};
+    if (mapping->path[0] != '\0')
+        entry->place.path = cli_copy(mapping->path);
+    return entry;
+}
+
+static void read_figure(struct entry *entry, const char *line) {
+    long long kib;
+    if (sscanf(line, "Rss: %lld kB", &kib) == 1)
+        entry->place.bytes = kib * 1024;
+    else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1)
+        entry->huge_bytes = kib * 1024;
+    else if (sscanf(line, "Swap: %lld kB", &kib) == 1)
+        entry->swap_bytes = kib * 1024;
+    else if (strncmp(line, "VmFlags:", 8) == 0)
+        entry->is_control = is_control_memory(line);
+}
+
+static struct entries read_entries(FILE *file) {
+    struct entries entries = {0};
+    struct entry *entry = NULL;
+    struct mapping mapping = {0}, before = {0};
+    char *line = NULL;
+    size_t capacity = 0;
+    while (getline(&line, &capacity, file) > 0) {
+        bool is_header = line[0] < 'A' || line[0] > 'Z'; /* it begins with lower-case hex digits */
+        if (is_header) {
+            before = mapping;
+            enum model_place_kind kind = entry ? entry->place.kind : MODEL_PLACE_ANONYMOUS;
+            if (parse_header(line, &mapping))
+                entry = add_entry(&entries, &mapping, find_kind(&mapping, &before, kind));
+        } else if (entry) {
+            read_figure(entry, line);
+        }
+    }
+    free(line);
+    return entries;
+}
+
+/* Adds a mapping to the sums, and to the places if they are to list it. Takes over the path. */
+static void count_entry(const struct entry *entry, struct model_mappings *mappings,
+                        struct memory_places *places) {
+    mappings->rss_bytes += entry->place.bytes;
+    mappings->huge_bytes += entry->huge_bytes;
+    mappings->swap_bytes += entry->swap_bytes;
+    if (!entry->is_control)
+        *find_sum(mappings, entry->place.kind) += entry->place.bytes;
+    if (entry->place.bytes > 0 && !entry->is_control)
+        places->list[places->count++] = entry->place;
+    else
+        free(entry->place.path);
+}
+
+bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places) {
+    struct entries entries = read_entries(file);
+    *mappings = (struct model_mappings){.peak_rss_bytes = WIRE_UNKNOWN};
+    *places = (struct memory_places){cli_alloc(entries.count, sizeof *places->list), 0};
+    for (size_t i = 0; i < entries.count; i++)
+        count_entry(&entries.list[i], mappings, places);
+    free(entries.list);
+    return entries.count > 0;
 }
 
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
                           struct memory_places *places) {
     char path[64];
+    *mappings = (struct model_mappings){0};
     *places = (struct memory_places){0};
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
-    *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
+    int64_t peak = read_peak(pid);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
-    struct mapping mapping = {0}, before = {0};
-    enum model_place_kind kind = MODEL_PLACE_ANONYMOUS;
-    char *line = NULL;
-    size_t capacity = 0, seen = 0;
-    int64_t rss = 0;
-    while (getline(&line, &capacity, file) > 0) {
-        long long kib;
-        if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
-            rss = kib * 1024;
-            *find_sum(mappings, kind) += rss;
-            mappings->rss_bytes += kib * 1024;
-            if (rss > 0)
-                add_place(places, &mapping, kind, rss);
-            seen++;
-        } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
-            mappings->huge_bytes += kib * 1024;
-        } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
-            mappings->swap_bytes += kib * 1024;
-        } else if (strncmp(line, "VmFlags:", 8) == 0 && is_control_memory(line)) {
-            *find_sum(mappings, kind) -= rss;
-            places->count -= rss > 0;
-        } else if (line[0] < 'A' ||
-                   line[0] > 'Z') { /* a header begins with an address in lower-case hex digits */
-            before = mapping;
-            if (parse_header(line, &mapping))
-                kind = find_kind(&mapping, &before, kind);
-        }
-    }
-    free(line);
+    bool good = memory_read_smaps(file, mappings, places);
     fclose(file);
-    return seen > 0;
+    mappings->peak_rss_bytes = peak;
+    return good;
 }
 
 static void add_line(struct memory_ledger *ledger, const char *key, const char *name,

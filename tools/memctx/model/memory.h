@@ -6,6 +6,7 @@
 #define MEMCTX_MEMORY_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "model/model.h"
@@ -30,12 +31,15 @@ struct memory_ledger {
  * address. */
 struct memory_places {
     struct model_place *list;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
  * for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
+/* Does the same with the text of smaps; the peak stays WIRE_UNKNOWN. Returns false if no mapping is
+ * in it. */
+bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places);
 
 /* Returns the resident anonymous memory that does not belong to the library. The tables of the
  * library begin inside its own data. */

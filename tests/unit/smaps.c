@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of how the command reads the kernel's map of a process (tools/memctx/model/memory.c). */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/memory.h"
+
+#define KI 1024
+
+static struct model_mappings mappings;
+static struct memory_places places;
+
+static void read_text(const char *text) {
+    FILE *file = fmemopen((char *)text, strlen(text), "r");
+    cr_assert(file);
+    bool good = memory_read_smaps(file, &mappings, &places);
+    cr_assert_eq(good, text[0] != '\n');
+    fclose(file);
+}
+
+static void check_place(size_t at, uint64_t start, uint64_t end, int64_t kib,
+                        enum model_place_kind kind) {
+    cr_assert(at < places.count, "place %zu of %zu", at, places.count);
+    const struct model_place *place = &places.list[at];
+    cr_assert(place->start == start && place->end == end, "place %zu: %lx-%lx", at,
+              (unsigned long)place->start, (unsigned long)place->end);
+    cr_assert_eq(place->bytes, kib * KI);
+    cr_assert_eq(place->kind, kind);
+}
+
+Test(smaps, each_kind_has_its_sum) {
+    read_text("10000-12000 r-xp 00000000 fe:00 77 /bin/program\nRss: 8 kB\nSwap: 0 kB\n"
+              "12000-13000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
+              "13000-15000 rw-p 00000000 00:00 0\nRss: 8 kB\nVmFlags: rd wr mr\n" /* .bss */
+              "20000-30000 rw-p 00000000 00:00 0 [heap]\nRss: 60 kB\nSwap: 4 kB\n"
+              "40000-41000 ---p 00000000 00:00 0\nRss: 0 kB\n"
+              "41000-241000 rw-p 00000000 00:00 0\nRss: 12 kB\n" /* a thread's stack */
+              "300000-310000 rw-p 00000000 00:00 0\nRss: 16 kB\nVmFlags: rd wr nr wf\n"
+              "400000-500000 rw-p 00000000 00:00 0\nRss: 64 kB\nAnonHugePages: 32 kB\n");
+    cr_assert_eq(mappings.file_bytes, 20 * KI);
+    cr_assert_eq(mappings.heap_bytes, 60 * KI);
+    cr_assert_eq(mappings.stack_bytes, 12 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 64 * KI);
+    cr_assert_eq(mappings.huge_bytes, 32 * KI);
+    cr_assert_eq(mappings.swap_bytes, 4 * KI);
+    cr_assert_eq(mappings.rss_bytes, 172 * KI, "the control thread's memory is resident, too");
+    cr_assert_eq(places.count, 6, "neither the guard page nor the control thread's memory");
+    check_place(3, 0x20000, 0x30000, 60, MODEL_PLACE_HEAP);
+}
+
+/* The kernel shows a mapping again that grew between two pieces of smaps. */
+Test(smaps, a_mapping_shown_twice_counts_once) {
+    read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"
+              "10000-30000 rw-p 00000000 00:00 0 [heap]\nRss: 128 kB\nSwap: 4 kB\n"
+              "40000-50000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
+    cr_assert_eq(mappings.heap_bytes, 128 * KI);
+    cr_assert_eq(mappings.rss_bytes, 132 * KI);
+    cr_assert_eq(mappings.swap_bytes, 4 * KI);
+    cr_assert_eq(places.count, 2);
+    check_place(0, 0x10000, 0x30000, 128, MODEL_PLACE_HEAP);
+    check_place(1, 0x40000, 0x50000, 4, MODEL_PLACE_ANONYMOUS);
+}
+
+Test(smaps, mappings_that_merged_count_once) {
+    read_text("10000-20000 rw-p 00000000 00:00 0\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
+              "10000-38000 rw-p 00000000 00:00 0\nRss: 80 kB\n");
+    cr_assert_eq(mappings.anonymous_bytes, 80 * KI);
+    cr_assert_eq(places.count, 1);
+    check_place(0, 0x10000, 0x38000, 80, MODEL_PLACE_ANONYMOUS);
+}
+
+/* What told the kind the first time, the mapping before, is not repeated. */
+Test(smaps, a_mapping_shown_twice_keeps_its_kind) {
+    read_text("10000-11000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
+              "11000-12000 rw-p 00000000 00:00 0\nRss: 4 kB\n"
+              "11000-13000 rw-p 00000000 00:00 0\nRss: 8 kB\n");
+    cr_assert_eq(mappings.file_bytes, 12 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 0);
+}
+
+Test(smaps, text_without_mappings_is_told) {
+    read_text("\n");
+    cr_assert_eq(places.count, 0);
+}
