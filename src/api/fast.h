@@ -58,7 +58,8 @@ void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame
 void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame);
 /* Entered, view known; the heap has no recent block of the size, or the view's current page has no
- * freed block. Takes another block of the current page, mostly one that was never handed out. */
+ * freed block. Takes a recent block of a page with META_OWNERS, or another block of the current
+ * page, mostly one that was never handed out. */
 void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
                                enum allocate_how how, uintptr_t frame);
 /* Entered, view known; more than NARROW_MAX and at most SMALL_MAX bytes. */
@@ -83,7 +84,7 @@ void free_not_entered(void *chunk);
 /* Entered; the chunk is in no page of this heap, or is not in the 128 GiB around the library's
  * first segment (segment_is_near). */
 void free_foreign(struct heap *heap, void *chunk);
-/* Entered; a page of this heap. The page's kind frees the chunk, or reports the misuse. */
+/* Entered; a page of this heap. Frees the chunk, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
 /* Entered; the block is free already, and the page has to move in its owner's lists: it was full
  * and can serve requests again, or is empty, or changes its band (region/slab.h). */
@@ -190,6 +191,27 @@ INLINE void *take_block_of_mixed_page(struct heap *heap, struct view *view, size
     uint32_t *records = (uint32_t *)(void *)(granule + blocks_color_of(recent, block));
     uint32_t slack = recent->block_bytes - (uint32_t)size;
     store_owner(records + index, view->index << 8 | (slack + 1));
+    view_account_alloc(view, size);
+    return block;
+}
+
+/* As take_block_of_mixed_page, from the recent blocks of pages that were a context's own pages
+ * before they became mixed (META_OWNERS). */
+INLINE void *take_block_with_owner(struct heap *heap, struct view *view, size_t size) {
+    struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
+    char *block = recent->free_with_owners;
+    if (!block)
+        return NULL;
+    recent->free_with_owners = *(void **)block;
+    order_stores();
+    add_owner(&recent->used, 1);
+    struct page *page = segment_slice_of(block);
+    page -= page->back;
+    char *granule = blocks_granule_narrow(page, block);
+    bool exact;
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
+    store_owner(blocks_owner(page, granule, index), view->index);
+    store_owner((uint8_t *)granule + page->records + index, (uint8_t)(page->block_bytes - size));
     view_account_alloc(view, size);
     return block;
 }
@@ -301,7 +323,8 @@ INLINE void free_inline(void *chunk) {
         return;
     }
     bool changes = false;
-    /* A wide page, and a page with another flag than META_MIXED, free by their kind. */
+    /* Wide pages, and pages with another flag than META_MIXED, are the cases of the called
+     * function. */
     if (UNLIKELY(load_plain(&page->meta_shift) & ~META_MIXED) ||
         !free_block(heap, page, chunk, &changes)) {
         free_by_page_kind(heap, page, chunk);

@@ -144,23 +144,30 @@ NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_
                 (chunk = region_alloc_listed(heap, view, size, &fresh))))
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     context_time_soon(heap);
-    if (may && region_next_page(heap, view, size)) {
-        if (size <= NARROW_MAX && view->bins != &heap->mixed)
-            chunk = take_block_of_own_page(heap, view, size);
-        if (!chunk)
-            chunk = region_alloc_wide(heap, view, size, &fresh);
-    }
+    if (may)
+        chunk = region_alloc_next_page(heap, view, size, &fresh);
     if (chunk)
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
-NOINLINE void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
-                                        enum allocate_how how, uintptr_t frame) {
+/* Takes a block of the current page that is in none of the lists of recent blocks. */
+static NOINLINE void *allocate_current_page(struct heap *heap, struct view *view, size_t size,
+                                            enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = region_alloc_narrow(heap, view, size, &fresh);
     return allocate_done(heap, view, size, how, frame, chunk, fresh);
+}
+
+NOINLINE void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
+                                        enum allocate_how how, uintptr_t frame) {
+    void *chunk = NULL;
+    if (view->bins == &heap->mixed)
+        chunk = take_block_with_owner(heap, view, size);
+    if (!chunk)
+        return allocate_current_page(heap, view, size, how, frame);
+    return allocate_done(heap, view, size, how, frame, chunk, false);
 }
 
 NOINLINE void *allocate_wide_block(struct heap *heap, struct view *view, size_t size,

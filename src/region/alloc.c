@@ -136,10 +136,31 @@ static bool look_is_due(struct heap *heap) {
            (load_relaxed(&heap->remote_pages) || heap->placings != load_relaxed(&heap_placings));
 }
 
-bool region_next_page(struct heap *heap, struct view *view, size_t size) {
-    return size <= SMALL_MAX && view->bins != &heap_no_bins && !look_is_due(heap) &&
-           LIKELY(!(view->bins->recipe & RECIPE_SERIAL)) &&
-           bins_switch(heap, view->bins, bins_class_of(heap, size));
+/* Lets a context whose own pages are used up go on in mixed pages, as aset_alloc would, when the
+ * waste cap refuses it another page and nothing else has to be decided. False: use region_alloc. */
+static bool go_mixed(struct heap *heap, struct view *view, unsigned size_class) {
+    if (view->region->recipe || region_of(view->region)->looked != heap->placings ||
+        heap_placement(view->context) != PLACE_DEFAULT || region_is_named(view) || terms_exist() ||
+        heap_may_segregate(heap) || !bins_refuse_page(heap, view->region, size_class))
+        return false;
+    view->bins = &heap->mixed;
+    return bins_switch(heap, &heap->mixed, size_class);
+}
+
+static bool next_page(struct heap *heap, struct view *view, size_t size) {
+    if (size > SMALL_MAX || view->bins == &heap_no_bins || look_is_due(heap) ||
+        UNLIKELY(view->bins->recipe & RECIPE_SERIAL))
+        return false;
+    unsigned size_class = bins_class_of(heap, size);
+    return bins_switch(heap, view->bins, size_class) ||
+           (view->bins == view->region && go_mixed(heap, view, size_class));
+}
+
+void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    if (!next_page(heap, view, size))
+        return NULL;
+    return size <= NARROW_MAX ? region_alloc_narrow(heap, view, size, fresh)
+                              : region_alloc_wide(heap, view, size, fresh);
 }
 
 /* As region_alloc and region_alloc_aligned, with a pattern behind the chunk that its free checks

@@ -88,10 +88,20 @@ void bins_init_mixed(struct heap *heap) {
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *recent = heap_recent(heap, i);
         blocks_set_layout(recent, SLICE_BYTES, false, i, blocks_bytes_table[i]);
-        recent->free = NULL;
+        recent->free = recent->free_with_owners = NULL;
         recent->used = recent_room(i);
         recent->behind = &heap_no_page;
         heap->mixed.current[i] = recent;
+    }
+}
+
+static void flush_list(struct heap *heap, void *block) {
+    while (block) {
+        void *next = *(void **)block;
+        struct page *page = segment_page_of(block);
+        if (blocks_free_owned(heap, page, block))
+            page_after_free(heap, page, block);
+        block = next;
     }
 }
 
@@ -99,16 +109,11 @@ void bins_init_mixed(struct heap *heap) {
 static void flush_recent(struct heap *heap) {
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *recent = heap_recent(heap, i);
-        void *block = recent->free;
-        recent->free = NULL;
+        void *mixed = recent->free, *with_owners = recent->free_with_owners;
+        recent->free = recent->free_with_owners = NULL;
         recent->used = recent_room(i);
-        while (block) {
-            void *next = *(void **)block;
-            struct page *page = segment_page_of(block);
-            if (blocks_free_owned(heap, page, block))
-                page_after_free(heap, page, block);
-            block = next;
-        }
+        flush_list(heap, mixed);
+        flush_list(heap, with_owners);
     }
 }
 
@@ -307,6 +312,15 @@ static struct page *share_own_page(struct heap *heap, unsigned size_class, bool 
         heap->donor++;
     }
     return NULL;
+}
+
+bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_class) {
+    if (heap->denied + 1 >= SWEEP_EVERY + heap->view_count)
+        return false;
+    heap->denied++;
+    current_is_full(heap, region->current[size_class]);
+    region->current[size_class] = &heap_no_page;
+    return true;
 }
 
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,

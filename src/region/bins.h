@@ -33,6 +33,10 @@ INLINE struct page **bins_second_band(struct bins *bins, const struct page *page
 
 /* Replaces a current page that has no free block left. False: no other page has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
+/* Leaves a region, which has no free block of the class, without a current page, because the waste
+ * cap refuses a new one. False, and nothing is changed: bins_next_page has to search all regions
+ * for empty pages first. */
+bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_class);
 /* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);

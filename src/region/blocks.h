@@ -140,7 +140,7 @@ INLINE void *blocks_record(const struct page *page, const char *granule, unsigne
 /* Returns the entry in page->owners for a block of a page with META_OWNERS. */
 INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsigned index) {
     if (page->granule_mask < OS_PAGE_BYTES) /* the page has many granules; else it has one */
-        index += (unsigned)((size_t)(granule - page->owners->start) / OS_PAGE_BYTES) *
+        index += (unsigned)((size_t)(granule - segment_span_start(page)) / OS_PAGE_BYTES) *
                  page->granule_capacity;
     return &page->owners->views[index];
 }
@@ -316,6 +316,19 @@ INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block)
     if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     blocks_link(recent, block);
+    return false;
+}
+
+/* As blocks_free_mixed, for a page with META_OWNERS. */
+INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *block) {
+    struct page *recent = heap_recent(heap, page->size_class);
+    if (UNLIKELY(!recent->used))
+        return blocks_free_owned(heap, page, block);
+    *(void **)block = recent->free_with_owners;
+    order_stores(); /* as in blocks_link */
+    store_owner(&recent->free_with_owners, block);
+    order_stores();
+    add_owner(&recent->used, -1);
     return false;
 }
 

@@ -136,9 +136,10 @@ struct heap {
     /* The blocks of mixed pages that were freed last and are still in the CPU cache. Each narrow
      * size class has a stand-in, which has the form of a page header and is the current page of
      * `mixed`. Its `free` is the list of the blocks, its `used` is the room left in this list, and
-     * its `behind` is the real current page. The blocks count as used in their own pages. Only the
-     * first cache line of a struct page is stored, so that all recent blocks and the data of
-     * FORK_PAGE fit one OS page. */
+     * its `behind` is the real current page. `free_with_owners` is a second list, of the blocks of
+     * pages with META_OWNERS, whose records have another form; both lists share the room. The
+     * blocks count as used in their own pages. Only the first cache line of a struct page is
+     * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by
      * size class. The largest class of each doubling serves the whole doubling as long as all

@@ -60,8 +60,8 @@ struct page *region_page_of(const void *chunk);
 INLINE bool region_is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
-/* Returns the context that pays for the chunk. REGION_NO_CONTEXT: the chunk is not the
- * library's, or is free. */
+/* Returns the context that pays for the chunk, or paid for it if its block is free.
+ * REGION_NO_CONTEXT: the chunk is not the library's, or nothing is known of it any more. */
 uint32_t region_context_of(const void *chunk);
 /* Returns the number of the crowd member (region/member.h) that owns the chunk; 0: no member
  * owns it. */
@@ -164,7 +164,7 @@ INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t si
 }
 /* As region_alloc_serial, for the policy simple. Also returns NULL when there are terms, when the
  * context has a limit, or when its placement has to be looked at again. Then use
- * region_next_page. */
+ * region_alloc_next_page. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
     if (LIKELY(!view->region) || !(view->region->recipe & RECIPE_CHAINED) || room > NARROW_MAX ||
@@ -178,9 +178,9 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
     return block;
 }
 /* Use this after one of the functions above returned NULL: makes another page that has free blocks
- * the current one. False: there is none, or the heap has other work to do first; use
- * region_alloc. */
-bool region_next_page(struct heap *heap, struct view *view, size_t size);
+ * the current one, and allocates from it. NULL: there is none, or the heap has other work to do
+ * first; use region_alloc. */
+void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
 INLINE void region_free(struct heap *heap, void *chunk) {
     struct page *page = segment_page_of(chunk);

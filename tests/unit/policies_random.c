@@ -41,7 +41,7 @@ static void change_slot(struct slot *slot, struct heap *heap, struct heap *other
     if (slot->chunk) {
         check_slot(slot);
         if (roll(4)) {
-            region_free(roll(3) ? heap : other, slot->chunk);
+            free_like_api(roll(3) ? heap : other, slot->chunk);
             slot->chunk = NULL;
             return;
         }
@@ -86,7 +86,7 @@ static void play(uint64_t seed, int steps) {
             for (size_t i = 0; i < SLOTS; i++)
                 if (slots[i].chunk && i % 30) {
                     check_slot(&slots[i]);
-                    region_free(i % 3 ? heap : other, slots[i].chunk);
+                    free_like_api(i % 3 ? heap : other, slots[i].chunk);
                     slots[i].chunk = NULL;
                 }
         }
@@ -97,7 +97,7 @@ static void play(uint64_t seed, int steps) {
                 if (!slot->chunk)
                     continue;
                 check_slot(slot);
-                region_free(other, slot->chunk);
+                free_like_api(other, slot->chunk);
                 slot->chunk = NULL;
             }
             cr_assert_eq(heap_acquire(os_thread_id(), false), heap);
@@ -113,7 +113,7 @@ static void play(uint64_t seed, int steps) {
     for (size_t i = 0; i < SLOTS; i++)
         if (slots[i].chunk) {
             check_slot(&slots[i]);
-            region_free(i % 2 ? heap : other, slots[i].chunk);
+            free_like_api(i % 2 ? heap : other, slots[i].chunk);
             slots[i].chunk = NULL;
         }
     heap_park(heap);

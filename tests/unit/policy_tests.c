@@ -14,6 +14,8 @@ void *alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (size <= NARROW_MAX) {
         chunk = view->bins == &heap->mixed ? take_block_of_mixed_page(heap, view, size)
                                            : take_block_of_own_page(heap, view, size);
+        if (!chunk && view->bins == &heap->mixed)
+            chunk = take_block_with_owner(heap, view, size);
         if (!chunk)
             chunk = region_alloc_narrow(heap, view, size, &fresh);
     } else if (size <= SMALL_MAX) {
@@ -24,11 +26,18 @@ void *alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (!chunk && size <= SMALL_MAX)
         chunk = region_alloc_listed(heap, view, size, &fresh);
     if (!chunk)
-        chunk =
-            region_next_page(heap, view, size) ? region_alloc_wide(heap, view, size, &fresh) : NULL;
+        chunk = region_alloc_next_page(heap, view, size, &fresh);
     if (!chunk)
         return region_alloc(heap, view, size, zero);
     return zero && !fresh ? memset(chunk, 0, size) : chunk;
+}
+
+void free_like_api(struct heap *heap, void *chunk) {
+    struct page *page = segment_page_of(chunk);
+    if (page->heap == heap && page->meta_shift & ~META_MIXED)
+        free_by_page_kind(heap, page, chunk);
+    else
+        region_free(heap, chunk);
 }
 
 void place(uint32_t context, enum placement placement) {

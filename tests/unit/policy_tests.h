@@ -7,6 +7,8 @@
 
 /* Allocates in each way that an exported malloc may take, in the order of malloc. */
 void *alloc(struct heap *heap, struct view *view, size_t size, bool zero);
+/* Frees a chunk as free does, for a thread that has entered the allocator. */
+void free_like_api(struct heap *heap, void *chunk);
 /* Sets the placement of a context. */
 void place(uint32_t context, enum placement placement);
 /* Returns the view of a context that has MEMCTX_PROMOTE_BYTES alive and then gets a placement. */

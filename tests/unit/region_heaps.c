@@ -110,8 +110,7 @@ static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size
     if (!chunk)
         chunk = region_alloc_narrow(heap, view, size, &fresh);
     if (!chunk)
-        chunk =
-            region_next_page(heap, view, size) ? region_alloc_wide(heap, view, size, &fresh) : NULL;
+        chunk = region_alloc_next_page(heap, view, size, &fresh);
     return chunk ? chunk : region_alloc(heap, view, size, false);
 }
 

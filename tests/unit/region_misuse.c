@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "os/meta.h"
+#include "policy_tests.h"
 #include "region/region.h"
-#include "region_tests.h"
 
 Test(misuse, a_second_free_aborts, .signal = SIGABRT) {
     struct heap *heap = heap_new();
@@ -22,6 +22,16 @@ Test(misuse, a_second_free_in_a_shared_page_aborts, .signal = SIGABRT) {
         if (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) {
             region_free(heap, young_chunks[i]);
             region_free(heap, young_chunks[i]);
+        }
+}
+
+Test(misuse, a_second_free_of_a_block_with_an_owner_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    age(heap, 9, 10);
+    for (int i = 0; i < YOUNG; i++)
+        if (segment_page_of(young_chunks[i])->meta_shift == META_OWNERS) {
+            free_like_api(heap, young_chunks[i]);
+            free_like_api(heap, young_chunks[i]);
         }
 }
 

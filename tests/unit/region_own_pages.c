@@ -2,10 +2,11 @@
 /* Tests of src/region: which contexts get pages of their own, the cap on waste, sharing past it. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "os/meta.h"
+#include "policy_tests.h"
 #include "region/region.h"
-#include "region_tests.h"
 
 Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
     struct heap *heap = heap_new();
@@ -104,6 +105,57 @@ Test(region, past_the_cap_old_pages_serve_all) {
             cr_assert_eq(tables, tables_before);
         tables_before = tables;
     }
+}
+
+/* Replaces chunks of both contexts, and of a third one that has no pages of its own, in random
+ * order. */
+static void replace_at_random(struct heap *heap, int steps) {
+    unsigned random = 1;
+    for (int step = 0; step < steps; step++) {
+        random = random * 1103515245 + 12345;
+        int i = (int)(random >> 8) % YOUNG;
+        size_t size = mixed_up_size(i);
+        cr_assert_eq(young_chunks[i][0], (char)(i + 1));
+        cr_assert_eq(young_chunks[i][size - 1], (char)(i + 1));
+        free_like_api(heap, young_chunks[i]);
+        uint32_t context = 9 + random % 3;
+        char *chunk = alloc(heap, heap_view(heap, context), size, false);
+        cr_assert_eq(region_context_of(chunk), context);
+        cr_assert_eq(region_requested(chunk), size);
+        memset(chunk, i + 1, size);
+        young_chunks[i] = chunk;
+    }
+}
+
+Test(region, blocks_of_shared_pages_that_were_freed_last_are_used_first) {
+    struct heap *heap = heap_new();
+    age(heap, 9, 10);
+    int i = 1;
+    while (i % 16 == 0 || segment_page_of(young_chunks[i])->meta_shift != META_OWNERS)
+        cr_assert_lt(++i, YOUNG);
+    const struct page *page = segment_page_of(young_chunks[i]);
+    struct page *recent = heap_recent(heap, page->size_class);
+    unsigned used = page->used;
+    free_like_api(heap, young_chunks[i]);
+    cr_assert_eq(recent->free_with_owners, young_chunks[i]);
+    cr_assert_eq(page->used, used, "the block waits, and is not its page's yet");
+    struct view *third = heap_view(heap, 11);
+    free_like_api(heap, alloc(heap, third, 16, false)); /* the context will use mixed pages */
+    cr_assert_eq(alloc(heap, third, mixed_up_size(i), false), young_chunks[i]);
+    cr_assert_null(recent->free_with_owners);
+    memset(young_chunks[i], i + 1, mixed_up_size(i));
+    replace_at_random(heap, 300000);
+    check_and_free(heap, 0, 1);
+    for (uint32_t context = 9; context <= 11; context++) {
+        const struct view *view = heap_view(heap, context);
+        cr_assert_gt(view->allocs, 90000);
+        cr_assert_eq(view->allocs, view->frees);
+        cr_assert_eq(view_live_bytes(view), 0);
+    }
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(heap->own_free, 0);
 }
 
 static void *check_and_free_half(void *unused) {

@@ -19,6 +19,7 @@ struct page *page_at(const void *chunk);
  */
 enum { OLD = 60000, YOUNG = 55000 };
 extern char *old_chunks[OLD], *young_chunks[YOUNG];
+size_t mixed_up_size(int i); /* bytes of the i-th chunk of either context */
 void age(struct heap *heap, uint32_t old, uint32_t young);
 void check_and_free(struct heap *heap, int first, int step);
 
