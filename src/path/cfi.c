@@ -375,9 +375,9 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
 
 /* Reads the operands of an operation that `run` does not know by itself, and runs it. May move
  * *location. False: the program is damaged, or the operation is unknown. */
-static NOINLINE bool run_further(const uint8_t **at, const uint8_t *end, uint8_t op,
-                                 const struct common *common, struct state *state,
-                                 const struct state *initial, uintptr_t *location) {
+static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8_t op,
+                                   const struct common *common, struct state *state,
+                                   const struct state *initial, uintptr_t *location) {
     struct reader r = {*at, end, false};
     uint64_t advance = 0;
     bool known = true;
@@ -425,7 +425,7 @@ static bool run(const uint8_t *at, const uint8_t *end, const struct common *comm
         } else {
             const uint8_t *operands = at; /* copies, so that both stay in registers */
             uintptr_t moved = location;
-            if (!run_further(&operands, end, op, common, state, initial, &moved))
+            if (!run_operation(&operands, end, op, common, state, initial, &moved))
                 return false;
             at = operands;
             location = moved;

@@ -99,8 +99,8 @@ static double *few_of(const struct series *series, const double *figures) {
 
 /* As is_slowing. `seconds` and `allocs`, of the process, are those of the few samples, as are the
  * path's bytes in series->values. */
-static bool few_slow(struct series *series, size_t number, const double *seconds,
-                     const double *allocs) {
+static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
+                              const double *allocs) {
     size_t count = series->few_count, last = series->few[count - 1];
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[series->few[i]][number].allocs;
@@ -129,7 +129,7 @@ static bool few_slow(struct series *series, size_t number, const double *seconds
 static bool is_slowing(struct series *series, size_t number) {
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
     take_few(series, number);
-    bool slowing = few_slow(series, number, seconds, allocs);
+    bool slowing = samples_slow_down(series, number, seconds, allocs);
     free(seconds);
     free(allocs);
     return slowing;

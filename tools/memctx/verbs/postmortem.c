@@ -102,7 +102,7 @@ static bool is_same_boot(const struct model_recording *recording) {
            strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
 }
 
-static bool runs_another(const struct model *model, pid_t pid) {
+static bool runs_other_program(const struct model *model, pid_t pid) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(link, path, sizeof path - 1);
@@ -123,7 +123,7 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_REBOOTED;
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_another(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
+        return runs_other_program(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 

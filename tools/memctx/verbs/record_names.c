@@ -116,7 +116,7 @@ static void name_all(const char *directory, pid_t program, bool ended) {
 }
 
 /* Runs beside the program. */
-static _Noreturn void accompany(const char *directory, pid_t program, int pidfd) {
+static _Noreturn void run_beside_program(const char *directory, pid_t program, int pidfd) {
     int pause_ms = FIRST_MS;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
     prctl(PR_SET_NAME, "memctx-names");
@@ -173,7 +173,7 @@ void record_names_start(const char *directory, char **words, int word_count) {
             _exit(CLI_DONE);
         detach(pidfd);
         write_title(words, word_count, program);
-        accompany(directory, program, 3);
+        run_beside_program(directory, program, 3);
     }
     while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR) {
     }
