@@ -496,7 +496,8 @@ uintptr_t cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
         object->frames_end - at < sizeof usual)
         return 0;
     __builtin_memcpy(&usual, (const void *)at, sizeof usual);
-    /* Only the CIE tells how the start is written. If it reads as the table's start, it is so. */
+    /* Only the CIE says for certain how the start is written. But if the usual form gives the start
+     * that the table has, the entry has the usual form, and the CIE need not be read. */
     if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
         return pc - start < usual.bytes ? start : 0;
     return find_function(object, pc, &r, &common);

@@ -325,15 +325,16 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
             "(it was removed, or is in another mount namespace)");
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
-                 "it is too young (%.2f s); the control thread starts with an allocation after "
-                 "20 ms (later in a process that forks all the time), or with a long wait; try "
-                 "again",
+                 "it is too young (%.2f s); the control thread starts at an allocation after the "
+                 "first 20 ms (later in a process that forks all the time), or at a wait of a "
+                 "second; try again",
                  facts->age_s);
     } else {
         snprintf(reason, bytes,
                  "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or the process has not allocated since it "
-                 "was 20 ms old, nor waited long in poll, sleep or their kin; start it with "
+                 "limit on processes forbade the thread, or since its first 20 ms the process has "
+                 "neither allocated nor waited for a second in poll, sleep or the like; start it "
+                 "with "
                  "MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }

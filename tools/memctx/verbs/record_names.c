@@ -53,7 +53,7 @@ void record_names_add(const char *path, const struct reading_names *names) {
 /* --- beside the program ------------------------------------------------------------------------
  */
 
-/* Returns the pid in DIR/memctx-PID-NAME.rec; 0: the name is another one. */
+/* Returns PID of a path DIR/memctx-PID-NAME.rec; 0 for any other path. */
 static pid_t pid_of(const char *path) {
     const char *name = strrchr(path, '/');
     char *end;
@@ -131,7 +131,7 @@ static _Noreturn void run_beside_program(const char *directory, pid_t program, i
     _exit(CLI_DONE);
 }
 
-/* Lets go of everything that the program's user may wait for: terminal, pipes, directory. */
+/* Closes everything that the program's user may wait for: terminal, pipes, directory. */
 static void detach(int pidfd) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     setsid();
