@@ -105,7 +105,7 @@ def streamed_is_truncated_or_has_flipped_bits():
 
 @test
 def watch_keeps_a_snapshot_that_it_may_not_pack():
-    """Of 100 000 contexts, packed within 16 MiB of memory, which is too little: the file is there, and can be packed later."""
+    """Where 16 MiB are too little to pack 100 000 contexts, the file without names stays, and can be packed later."""
     with many(6000) as live, scratch() as where, \
             Watch(live, "--when", "rss>1K", "--memory", "16M", "--dir", where) as watch:
         done = watch.until("snapshot", timeout_s=60)
