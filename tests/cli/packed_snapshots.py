@@ -20,7 +20,7 @@ PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write
          "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read", "model/wire_load", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/quantity", "base/progress", "base/terminal",
          "base/json",
-         "formats/emit"]
+         "model/frames", "model/shorten", "formats/emit"]
 
 
 def read(path):

@@ -313,14 +313,7 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_close(json, ']');
     if (holders->list)
         write_holder(json, holders_of(holders, model, index));
-    json_put_open(json, "path", '[');
-    for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
-         at = model->contexts[at].parent) {
-        char *name = frames_write(model, &model->contexts[at], true);
-        json_put_text(json, NULL, name);
-        free(name);
-    }
-    json_put_close(json, ']');
+    emit_path(json, model, index, UINT32_MAX);
     json_put_close(json, '}');
 }
 

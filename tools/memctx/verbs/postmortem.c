@@ -20,9 +20,9 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
-#include "model/frames.h"
 #include "model/model.h"
 #include "snapshot/snapshot.h"
 #include "verbs/record_names.h"
@@ -302,14 +302,7 @@ static void write_growth(struct json_writer *json, const struct model *before,
         json_put_integer(json, "id", row->model->contexts[row->context].id);
         json_put_integer(json, "requested_bytes", row->growth.requested_bytes);
         json_put_integer(json, "live_chunks", row->growth.live_chunks);
-        json_put_open(json, "path", '[');
-        for (uint32_t at = row->context; row->model->contexts[at].parent != WIRE_NONE;
-             at = row->model->contexts[at].parent) {
-            char *name = frames_write(row->model, &row->model->contexts[at], true);
-            json_put_text(json, NULL, name);
-            free(name);
-        }
-        json_put_close(json, ']');
+        emit_path(json, row->model, row->context, UINT32_MAX);
         json_put_close(json, '}');
     }
     json_put_close(json, ']');
