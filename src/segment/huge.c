@@ -113,8 +113,8 @@ struct move {
     size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */
 };
 
-/* Moves one area to an offset in the target, in place of what is there. False: the kernel refused,
- * and the area is where it was. */
+/* Moves one area to an offset in the target, whose OS pages there it replaces. False: the kernel
+ * refused, and the area is where it was. */
 static bool move_area(struct move *move, char *area, size_t bytes, size_t offset) {
     if (os_move(area, bytes, move->target + offset, bytes))
         return true;
@@ -218,7 +218,7 @@ static bool cache_add(struct huge_cached entry) {
     return false;
 }
 
-/* Puts what is left of a mapping into the cache again, or unmaps it. */
+/* Puts the remaining part of a mapping into the cache again, or unmaps it. */
 static void leave(struct huge_cached left, bool keep) {
     if (!left.start || !left.bytes)
         return;
@@ -230,8 +230,8 @@ static void leave(struct huge_cached left, bool keep) {
 }
 
 /* Moves all of the base, if there is one, to the start of the target, and the end of the donor, if
- * there is one, to the offset `have` of the target. Both are changed to what is left of them. The
- * caller holds the unmap lock. */
+ * there is one, to the offset `have` of the target. Sets both to their remaining parts. The caller
+ * holds the unmap lock. */
 static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
                  struct huge_cached *donor) {
     struct huge_cuts *cuts = cuts_of(move->target);

@@ -190,8 +190,8 @@ void snapshot_read_names(struct model *model, const char *bytes, size_t length) 
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Returns true if the file is the recording that the model is of, and fills in the blocks of names
- * that it has. */
+/* Returns true if the file is the recording from which the model was read. Fills in the blocks of
+ * names in the file. */
 static bool check_file(int fd, const struct model *model, struct record_block blocks[2]) {
     struct record_head head;
     size_t at = RECORD_HEAD_AT + sizeof(struct record_block);

@@ -13,8 +13,8 @@
 #include "model/wire_load.h"
 #include "snapshot/stream.h"
 
-/* What a file may unpack to: so much, and so many times its length. Contexts pack 20 to 40 times.
- */
+/* The most bytes that a file may unpack to: UNPACKED_FREE, and UNPACKED_RATIO for each byte of the
+ * file. Contexts pack by 20 to 40 times. */
 #define UNPACKED_FREE ((uint64_t)64 << 20)
 #define UNPACKED_RATIO 256U
 #define BODY_MAX (2 * WIRE_ANSWER_MAX)

@@ -176,8 +176,7 @@ static bool read_exe(pid_t pid, char *path, size_t bytes) {
 }
 
 /* Returns the name of a program whose path has a space, if argument 0 ends with the name of its
- * file. In any other command line the program's name ends at the first space. NULL: it is not so.
- */
+ * file; otherwise NULL: the program's name ends at the first space of the command line. */
 static char *find_spaced_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
     if (!strchr(facts->command, ' ') || !read_exe(facts->pid, exe, sizeof exe) ||

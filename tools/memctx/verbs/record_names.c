@@ -143,13 +143,13 @@ static void detach(int pidfd) {
         for (int fd = 4; fd < FDS_MAX; fd++)
             close(fd);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all; this process ends behind the
-                                 program, with its last names */
+    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all processes of a service; this
+                                 one ends after the program, with its last names */
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* Makes the command line say what this process is: the program's words are in it, by which somebody
- * may look for the program. */
+/* Writes the purpose of this process over its command line. Otherwise `pgrep -f` with words of the
+ * program's command line would find this process, too. */
 static void write_title(char **words, int count, pid_t program) {
     size_t room = (size_t)(words[count - 1] - words[0]) + strlen(words[count - 1]);
     memset(words[0], 0, room);
