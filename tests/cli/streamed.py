@@ -130,7 +130,7 @@ def watch_limits_its_memory():
 
 @test
 def streamed_of_targets_that_fail():
-    """A target that ends or lies in the middle leaves no file behind; what is wrong in an answer is told when the file is read."""
+    """A target that ends in the middle leaves no file behind; a wrong answer is found when the file is read."""
     with scratch() as where:
         path = os.path.join(where, "streamed")
         for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"), ("piece-count", "a mark record is cut off"),

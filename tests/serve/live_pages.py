@@ -156,7 +156,7 @@ def live_pages_have_these_headers():
 
 @test
 def the_time_axis_begins_with_the_recording():
-    """Samples from before the first look are those of the file; what else lies beside the file harms nobody."""
+    """Samples from before the first look are those of the file; other files in its folder do no harm."""
     with scratch() as where, served(MEMCTX_RECORD=where) as target:
         wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
         path = os.path.join(where, os.listdir(where)[0])

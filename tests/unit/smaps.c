@@ -84,7 +84,7 @@ Test(smaps, mappings_that_merged_count_once) {
     check_place(0, 0x10000, 0x38000, 80, MODEL_PLACE_ANONYMOUS);
 }
 
-/* What told the kind the first time, the mapping before, is not repeated. */
+/* The mapping before tells the kind, and is not shown a second time. */
 Test(smaps, a_mapping_shown_twice_keeps_its_kind) {
     read_text("10000-11000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
               "11000-12000 rw-p 00000000 00:00 0\nRss: 4 kB\n"
