@@ -101,7 +101,7 @@ struct record_moment {
     uint32_t lost; /* directories and moments that could not be written so far */
     uint32_t uid;  /* the effective user, who may not be the one that made the file */
     uint32_t reserved;
-    /* Of the control group; WIRE_UNKNOWN: it has no such file, or no limit. */
+    /* figures of the control group; WIRE_UNKNOWN: it has no such file, or no limit */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* contexts with figures that have no entry */
     struct wire_sums rest;  /* the sum over these */

@@ -330,8 +330,8 @@ struct wire_remote {
     int64_t frees;            /* since the start */
 };
 
-/* What realloc did in a context, by the threads of one heap; a context may have several records.
- * Since the start, or since the last reset of the counters. */
+/* Counts of realloc in a context, by the threads of one heap; a context may have several records.
+ * They count since the start, or since the last reset of the counters. */
 struct wire_resizes {
     uint32_t context; /* id; WIRE_NONE: `reallocs` is the number of calls without room for counts */
     uint32_t heap;

@@ -109,7 +109,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
 }
 
 /* Serves the request of a thread that has not entered yet. */
-static void *serve_slow(const struct request *request, uintptr_t frame) {
+static void *serve_not_entered(const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
     struct heap *heap;
     enum thread_access access;
@@ -131,7 +131,7 @@ INLINE void *result(void *chunk, size_t size, enum allocate_how how, uintptr_t f
 
 NOINLINE void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame) {
     struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
-    return result(serve_slow(&request, frame), size, how, frame);
+    return result(serve_not_entered(&request, frame), size, how, frame);
 }
 
 NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_t size,
@@ -235,7 +235,7 @@ void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
     struct request request = {.size = size, .alignment = alignment};
     struct heap *heap;
     if (size > NARROW_MAX || alignment > NARROW_MAX || UNLIKELY(!(heap = thread_enter())))
-        return serve_slow(&request, frame);
+        return serve_not_entered(&request, frame);
     struct view *view = view_of_path(heap, frame, size);
     void *chunk = take_aligned_block(heap, view, size, alignment);
     if (UNLIKELY(!chunk))
@@ -265,7 +265,7 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     struct request request = {.size = size, .alignment = 1, .old = old};
     struct heap *heap;
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
-        return serve_slow(&request, frame);
+        return serve_not_entered(&request, frame);
     struct view *view = NULL;
     if (UNLIKELY(load_relaxed(&region_named_any)))
         view = context_view_kept(heap, old);

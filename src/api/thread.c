@@ -131,7 +131,7 @@ static struct heap *enter_young(void) {
     return NULL;
 }
 
-static enum thread_access enter_slow(struct heap **heap, bool may_be_young) {
+static enum thread_access enter_own_or_shared(struct heap **heap, bool may_be_young) {
     *heap = thread_heap_if_any();
     if (*heap && !(*heap)->busy) {
         store_owner(&(*heap)->busy, 1);
@@ -151,11 +151,11 @@ static enum thread_access enter_slow(struct heap **heap, bool may_be_young) {
 }
 
 enum thread_access thread_enter_any(struct heap **heap) {
-    return enter_slow(heap, true);
+    return enter_own_or_shared(heap, true);
 }
 
 enum thread_access thread_enter_own(struct heap **heap) {
-    return enter_slow(heap, false);
+    return enter_own_or_shared(heap, false);
 }
 
 void thread_leave_any(struct heap *heap, enum thread_access access) {

@@ -5,13 +5,13 @@
  *
  * Each function passes its arguments on to the function that the program would call without this
  * library, by a jump: no frame of this library is on the stack while the program waits. So the
- * wait is a cancellation point, ends with EINTR, and tells the remaining time, all as before. Until
- * the control thread was started once, a call that may wait for LONG_S seconds or more starts the
- * thread first. A process that has lived for less than START_AFTER_MS may end soon: there poll,
- * epoll_wait, sigsuspend, and select and ppoll without a time-out, wait for START_AFTER_MS before
- * that, and start no thread if an event comes. The thread does not start in a signal handler, in a
- * vfork child, or in code whose callers are not all known: these functions, unlike malloc, may be
- * called in a handler that interrupted pthread_create.
+ * wait is a cancellation point, ends with EINTR, and tells the remaining time, as libc's function
+ * does. Until the control thread was started once, a call that may wait for LONG_S seconds or more
+ * starts the thread first. A process that has lived for less than START_AFTER_MS may end soon. In
+ * such a process poll, epoll_wait, sigsuspend, and select and ppoll without a time-out first wait
+ * for START_AFTER_MS, and start no thread if an event comes. The thread does not start in a signal
+ * handler, in a vfork child, or in code whose callers are not all known: these functions, unlike
+ * malloc, may be called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -32,7 +32,7 @@
  * may wait 100 000 times a second. */
 #define LOOKS_MAX 64U
 
-/* How long a call may wait. */
+/* How a function takes the time that it may wait for. */
 enum time_out {
     ANY_TIME,       /* no bound */
     MASKED,         /* no bound: sigsuspend */
@@ -44,7 +44,7 @@ enum time_out {
     SPAN_OR_MOMENT, /* arguments of clock_nanosleep */
 };
 
-/* X(name, kind of the time-out, its place among the arguments) */
+/* X(name of the function, form of its time-out, number of the argument that has it) */
 #define WAITS(X)                                                                                   \
     X(sleep, SECONDS, 0)                                                                           \
     X(usleep, MICROSECONDS, 0)                                                                     \

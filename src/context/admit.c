@@ -208,7 +208,8 @@ static struct place place_inwards(struct place outer, uint32_t node, uintptr_t a
 }
 
 /* As push, where `outer` waits, or its path has as many nodes as a path may have. */
-static NOINLINE struct place push_further(const struct admit *admit, struct place outer, int i) {
+static NOINLINE struct place push_waiting_or_full(const struct admit *admit, struct place outer,
+                                                  int i) {
     uint32_t length = outer.length + 1, node = outer.node;
     if (UNLIKELY(length > admit->depth) && admit->anchored &&
         left_out(admit, length) != left_out(admit, outer.length))
@@ -226,7 +227,7 @@ static NOINLINE struct place push_new(const struct admit *admit, struct place ou
 /* Returns the place of frame `i`, whose caller's place is `outer`. */
 INLINE struct place push(const struct admit *admit, struct place outer, int i) {
     if (UNLIKELY(outer.node & WAITS) || UNLIKELY(outer.length >= admit->depth))
-        return push_further(admit, outer, i);
+        return push_waiting_or_full(admit, outer, i);
     uint32_t child = tree_find(outer.node, frame_of(&admit->stack->frames[i]));
     return LIKELY(child) ? (struct place){.node = child, .length = outer.length + 1}
                          : push_new(admit, outer, i);
@@ -481,7 +482,7 @@ static uint32_t sight(struct admission *admission, uint32_t hash) {
 
 /* Clears the count of a path that was admitted. The count would keep other paths waiting whose
  * hashes lead to the same place in `sightings`. */
-static void sight_no_more(uint32_t hash) {
+static void sighting_clear(uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS];
     if ((load_relaxed(place) & 0xffff0000) == (hash & 0xffff0000))
         store_owner(place, 0);
@@ -597,7 +598,7 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     if (sight(paths->admission, ~frame->hash) < (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
         return;
     if (tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_NEAR : TABLES_ADMITTED))
-        sight_no_more(~frame->hash);
+        sighting_clear(~frame->hash);
 }
 
 /* Admits a path whose place is cold, or lets it wait. */
@@ -622,7 +623,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
             place.node & WAITS ? NULL : heap_view_within(admit->heap, place.node, admit->share);
         *keep = true; /* without this, the path would be walked for as long as there is no room */
         if (view) {
-            sight_no_more(hash);
+            sighting_clear(hash);
             return view;
         }
     }

@@ -7,7 +7,7 @@
 
 #define LOOK_MIN_MS 50     /* time between two looks, where MEMCTX_DECAY_MS is less */
 #define LOOK_NS 4000000U   /* a look ends after this time */
-#define LOOK_SHARE 32      /* the time between two looks is so many times that of a look */
+#define LOOK_SHARE 32      /* the pause after a look is at least so many times as long as it */
 #define LOOK_SEGMENTS 256U /* segments that one look reads: 1 GiB */
 #define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
 #define PAGES_MAX 32U      /* pages of one visit */
@@ -18,7 +18,7 @@
 static struct {
     uint64_t next_ns;
     uint64_t place; /* the segment where the next look begins */
-    bool hurries;   /* the last look left pages that were quiet */
+    bool hurries;   /* the last look may have left quiet pages */
 } state;
 
 struct look {
@@ -217,7 +217,7 @@ void holes_look(void) {
     uint64_t after = os_now_exact_ns(), rest = (after - now) * LOOK_SHARE;
     int64_t decay = load_relaxed(&options.decay_ms);
     uint64_t pause = (uint64_t)(decay > LOOK_MIN_MS ? decay : LOOK_MIN_MS) * 1000000U;
-    /* Quiet pages that are left were quiet for the decay time already. */
+    /* If quiet pages are left, the next look need not wait for the decay time. */
     state.next_ns = after + (rest > pause || state.hurries ? rest : pause);
 }
 

@@ -417,7 +417,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
     return id;
 }
 
-NOINLINE uint32_t tree_find_further(uint32_t parent, struct tree_frame frame) {
+NOINLINE uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
     /* The table holds further children only of nodes whose own entries are all taken. */
     if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))

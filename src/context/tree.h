@@ -138,7 +138,7 @@ INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 }
 
 /* Returns the child of a node for one more frame, or 0 if there is none. */
-uint32_t tree_find_further(uint32_t parent, struct tree_frame frame);
+uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame);
 INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(parent);
     uint32_t tag = tree_child_tag(frame);
@@ -148,7 +148,7 @@ INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
         if (LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
-    return tree_find_further(parent, frame);
+    return tree_find_in_table(parent, frame);
 }
 /* Returns the child as tree_find does, and makes it when it is missing. Returns 0 if this share of
  * the budget is used up, the tree is full, or memory is short. */

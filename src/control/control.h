@@ -8,9 +8,10 @@
  * program's descriptor numbers do not change. It never calls malloc and stops no other thread. It
  * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
  * a slow allocation starts the thread, if its call comes from outside libc and the loader. The
- * process must have lived for 20 ms, and 20 ms must have passed since its last fork. After 1 s of
- * life the last fork does not matter; with a second thread neither condition does. A call that may
- * wait for a second or more (api/waits.c) starts the thread without any of this. A forked child
+ * process must have lived for 20 ms, and 20 ms must have passed since its last fork. In a process
+ * that is older than 1 s the last fork does not matter; in a process with a second thread neither
+ * age nor fork does. A call that may wait for a second or more (api/waits.c) starts the thread
+ * whatever the age and the last fork. A forked child
  * starts its own thread in the same way; launchers (api/init.c) have none. When the thread gets no
  * socket or no directory, it prints a line only with MEMCTX_VERBOSE.
  *

@@ -31,7 +31,7 @@
 /* Bytes of such a mark, at most: marks_pin reads all marks in one go. */
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
-#define KEPT_SHARE 50U  /* making these marks takes at most one part in KEPT_SHARE of the time */
+#define KEPT_SHARE 50U  /* the thread makes such marks for at most 1/KEPT_SHARE of the time */
 #define CLASSES 65U     /* classes of live bytes, by the number of their bits */
 
 /* The slots of all marks. The tables are made when the first mark needs them, and then stay.

@@ -26,9 +26,10 @@
 #define GREW_LEAST (1L << 20)   /* less growth is no reason for a moment */
 
 struct recorder *recorder;
-/* memctx set takes them in turns, because an exit handler may still read the one before. */
+/* Each `memctx set TARGET record=DIR` uses the other one of the two, because an exit handler may
+ * still read the last one. */
 static struct recorder *recorders[2];
-static unsigned recorder_slot; /* of the last one */
+static unsigned recorder_slot; /* index of the recorder that was used last */
 
 void record_init(const char *directory, bool at_once) {
     if (!directory || !directory[0] || text_equal(directory, "off"))

@@ -2,8 +2,8 @@
 /*
  * Writes directories: the watched contexts with all of their callers, and the modules.
  *
- * A directory is written piece by piece; its block, which makes it valid, comes last. Two of them
- * take turns, so one is valid at any time.
+ * A directory is written piece by piece; its block, which makes it valid, comes last. The file has
+ * places for two directories, which are used in turns, so one is valid at any time.
  */
 #include "context/tree.h"
 #include "control/dump.h"
@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-#define AGAIN_NS 60000000000ULL /* a directory is written at least so often */
+#define AGAIN_NS 60000000000ULL /* a directory is written after this time at the latest */
 
 struct listing {
     uint64_t at, end; /* next place in the file; end of the directory's part */
@@ -22,7 +22,7 @@ struct listing {
     struct answer answer;
 };
 
-/* Writes a piece that is complete, and begins anew. */
+/* Writes the piece that is complete, and empties the buffer for the next one. */
 static bool flush(struct listing *listing, enum wire_part part) {
     struct record_piece *head = (void *)recorder->tables->piece;
     size_t bytes = sizeof *head + listing->answer.length;

@@ -2,8 +2,8 @@
 /*
  * The file of the black box: its name, its head, its end, and places in its ring.
  *
- * The page cache has what was written when a process is killed. Nothing is flushed to the disk: a
- * recording does not outlive a power failure.
+ * When a process is killed, the kernel's page cache keeps the bytes that it wrote. Nothing is
+ * flushed to the disk, so a recording does not outlive a power failure.
  */
 #include "control/control.h"
 #include "control/recorder.h"
@@ -19,7 +19,7 @@
 #define MEMCTX_VERSION "unknown"
 #endif
 
-#define STEP_BYTES (256UL << 10) /* the ring's part of the file is reserved in such steps */
+#define STEP_BYTES (256UL << 10) /* the file grows in steps of this size, up to the ring's size */
 
 /* Writes "DIR/memctx-PID-NAME" and the ending, ".rec" or ".1.rec". */
 static void make_path(struct text *text, const char *ending) {

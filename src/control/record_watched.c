@@ -46,8 +46,9 @@ static bool watch(struct walk *walk, uint32_t id, const struct sum *sum) {
     return true;
 }
 
-/* Where too many contexts are only watched because they were large once, the older half of the time
- * since then is the bound. */
+/* Returns a moment's sequence: contexts that were last large before it are no longer watched. 0 as
+ * long as there is room. Otherwise the middle between the moment at which the first of the watched
+ * contexts was last large and now. */
 static uint32_t find_cutoff(void) {
     uint32_t oldest = recorder->sequence;
     if (recorder->earlier <= EARLIER_MAX)

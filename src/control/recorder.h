@@ -39,8 +39,8 @@ struct recorder {
     char directory[512];
     char path[640];         /* of the file */
     bool at_once;           /* `memctx run` started this program */
-    bool complained;        /* a message told that the directory is of no use */
-    uint32_t owner;         /* pid of the process whose file `path` is; 0: no file yet. Atomic */
+    bool complained;        /* the message that the directory cannot be used was printed */
+    uint32_t owner;         /* atomic: pid of the process that made the file; 0: no file yet */
     struct held file;       /* fd -1: not open now */
     uint64_t device, inode; /* of the file */
     uint64_t next_ns;       /* time of the next moment; 0: nothing was planned yet */
@@ -52,12 +52,12 @@ struct recorder {
     uint32_t sequence, directories;      /* number of the last moment; of directories written */
     uint32_t modules, closed;            /* as in the last directory */
     bool changed;                        /* the last directory does not list all watched contexts */
-    bool unpin;                          /* some contexts are no longer watched */
+    bool unpin;                          /* contexts that are no longer watched have their mark */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
     bool cgroup_v1;
     struct record_tables *tables;   /* NULL: not mapped */
-    uint32_t count, named, earlier; /* watched contexts: all; named; that hold little now */
+    uint32_t count, named, earlier; /* watched contexts: all; named; only large earlier */
 };
 INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
 
@@ -66,7 +66,7 @@ INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded 
 /* Counts a part of the recording that is lost. `error` is a negative error number. Returns false.
  */
 bool recorder_failed(long error);
-/* Opens the file, or makes it. False: there is none, which recorder_failed has counted. */
+/* Opens the file, or makes it. False: it could not be opened; recorder_failed has counted that. */
 bool recorder_open_file(void);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
@@ -83,7 +83,7 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* --- record_cgroup.c -------------------------------------------------------------------------- */
 
-/* Finds the folder of the control group, as the usual mounts have it. */
+/* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
 /* Returns the number in a file of that folder, in the line that begins with `line_name`, or in the
  * first line if that is NULL. WIRE_UNKNOWN: there is no number. */
@@ -101,7 +101,7 @@ struct walk {
 
 /* Reads the figures of all contexts and chooses the watched ones anew. */
 bool recorder_read_contexts(struct walk *walk);
-/* Returns the first id from `id` on that has its bit; `count`: there is none. */
+/* Returns the first id from `id` on whose bit is set; `count` if none is. */
 uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */

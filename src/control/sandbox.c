@@ -82,7 +82,7 @@ static bool is_marked_as_container(void) {
 }
 
 /* True if the process's parent is under as many filters as the process. */
-static bool parent_has_the_same(const struct seccomp *self) {
+static bool parent_has_as_many_filters(const struct seccomp *self) {
     char path[48];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
     if (self->parent <= 0)
@@ -182,7 +182,7 @@ static bool filter_lets_thread(const struct seccomp *self) {
     if (self->filters > 0 && self->filters == filters_let)
         return true;
     struct seccomp first = seccomp_of("/proc/1/status");
-    if (!is_same(self, &first) || !(parent_has_the_same(self) || is_marked_as_container()) ||
+    if (!is_same(self, &first) || !(parent_has_as_many_filters(self) || is_marked_as_container()) ||
         !child_survives_calls())
         return false;
     filters_let = self->filters;

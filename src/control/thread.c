@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* since the start, and since the last fork */
+/* The least time since the start of the process, and since its last fork. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
 /* A process that forks again and again starts the thread in a pause between its forks, or at the
  * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults

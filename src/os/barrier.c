@@ -6,7 +6,8 @@
 #include <linux/membarrier.h>
 
 #ifdef MEMCTX_MODEL
-/* The model's threads see all writes in one order. A scenario may want to know of the barrier. */
+/* Under the model checker all threads see all writes in one order, so there is nothing to do. A
+ * scenario may set a function that is called here. */
 void (*model_barrier)(void);
 bool os_barrier_in_threads(void) {
     if (model_barrier)

@@ -48,8 +48,9 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 /* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);
-/* How long the machine has slept (suspended) since it was booted. The monotonic clock stood still
- * then. 0 in strict mode, which leaves only clocks that do not tell it. */
+/* Returns how long the machine has slept (was suspended) since it was booted: the monotonic clock
+ * does not count that time. 0 in seccomp's strict mode, because no clock that counts it can be
+ * read. */
 uint64_t os_slept_ns(void);
 /* Called by the constructor. Before this call, the functions below ask the kernel each time. */
 void os_identity_init(void);

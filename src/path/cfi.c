@@ -375,9 +375,9 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
 
 /* Reads the operands of an operation that `run` does not know by itself, and runs it. May move
  * *location. False: the program is damaged, or the operation is unknown. */
-static NOINLINE bool run_further(const uint8_t **at, const uint8_t *end, uint8_t op,
-                                 const struct common *common, struct state *state,
-                                 const struct state *initial, uintptr_t *location) {
+static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8_t op,
+                                   const struct common *common, struct state *state,
+                                   const struct state *initial, uintptr_t *location) {
     struct reader r = {*at, end, false};
     uint64_t advance = 0;
     bool known = true;
@@ -425,7 +425,7 @@ static bool run(const uint8_t *at, const uint8_t *end, const struct common *comm
         } else {
             const uint8_t *operands = at; /* copies, so that both stay in registers */
             uintptr_t moved = location;
-            if (!run_further(&operands, end, op, common, state, initial, &moved))
+            if (!run_operation(&operands, end, op, common, state, initial, &moved))
                 return false;
             at = operands;
             location = moved;
@@ -496,7 +496,8 @@ uintptr_t cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
         object->frames_end - at < sizeof usual)
         return 0;
     __builtin_memcpy(&usual, (const void *)at, sizeof usual);
-    /* Only the CIE tells how the start is written. If it reads as the table's start, it is so. */
+    /* Only the CIE says for certain how the start is written. But if the usual form gives the start
+     * that the table has, the entry has the usual form, and the CIE need not be read. */
     if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
         return pc - start < usual.bytes ? start : 0;
     return find_function(object, pc, &r, &common);

@@ -77,8 +77,8 @@ static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
     return true;
 }
 
-static NOINLINE bool step_rarely(struct walker *walker, uint64_t packed,
-                                 struct stack_fresh *fresh) {
+static NOINLINE bool step_any_rule(struct walker *walker, uint64_t packed,
+                                   struct stack_fresh *fresh) {
     enum cfi_kind kind = rule_kind(packed);
     enum cfi_rbp saved = rule_rbp(packed);
     uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed), rbp = 0;
@@ -118,7 +118,7 @@ INLINE bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fre
             return false;
         if (rule_rbp(packed) == CFI_RBP_AT_CFA)
             fresh->frame.caller_rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(packed);
-    } else if (!step_rarely(walker, packed, fresh)) {
+    } else if (!step_any_rule(walker, packed, fresh)) {
         return false;
     }
     follow_rbp(walker, fresh->frame.caller_rbp);
@@ -190,10 +190,11 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
 
 /* Copies of adjust and join_at that are not inlined. They keep the code small that a forked child
  * runs. */
-static NOINLINE bool adjust_further(struct stack *stack, int frame, uintptr_t address) {
+static NOINLINE bool adjust_not_inlined(struct stack *stack, int frame, uintptr_t address) {
     return adjust(stack, frame, address);
 }
-static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
+static NOINLINE int join_at_not_inlined(struct stack *stack, int join, unsigned wanted,
+                                        uintptr_t rbp_at) {
     return join_at(stack, join, wanted, rbp_at);
 }
 
@@ -583,8 +584,8 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             unsigned wanted = depth > walker.count ? depth - walker.count : 1;
             if (UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN)) {
                 old = -1; /* too little is known beyond the old frames to fill the depth */
-            } else if (adjust_further(stack, old, walker.address)) {
-                int different = join_further(stack, old, wanted, walker.rbp_at);
+            } else if (adjust_not_inlined(stack, old, walker.address)) {
+                int different = join_at_not_inlined(stack, old, wanted, walker.rbp_at);
                 if (LIKELY(different < 0)) {
                     joined = old;
                     break;

@@ -298,7 +298,7 @@ static uint64_t learn(uintptr_t key) {
     return packed;
 }
 
-NOINLINE uint64_t unwind_rules_find_further(uintptr_t key) {
+NOINLINE uint64_t unwind_rules_find_or_learn(uintptr_t key) {
     uintptr_t table = load_acquire(&unwind_rules_table);
     if (LIKELY(table)) {
         for (uint64_t at = rule_place(key);; at++) {

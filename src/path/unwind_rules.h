@@ -65,7 +65,7 @@ INLINE uint64_t rule_place(uintptr_t key) {
 }
 
 /* Finds a rule that is not at its first place, or learns it. */
-uint64_t unwind_rules_find_further(uintptr_t key);
+uint64_t unwind_rules_find_or_learn(uintptr_t key);
 
 /* Returns the packed rule for a return address. `exact`: a signal interrupted the program at the
  * address. */
@@ -80,7 +80,7 @@ INLINE uint64_t unwind_rules_find(uintptr_t address, bool exact) {
                 return packed;
         }
     }
-    return unwind_rules_find_further(key);
+    return unwind_rules_find_or_learn(key);
 }
 /* A packed rule, from its lowest bit on: the kind (3 bits), how rbp is saved (2), the offset of the
  * saved rbp in words (11), the offset of the CFA in words (24), the number of the folded function

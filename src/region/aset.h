@@ -23,13 +23,13 @@
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh);
 
 /* Sets the bins that serve the view's next chunks. A view with a limit, guards or a list of chunks
- * gets heap_no_bins, so that each of its allocations takes the slow path. */
+ * gets heap_no_bins, so that each of its allocations leaves the common path. */
 INLINE void aset_set_bins(struct view *view, struct bins *bins) {
     const struct bins *region = view->region;
-    bool slow =
+    bool no_bins =
         (region && (UNLIKELY(region_of(view->region)->limit) || region->recipe & RECIPE_CHAINED)) ||
         UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
-    view->bins = slow ? (struct bins *)&heap_no_bins : bins;
+    view->bins = no_bins ? (struct bins *)&heap_no_bins : bins;
 }
 /* Returns a page with a free block, of this size class or of the class that serves it. `room`: the
  * bytes that the block must have. NULL: out of memory. */

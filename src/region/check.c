@@ -8,7 +8,7 @@
 #define FREE_BYTE 0xd9
 
 /* Returns the first byte that differs from the pattern, or `end`. */
-static const char *first_other(const char *from, const char *end, uint8_t pattern) {
+static const char *first_changed(const char *from, const char *end, uint8_t pattern) {
     while (from < end && *(const uint8_t *)from == pattern)
         from++;
     return from;
@@ -19,7 +19,7 @@ void check_seal(char *chunk, size_t size, const char *end) {
 }
 
 void check_sealed(const struct page *page, const char *chunk, size_t size, const char *end) {
-    if (first_other(chunk + size, end, TAIL_BYTE) != end)
+    if (first_changed(chunk + size, end, TAIL_BYTE) != end)
         region_report(MISUSE_OVERFLOW, page, chunk);
 }
 
@@ -33,7 +33,7 @@ void check_filled(const struct page *page) {
         return;
     const void *next = *(void *const *)(const void *)block;
     const char *end = block + page->block_bytes;
-    const char *at = first_other(block + sizeof next, end, FREE_BYTE);
+    const char *at = first_changed(block + sizeof next, end, FREE_BYTE);
     if (at != end)
         region_report(MISUSE_WRITTEN_FREE, page, at);
     if (next && segment_page_of(next) != page)

@@ -135,8 +135,8 @@ static void discard(const char *start, uint64_t mask) {
     }
 }
 
-/* Punches the empty OS pages of one page. Returns their bytes, and adds to *waste those of the
- * blocks that are held out from now on, which count as waste no more. */
+/* Punches the empty OS pages of one page. Returns the bytes of these OS pages. Adds to *waste
+ * the bytes of the blocks that leave the list of free blocks: they no longer count as waste. */
 static size_t punch_page(struct page *page, int64_t *waste) {
     uint64_t listed[UNITS / 64] = {0};
     const char *start = segment_span_start(page);
@@ -175,7 +175,7 @@ bool punch_may_help(const struct page *page) {
 
 void punch_announce(struct page *page) {
     if (!(load_relaxed(&page->meta_shift) & META_PUNCHED))
-        store_owner(&page->punched, 0); /* the word may have had another meaning */
+        store_owner(&page->punched, 0); /* without META_PUNCHED the word has another meaning */
     blocks_mark(page, META_PUNCHED);
 }
 

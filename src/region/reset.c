@@ -23,9 +23,9 @@ bool region_make_whole(struct heap *heap, struct view *view) {
     }
     region_change_policy(heap, view->region, policy);
     /* The terms of the region, and those that its next slow allocation will give it. */
-    bool slow =
+    bool no_bins =
         view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
-    view->bins = slow ? (struct bins *)&heap_no_bins : view->region;
+    view->bins = no_bins ? (struct bins *)&heap_no_bins : view->region;
     return true;
 }
 

@@ -28,9 +28,9 @@
  * of which is touched), the stack as it was walked (three), the first views (one) and traces (one),
  * and counts of paths that wait (two). These bytes count as used from the start. */
 #define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
-/* What remains of them while the heap has no thread: its struct and the first views. */
+/* A heap without a thread counts with this much: its struct and the first views. */
 #define TABLES_PARKED_BYTES (8L << 10)
-/* What remains of them if the heap keeps room for traces and a walked stack, too. */
+/* A heap without a thread that keeps its traces and its walked stack counts with this much. */
 #define TABLES_PARKED_READY_BYTES (24L << 10)
 #define TABLES_LIVE_PARTS 7 /* of 8 */
 
@@ -81,8 +81,8 @@ int64_t tables_limit_bytes(void);
 /* Returns all bytes that are in use in the tables, for reports, and the limit of the same moment.
  */
 int64_t tables_held_bytes(int64_t *limit);
-/* What cannot be refused comes out of this part of the limit, of which sites leave a quarter free,
- * and all other requests leave all free. */
+/* Returns the part of the limit that is kept for requests that cannot be refused. Requests for
+ * sites may take three quarters of it, all other requests nothing. */
 INLINE int64_t tables_reserve(int64_t limit) {
     return limit / TABLES_PARTS;
 }

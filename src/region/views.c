@@ -204,7 +204,7 @@ void heap_read_end(void) {
 /* Finds a view in another thread's heap. Views below views_in_slots stand in the slots; later
  * views stand in no order. The owner may write the slots meanwhile, so an index counts only if
  * the view at that index names the context. */
-static const struct view *find_others(struct heap *heap, uint32_t context) {
+static const struct view *find_foreign(struct heap *heap, uint32_t context) {
     uint32_t in_slots = load_acquire(&heap->views_in_slots);
     uint32_t views = load_acquire(&heap->view_count);
     uintptr_t shown = load_full(&heap->slots_shown);
@@ -228,7 +228,7 @@ const struct view *heap_views_next(struct heap_views *walk) {
     while (!view && walk->next) {
         walk->heap = walk->next;
         walk->next = walk->heap->next;
-        view = find_others(walk->heap, walk->context);
+        view = find_foreign(walk->heap, walk->context);
     }
     return view;
 }

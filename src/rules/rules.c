@@ -248,7 +248,7 @@ void policy_rules_begin(const char *ranges) {
 }
 
 /* Matches all contexts anew, because the rules have changed. */
-static void look_again(bool may_open, bool cleared) {
+static void match_all_again(bool may_open, bool cleared) {
     lock_take(&tree_lock);
     objects_forget(cleared);
     lock_release(&tree_lock);
@@ -279,14 +279,14 @@ const char *policy_rules_text(unsigned rule) {
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
     if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
-    look_again(may_open, false);
+    match_all_again(may_open, false);
     return true;
 }
 
 void policy_rules_clear(bool may_open) {
     forget_rules();
     if (objects_exist())
-        look_again(may_open, true);
+        match_all_again(may_open, true);
 }
 
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {

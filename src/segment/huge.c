@@ -21,9 +21,9 @@
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
 #define CUTS_MAX 15            /* of one mapping */
 #define CUTS_ALL 4096          /* of all mappings: the kernel allows some 65 000 areas */
-#define DONOR_MIN (256U << 10) /* bytes that are worth a place in the cache */
-/* Programs often write only the beginning of a smaller buffer, so what is moved to its end would be
- * of no use. */
+#define DONOR_MIN (256U << 10) /* a smaller part of a mapping is neither cached nor moved */
+/* Programs often write only the beginning of a smaller buffer. OS pages that were moved to its end
+ * would then stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
 #define BEGINNINGS 8 /* number of beginnings of mappings that fill the cache's bound */
 
@@ -67,7 +67,7 @@ static void unmap_or_defer(struct page *header) {
 
 /* OS pages that were moved to the end of a mapping are an area of their own for the kernel, and one
  * mremap can extend or move one area only. So the header page notes, behind struct page, where the
- * areas of a mapping begin but the first. */
+ * second and each later area of a mapping begins. */
 struct huge_cuts {
     uint32_t count;
     uint32_t at[CUTS_MAX]; /* OS pages from the mapping's start, ascending */
@@ -113,8 +113,8 @@ struct move {
     size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */
 };
 
-/* Moves one area to an offset in the target, in place of what is there. False: the kernel refused,
- * and the area is where it was. */
+/* Moves one area to an offset in the target, whose OS pages there it replaces. False: the kernel
+ * refused, and the area is where it was. */
 static bool move_area(struct move *move, char *area, size_t bytes, size_t offset) {
     if (os_move(area, bytes, move->target + offset, bytes))
         return true;
@@ -164,7 +164,7 @@ static size_t move_part(struct move *move, char *from, size_t begin, size_t end,
     return left;
 }
 
-/* Unmaps a mapping that is in no table any more, as unmap_or_defer does. */
+/* Unmaps a mapping that no table has any more; during a dump, defers that (unmap_or_defer). */
 static void mapping_end(char *start, size_t bytes) {
     cuts_drop(cuts_of(start), 0);
     store_owner(&((struct page *)start)->mapped_bytes, bytes);
@@ -218,7 +218,7 @@ static bool cache_add(struct huge_cached entry) {
     return false;
 }
 
-/* Puts what is left of a mapping into the cache again, or unmaps it. */
+/* Puts the remaining part of a mapping into the cache again, or unmaps it. */
 static void leave(struct huge_cached left, bool keep) {
     if (!left.start || !left.bytes)
         return;
@@ -230,8 +230,8 @@ static void leave(struct huge_cached left, bool keep) {
 }
 
 /* Moves all of the base, if there is one, to the start of the target, and the end of the donor, if
- * there is one, to the offset `have` of the target. Both are changed to what is left of them. The
- * caller holds the unmap lock. */
+ * there is one, to the offset `have` of the target. Sets both to their remaining parts. The caller
+ * holds the unmap lock. */
 static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
                  struct huge_cached *donor) {
     struct huge_cuts *cuts = cuts_of(move->target);
@@ -250,9 +250,9 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
         cut_add(cuts, have + part);
 }
 
-/* Makes a mapping of `bytes` out of the base, which may be none, and the end of the donor, which
- * may be none. Both are changed to what is left of them. Returns the mapping, and sets *reused to
- * the bytes that were the base's or the donor's. NULL: a dump keeps mappings from being moved, or
+/* Makes a mapping of `bytes` out of the base and the end of the donor; either may be empty. Sets
+ * both to the parts that are left of them. Returns the mapping, and sets *reused to the number of
+ * bytes that come from the base and the donor. NULL: a dump keeps mappings from being moved, or
  * the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           size_t *reused) {
@@ -264,7 +264,7 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
     if (extended) {
         *base = (struct huge_cached){0}; /* it is the target now */
     } else if (base->start && cuts_of(base->start)->count == CUTS_MAX) {
-        of_base = 0; /* moved, it would need one cut more */
+        of_base = 0; /* moving it behind the header would need one cut more than there may be */
         mapping_end(base->start, base->bytes);
         *base = (struct huge_cached){0};
     }

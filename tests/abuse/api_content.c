@@ -217,14 +217,6 @@ static void realloc_huge(void) {
 }
 
 /* Shrinking a large block gives the memory back, or its tail would be lost for ever. */
-static long rss_kib(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    long total, resident = 0;
-    CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2, "no statm");
-    fclose(file);
-    return resident * 4;
-}
-
 static void realloc_shrink_returns(void) {
     size_t size = 64u << 20;
     char *block = malloc(size);

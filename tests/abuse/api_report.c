@@ -81,14 +81,6 @@ static void mallopt_perturb(void) {
     }
 }
 
-static long rss_kib(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    long total, resident = 0;
-    CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2, "no statm");
-    fclose(file);
-    return resident * 4;
-}
-
 static void trim_returns_memory(void) {
     enum { BLOCK = 2000, COUNT = 20000 };
     static void *blocks[COUNT];

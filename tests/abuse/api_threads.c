@@ -13,14 +13,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-static long rss_kib(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    long total, resident = 0;
-    CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2, "no statm");
-    fclose(file);
-    return resident * 4;
-}
-
 static void start_and_join(void *(*run)(void *), void *argument) {
     pthread_t thread;
     int error = pthread_create(&thread, NULL, run, argument);

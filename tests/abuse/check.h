@@ -52,6 +52,15 @@ static inline uint64_t check_random(uint64_t *state) {
     return *state = x;
 }
 
+/* Returns the resident set of the process. */
+static inline long rss_kib(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long total, resident = 0;
+    CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2, "no statm");
+    fclose(file);
+    return resident * 4;
+}
+
 static inline int check_main(const struct check_test *tests, int argc, char **argv) {
     for (const struct check_test *test = tests; test->name; test++) {
         if (argc < 2)

@@ -293,7 +293,7 @@ def no_color_without_a_terminal():
 
 @test
 def a_process_that_only_reads_the_library_is_no_target():
-    """As memctx itself does while it looks up names in libmemctx.so: the file is mapped, but is no code there."""
+    """A process that maps libmemctx.so to read its symbols, as memctx does, runs without the library."""
     code = "import mmap, sys; file = open(sys.argv[1], 'rb'); read = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); print('ready', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, LIB], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         check_equal(process.stdout.readline(), b"ready\n", "the reader")

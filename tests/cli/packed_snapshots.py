@@ -20,7 +20,7 @@ PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write
          "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read", "model/wire_load", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/quantity", "base/progress", "base/terminal",
          "base/json",
-         "formats/emit"]
+         "model/frames", "model/shorten", "formats/emit"]
 
 
 def read(path):
@@ -345,14 +345,14 @@ def packed_parts_that_contradict():
 
 
 def little_memory_and_time():
-    """Five seconds of a processor: they are more for a command that must share it."""
+    """Limits a command to 512 MiB and five seconds of processor time, which other programs do not shorten."""
     resource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (5, 6))
 
 
 @test
 def packed_traps():
-    """Little files that would unpack to very much."""
+    """Small files that unpack to gigabytes."""
     with scratch() as where:
         path = os.path.join(where, "snapshot")
         zeros = packed.put_block(99, 0, {1: b"\0" * (16 << 20)})

@@ -34,7 +34,7 @@ def put(*path_and_value):
 
 
 def again(kind, **changes):
-    """A fault: one more of the kind, like the first but for its number and these changes."""
+    """A fault: one entry more in the list `kind`, a copy of its first entry with a new id and these changes."""
 
     def spoil(profile):
         one = copy.deepcopy(profile[kind][0])
@@ -146,7 +146,7 @@ def profile_rules_can_fail():
 
 @test
 def profile_bytes_can_be_wrong():
-    """The decoder is not one that takes anything."""
+    """The decoder of the tests refuses damaged bytes."""
     with scratch() as where:
         path = Made(where)
         path.holds(0, 0x10, 1)

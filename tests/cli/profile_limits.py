@@ -18,7 +18,7 @@ def inuse_and_allocs(profile):
 
 
 def check_limited(whole, limited, limit):
-    """At most so many; the same sums; each is the outer part of a path that was there."""
+    """At most `limit` samples with the sums of `whole`; each is the outer part of a path of `whole`."""
     check(
         0 < len(limited["sample"]) <= limit, f"{len(limited['sample'])} samples of at most {limit}"
     )
@@ -76,7 +76,7 @@ def limit_keeps_every_sum():
 
 @test
 def limit_merges_the_smallest():
-    """Small samples of one place become one there; one among large ones goes further out."""
+    """Small samples with one caller become one sample of it; a small one among large ones goes to an outer caller."""
     with scratch() as where:
         made = Made(where)
         main = made.holds(0, 0x10, 0)
@@ -146,7 +146,7 @@ def limit_counts_any_figure():
 
 @test
 def limit_counts_the_tiniest():
-    """A sample of one byte beside terabytes is one sample, too."""
+    """A sample of one byte beside one of terabytes stays where two samples are allowed."""
     with scratch() as where:
         made = Made(where)
         made.add(0, "large", address=0x7FF00010, module="[vdso]", requested_bytes=1 << 46)

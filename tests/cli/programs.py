@@ -129,7 +129,7 @@ def another_malloc_is_told():
 
 @test
 def malloc_as_a_value_is_ours():
-    """A program at a fixed address that uses malloc as a value: its calls come here, libc's names too, and nothing else is said."""
+    """In a program at a fixed address that takes the address of malloc, its calls and libc's come to the library."""
     program = build_program("tests/cli/programs/plt_malloc.c", "plt-malloc", ["-no-pie", "-fno-pie"])
     symbols = tool("readelf", "-W", "--dyn-syms", program)
     check(re.search(r" (?!0{16})[0-9a-f]{16} .* UND malloc", symbols), f"malloc has no address in the program: {symbols}")

@@ -164,6 +164,22 @@ def doctor_names_the_residue():
 
 
 @test
+def frag_explains_the_residue():
+    """The last line says whether the lines above count too little or too much."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
+        dump = json.loads(read(file))
+        rss = dump["ledger"]["rss_bytes"]
+        for change, text in ((1 << 20, "resident, but no line above explains it"),
+                             (-1 << 20, "the lines above count this much more than is resident")):
+            dump["ledger"]["rss_bytes"] = dump["mappings"]["rss_bytes"] = rss + change
+            with open(file, "w", encoding="utf-8") as changed:
+                json.dump(dump, changed, separators=(",", ":"))
+            check(check_ledger(succeed("frag", file), False).endswith(text), text)
+
+
+@test
 def snapshots_of_two_runs_compare():
     with scratch() as where:
         files = [os.path.join(where, name) for name in ("quiet", "grown")]

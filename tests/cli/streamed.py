@@ -105,7 +105,7 @@ def streamed_is_truncated_or_has_flipped_bits():
 
 @test
 def watch_keeps_a_snapshot_that_it_may_not_pack():
-    """Of 100 000 contexts, packed within 16 MiB of memory, which is too little: the file is there, and can be packed later."""
+    """Where 16 MiB are too little to pack 100 000 contexts, the file without names stays, and can be packed later."""
     with many(6000) as live, scratch() as where, \
             Watch(live, "--when", "rss>1K", "--memory", "16M", "--dir", where) as watch:
         done = watch.until("snapshot", timeout_s=60)
@@ -130,7 +130,7 @@ def watch_limits_its_memory():
 
 @test
 def streamed_of_targets_that_fail():
-    """A target that ends or lies in the middle leaves no file behind; what is wrong in an answer is told when the file is read."""
+    """A target that ends in the middle leaves no file behind; a wrong answer is found when the file is read."""
     with scratch() as where:
         path = os.path.join(where, "streamed")
         for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"), ("piece-count", "a mark record is cut off"),

@@ -61,7 +61,7 @@ def attacked(*words, **env):
 
 
 def expect_closed(target, data, what, within_s=PATIENCE_S):
-    """Within less than the deadline: it may take some tries where other programs have the processor."""
+    """The server closes the connection before its deadline; on a loaded machine that may take some tries."""
     def is_closed():
         with Wire(target.socket_path()) as client:
             try:
@@ -351,15 +351,15 @@ def garbage_that_stays():
 
 
 def dump_beside(data):
-    """How long a dump takes beside forty that sent these bytes."""
+    """Returns how long a dump takes while forty clients have sent these bytes."""
     with attacked() as target, contextlib.ExitStack() as stack:
         flock(target, stack, 40, data)
         started = time.monotonic()
         done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
         took = time.monotonic() - started
         check_equal(done.returncode, 0, f"dump beside {data[:10]!r} ({done.stderr})")
-        # Those whose first byte is wrong go at once; of those who wait for more or say nothing, eight go
-        # every tenth of a second.
+        # The server drops clients whose first byte is wrong at once. Of clients that send nothing, or
+        # an unfinished request, it drops eight every tenth of a second.
         limit = 1 if data and data[0] != ord("M") else 2
         check(took < limit, f"dump beside 40 that sent {data[:10]!r} took {took:.2f} s")
         return took
@@ -446,15 +446,15 @@ def flood():
 
 
 def greeted_at_once(clients):
-    """How many have got the hello and are connected at the same moment. The first pass finds those with a
-    hello, one after the other, while silent ones lose their places to others; who is still there in the
-    second pass was there between the two."""
+    """Returns the number of clients that have the hello and are connected at one moment. The first pass finds
+    the clients with a hello, while silent clients lose their places. A client that is connected in the
+    second pass was connected between the two passes."""
     greeted = [client for client in clients if received(client)]
     return sum(received(client) is not None for client in greeted)
 
 
 def received(client):
-    """The bytes that have come; None: the connection has ended."""
+    """Returns the bytes that have come; None if the connection has ended."""
     got = b""
     try:
         while data := client.recv(4096):

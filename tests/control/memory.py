@@ -134,8 +134,8 @@ def eight_dumps_at_once():
 
 
 def quiet_after(target, most_s, what):
-    """The control thread takes no more than so much of a processor from now on until it does nothing any more. (How
-    long that is by the clock depends on the other programs of the machine.)"""
+    """Waits until the control thread is idle, and checks that it takes at most `most_s` seconds of processor
+    time until then. The elapsed time does not matter: it depends on the other programs of the machine."""
     first = last = harness.library_thread_ns(target.pid)
     for _ in range(PATIENCE_S * 2):
         time.sleep(0.5)
@@ -378,7 +378,7 @@ def a_leak_in_a_memory_cgroup():
                 first = used = None
 
                 def told():
-                    """As soon as there are marks enough, doctor sees the leak."""
+                    """Returns the seconds until memory is used up, which doctor prints when there are enough marks."""
                     nonlocal first, used
                     before = read_number(os.path.join(path, usage))
                     done = harness.run_cli("doctor", "--json", target.pid, env=target.cli_env)
@@ -393,7 +393,8 @@ def a_leak_in_a_memory_cgroup():
     out = first["out"]
     check(out and out["limit"].startswith(f"{limit} of cgroup ") and out["limit"].endswith(os.path.basename(path)), f"limit: {first}")
     check_equal(out["limit_bytes"], limit_bytes, "the limit")
-    # It was used when doctor looked; what the kernel counts for each processor comes later.
+    # The group's usage when doctor looked lies between the two readings. The kernel adds up its counters
+    # of each processor late.
     at_the_look = limit_bytes - out["left_bytes"]
     check(used[0] - (2 << 20) <= at_the_look <= used[1] + (2 << 20), f"{used} bytes were used before and after: {out}")
     check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / first["growth"]["bytes_per_s"]) < 0.1, f"when: {first}")

@@ -485,7 +485,7 @@ def names_of(path):
 
 
 def functions_of(path):
-    """(whether a dump of the recording has names, the functions of its call paths)."""
+    """Returns a dump of the recording, and the set of the functions in its call paths."""
     done = run_cli("dump", "--json", path)
     check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump {path}")
     dump = json.loads(done.stdout)
@@ -540,7 +540,7 @@ def recording_keeps_names():
 
 @test
 def names_are_added_later():
-    """Two places take turns; a damaged one counts for nothing, and nobody else's file is written to."""
+    """Names are written to two places in turns; damaged names are ignored, and no other file is written to."""
     with short_lived_program() as (target, program, path):
         wait_moments(path)
         target.process.send_signal(signal.SIGKILL)

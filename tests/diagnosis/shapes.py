@@ -32,7 +32,8 @@ def taken():
 
 
 def looked(series):
-    """A snapshot with a mark for all but the last row of (seconds, records' bytes, records, work), each as a share of the last."""
+    """Writes a snapshot with a mark for each row but the last. A row is (seconds, bytes of records, records, work); all but
+    the seconds count as a share of the last row."""
     dump, found = taken()
     dump = copy.deepcopy(dump)
     *marks, last = series

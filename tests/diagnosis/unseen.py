@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What programs of other kinds taught: where many functions add to one list, names of library code, what is told beside large growth."""
+"""Programs of other kinds: many functions that add to one list, names of library code, small growth beside large growth."""
 import contextlib
 import json
 import os

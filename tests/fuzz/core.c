@@ -39,7 +39,7 @@ static int file = -1;
 static uint64_t reads;
 
 static struct change changes[CHANGES_MOST];
-static uint64_t before[CHANGES_MOST]; /* what stood there */
+static uint64_t before[CHANGES_MOST]; /* the old values of the changed words */
 static size_t change_count, changed;  /* changed: of them, so many were made */
 
 static off_t place_of(const struct change *change, size_t *bytes) {

@@ -34,7 +34,8 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           "-Wno-unused-result", "-Wno-deprecated-declarations"]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
-# How long a test waits for what comes at once on an idle machine. It only tells hanging from working.
+# How long a test waits for a state that an idle machine reaches at once. The limit only tells a program that hangs
+# from one that works.
 PATIENCE_S = 60
 
 
@@ -191,7 +192,7 @@ def within_tries(function, tries=5):
 
 
 def in_tries(function):
-    """The same for a whole test."""
+    """Makes a test that is called again while it fails, as within_tries does."""
     @functools.wraps(function)
     def tried():
         return within_tries(function)

@@ -174,7 +174,7 @@ MUTANTS = {
         MALLOC, "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *calloc",
         "    return allocate(size, ALLOCATE_NEW, FRAME);\n}\n\nEXPORT void *calloc", ["cxx-new-handler-not-malloc"]),
     "tails-are-not-looked-at": (
-        "src/region/check.c", "    if (first_other(chunk + size, end, TAIL_BYTE) != end)", "    if (first_other(chunk + size, end, TAIL_BYTE) > end)",
+        "src/region/check.c", "    if (first_changed(chunk + size, end, TAIL_BYTE) != end)", "    if (first_changed(chunk + size, end, TAIL_BYTE) > end)",
         ["misuse-overflow-" + name for name in
          ("small", "nothing", "whole-block", "medium", "large", "huge", "far", "realloc", "threads")]),
     "free-blocks-are-not-looked-at": (

@@ -22,7 +22,7 @@ FAULTS = {
 
 
 def parts(lines):
-    """The paths of a report, by what is said above each."""
+    """Returns the paths of a report, by the line above each of them."""
     paths, now = {}, None
     for line in lines:
         if re.fullmatch(r"memctx:   \w+ by", line):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Patterns of rules: which functions they match, and what is not understood."""
+"""Patterns of rules: which functions they match, and which patterns are refused."""
 import re
 
 import harness

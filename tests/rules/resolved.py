@@ -22,7 +22,7 @@ def code_program():
 
 
 def ruled(process):
-    """The functions of the contexts with chunks of 3000 bytes, and what each was placed by."""
+    """Returns the functions of the contexts with chunks of 3000 bytes, and the rule that placed each."""
     return sorted((context["frame"]["function"], context.get("why", ""), context["self"]["live_chunks"])
                   for context in dump_json(process.pid, env=process.cli_env)["contexts"]
                   if context["self"]["requested_bytes"] >= 3000 and context["frame"]["function"] in ("elsewhere_new", "market"))
@@ -159,7 +159,7 @@ def debug_information_in_a_file_of_its_own():
 
 @test
 def files_that_are_gone_or_others():
-    """Another file in the place of the program is not read; what cannot be had is said."""
+    """A file that replaced the program is not read, and a message says which rule could not be resolved."""
     copy = os.path.join(harness.BIN, f"rules-code-{os.getpid()}")
     shutil.copy(program(), copy)
     with runtime_dir() as directory, Target([copy, "patterns"], directory, MEMCTX_CONTROL="eager") as process:
@@ -170,7 +170,7 @@ def files_that_are_gone_or_others():
         done = run_cli("rules", process.pid, "--add", "regex:^row_=own", env=process.cli_env)
         os.unlink(copy)
         rules = [row["contexts"] for row in listed(process)]
-        if done.returncode == 0:  # who may look finds the old file under map_files
+        if done.returncode == 0:  # a user who may read map_files finds the old file there
             check_equal(rules, [1], done.stdout)
         else:
             check_equal((done.returncode, rules), (1, [0]), done.stderr)

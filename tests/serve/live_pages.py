@@ -156,7 +156,7 @@ def live_pages_have_these_headers():
 
 @test
 def the_time_axis_begins_with_the_recording():
-    """Samples from before the first look are those of the file; what else lies beside the file harms nobody."""
+    """Samples from before the first look are those of the file; other files in its folder do no harm."""
     with scratch() as where, served(MEMCTX_RECORD=where) as target:
         wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
         path = os.path.join(where, os.listdir(where)[0])
@@ -199,7 +199,7 @@ def a_clock_that_is_set_back_stops_nothing():
 
 @test
 def answers_are_compressed_for_those_who_ask():
-    """Each encoding has the bytes of the other one, and is told apart for caches; a refusal stays as it is."""
+    """Answers with and without gzip have one content, and `Vary` for caches; errors are not compressed."""
     with served() as target, Server(target.runtime, target.pid, "--every", "1h") as server:
         page = f"/p/{target.pid}/"
         with Events(server, target.pid) as events:
@@ -292,7 +292,7 @@ def one_reader_for_all_clients():
             check(one.read_head().startswith("HTTP/1.1 200 "), "status")
         head = stack.enter_context(Events(server, target.pid)).read_head()
         check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head, f"one too many: {head}")
-        # The first figures of a client may be older than the next client: those that follow go to all.
+        # The first figures of a client may have come before the next client connected. All later ones go to all.
         begun = max(one.until("figures")["ms"] for one in clients)
         told = []
         for one in clients:

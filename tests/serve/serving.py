@@ -115,8 +115,8 @@ class Server:
 
 
 def free_port():
-    """A port that nobody has now. It is none of those that the kernel gives to whoever does not choose, so
-    that no connection of another process takes it before it is used."""
+    """Returns a free port below the range from which the kernel chooses ports, so that no connection of
+    another process takes it before it is used."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
     while True:

@@ -23,7 +23,7 @@ def up(server):
 
 
 def expect_up(server, wanted, what):
-    """Waits until these are served: one that does not answer in time, on a loaded machine, is told as down."""
+    """Waits until the metrics `up` are as wanted: on a loaded machine a process that answers late is 0 for a while."""
     found = {}
 
     def is_told():
@@ -139,7 +139,7 @@ def targets_that_are_not_there():
 
 @test
 def a_program_whose_name_has_a_space():
-    """Its folder has one, too. It is named in full, in metrics, in addresses and on the command line."""
+    """A program with a space in its name and in its folder's has its whole name in metrics, addresses and options."""
     program = harness.build_program("tests/serve/served.c", flags=["-O0"])
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-", dir="/tmp") as where:
         copy = shutil.copy(program, os.path.join(where, "my served"))

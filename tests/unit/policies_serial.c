@@ -245,7 +245,7 @@ Test(serial, others_free_and_the_owner_collects) {
     heap_collect_remote(heap);
     cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
     cr_assert_leq(segment_used_bytes() - used, (int64_t)(3 * WIDE_PAGE_SLICES * SLICE_BYTES));
-    /* Of a heap that is parked, the one who frees gives the page back. */
+    /* In a parked heap, the thread that frees gives the page back. */
     for (int i = 0; i < CHUNKS; i++)
         chunks[i] = alloc(heap, view, 64, false);
     struct region *region = region_of(view->region);
@@ -292,7 +292,7 @@ Test(serial, os_pages_with_nothing_alive_go) {
                  (long)heap->own_free);
 }
 
-/* Its first word holds the page's list of what others freed. */
+/* Its first word heads the page's list of chunks that other threads freed. */
 Test(serial, what_is_not_collected_yet_stays) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];

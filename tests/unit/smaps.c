@@ -50,6 +50,18 @@ Test(smaps, each_kind_has_its_sum) {
     check_place(3, 0x20000, 0x30000, 60, MODEL_PLACE_HEAP);
 }
 
+/* Only anonymous memory behind the data of a program or library is its .bss. */
+Test(smaps, memory_behind_a_data_file_is_no_bss) {
+    read_text("10000-20000 r--p 00000000 fe:00 78 /usr/lib/locale/C.utf8/LC_CTYPE\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 16 kB\n"
+              "40000-50000 rw-s 00010000 fe:00 79 /var/lib/table\nRss: 32 kB\n"
+              "50000-60000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
+              "70000-71000 r--p 00010000 fe:00 80 /lib/relro.so\nRss: 4 kB\n"
+              "71000-72000 rw-p 00000000 00:00 0\nRss: 4 kB\n"); /* .bss: all data is read-only */
+    cr_assert_eq(mappings.file_bytes, 104 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 24 * KI);
+}
+
 /* The kernel shows a mapping again that grew between two pieces of smaps. */
 Test(smaps, a_mapping_shown_twice_counts_once) {
     read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"
@@ -72,7 +84,7 @@ Test(smaps, mappings_that_merged_count_once) {
     check_place(0, 0x10000, 0x38000, 80, MODEL_PLACE_ANONYMOUS);
 }
 
-/* What told the kind the first time, the mapping before, is not repeated. */
+/* The mapping before tells the kind, and is not shown a second time. */
 Test(smaps, a_mapping_shown_twice_keeps_its_kind) {
     read_text("10000-11000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
               "11000-12000 rw-p 00000000 00:00 0\nRss: 4 kB\n"

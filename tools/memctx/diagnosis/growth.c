@@ -99,8 +99,8 @@ static double *few_of(const struct series *series, const double *figures) {
 
 /* As is_slowing. `seconds` and `allocs`, of the process, are those of the few samples, as are the
  * path's bytes in series->values. */
-static bool few_slow(struct series *series, size_t number, const double *seconds,
-                     const double *allocs) {
+static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
+                              const double *allocs) {
     size_t count = series->few_count, last = series->few[count - 1];
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[series->few[i]][number].allocs;
@@ -120,16 +120,16 @@ static bool few_slow(struct series *series, size_t number, const double *seconds
            trend_is_slower(seconds, series->values, count);
 }
 
-/* True if the path grows ever more slowly. The measure is the
- * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
- * the program, unless nearly all of these are the path's own; else time. A leak that does not
- * depend on the load grows ever more slowly per allocation when the load rises, but not per second:
- * there no interval is slower than an earlier one. A program that stands still between two looks
- * has uneven seconds, so of these no more is asked. */
+/* True if the path grows ever more slowly. The growth is measured per allocation of the path, if
+ * the path frees most of what it allocates; else per allocation of the program, unless nearly all
+ * of these are the path's own; else per second. A leak that does not depend on the load also grows
+ * ever more slowly per allocation while the load rises. But it does not per second: no interval is
+ * slower than an earlier one. So some interval must be slower per second, too. No more is asked of
+ * seconds, because a program that stands still between two looks makes them uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
     take_few(series, number);
-    bool slowing = few_slow(series, number, seconds, allocs);
+    bool slowing = samples_slow_down(series, number, seconds, allocs);
     free(seconds);
     free(allocs);
     return slowing;

@@ -45,9 +45,9 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
     return larger(bytes, look->rss_bytes / 100 * per_cent);
 }
 
-/* Returns a line of the ledger by its key; 0 if there is no such line. */
-/* Of a ledger, and of the ledger that the rules read. */
+/* Returns a line of a ledger by its key; 0 if there is no such line. */
 int64_t look_line_of(const struct memory_ledger *ledger, const char *key);
+/* Returns a line of the ledger of the model that the rules look at. */
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Returns bytes as text with a unit: "1.5 MiB", or "1572864 bytes" after
  * look_use_exact_bytes(true). The text stays valid for the next seven calls. */

@@ -15,7 +15,9 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
-#define LARGER 4 /* a chunk more for so many times a chunk's bytes: the chunks themselves grew */
+/* If each added chunk would have to have more than LARGER times the mean size to make up the
+ * growth, the chunks themselves grew. */
+#define LARGER 4
 
 /* Returns the bytes that shrinking paths of the suspect's site lost. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,

@@ -55,8 +55,8 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
     }
 }
 
-/* What an interpreter keeps has the interpreter's loop in common, whatever the cause. So only the
- * largest group of such paths makes it severe. */
+/* All memory that a script keeps is joined at the interpreter's loop, even if it has several
+ * causes. So only the largest group of its paths decides how severe the finding is. */
 static enum severity severity_of_suspect(const struct look *look,
                                          const struct blame_suspect *suspect) {
     bool loop = suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER;

@@ -25,7 +25,7 @@ static const struct runtime {
      "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
     {"node",
      "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
-     "tell which objects became more, and what holds them.",
+     "show which objects became more, and which objects refer to them.",
      "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", 128 * MIB},
     {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
      "jcmd PID GC.class_histogram, twice, some time apart", INT64_MAX},

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "diagnosis/look.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "formats/wrap.h"
-#include "model/frames.h"
 
 #define TEXT_COLUMN 18 /* of texts beside a number */
 #define SHARE 100      /* a pinner holds at least 1/SHARE of the resident set */
@@ -212,14 +212,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_open(json, NULL, '{');
     json_put_integer(json, "context", single ? model->contexts[at].id : WIRE_UNKNOWN);
     json_put_integer(json, "contexts", (int64_t)suspect->count);
-    json_put_open(json, "path", '[');
-    for (uint32_t i = 0; i < suspect->frames && model->contexts[at].parent != WIRE_NONE; i++) {
-        char *name = frames_write(model, &model->contexts[at], true);
-        json_put_text(json, NULL, name);
-        free(name);
-        at = model->contexts[at].parent;
-    }
-    json_put_close(json, ']');
+    emit_path(json, model, at, suspect->frames);
     json_put_integer(json, "chunks", sum->chunks);
     json_put_integer(json, "requested_bytes", pinner->requested_bytes);
     json_put_integer(json, "alone_bytes", sum->alone_bytes);

@@ -11,7 +11,7 @@
 #include "model/frames.h"
 
 #define FINDINGS_TOLD 5
-#define PART_NAMED 0.1    /* the first line names the largest part, if it has such a share */
+#define PART_NAMED 0.1    /* the first line names the largest part from this share on */
 #define NEARLY_ALL 0.9    /* of the bytes of a finding */
 #define THROUGH_PARTS 200 /* the largest groups; looking at all takes too long */
 #define INDENT 3

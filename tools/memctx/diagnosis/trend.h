@@ -61,8 +61,8 @@ bool trend_slows(const double *x, const int64_t *values, size_t count);
  * nearly reached its largest size rises so. False if there are fewer than three intervals. */
 bool trend_bends(const double *x, const int64_t *values, size_t count);
 
-/* As trend_slows, but some rate has to be clearly lower than an earlier one only, or the last one
- * than the average, because the steps of `x` may be uneven. */
+/* A weaker form of trend_slows, for steps of `x` that may be uneven: true if any rate is clearly
+ * lower than an earlier one, or the last rate is clearly below the average. */
 bool trend_is_slower(const double *x, const int64_t *values, size_t count);
 
 #endif

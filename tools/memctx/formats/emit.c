@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "model/folding.h"
+#include "model/frames.h"
 #include "model/tails.h"
 
 void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals) {
@@ -96,6 +97,18 @@ void emit_frame(struct json_writer *json, const char *key, const struct model *m
         write_tails(json, "tail_calls_to_malloc", model, tails_to_malloc(model, context));
     }
     json_put_close(json, '}');
+}
+
+void emit_path(struct json_writer *json, const struct model *model, uint32_t context,
+               uint32_t frames) {
+    json_put_open(json, "path", '[');
+    for (uint32_t i = 0; i < frames && model->contexts[context].parent != WIRE_NONE; i++) {
+        char *name = frames_write(model, &model->contexts[context], true);
+        json_put_text(json, NULL, name);
+        free(name);
+        context = model->contexts[context].parent;
+    }
+    json_put_close(json, ']');
 }
 
 static void write_threads(struct json_writer *json, const struct model *model,

@@ -18,5 +18,9 @@ void emit_totals(struct json_writer *json, const char *key, const struct model_t
 /* Writes the frame of a context as the value of this key. */
 void emit_frame(struct json_writer *json, const char *key, const struct model *model,
                 const struct model_context *context, bool names);
+/* Writes "path", an array of the names of at most `frames` frames from a context outwards, without
+ * the root. */
+void emit_path(struct json_writer *json, const struct model *model, uint32_t context,
+               uint32_t frames);
 
 #endif

@@ -138,8 +138,8 @@ static void put_value_type(struct message *message, unsigned field, uint64_t typ
     message_free(&part);
 }
 
-/* What was allocated since the start, or between two states, is a sum over that time; what is alive
- * is the state of a moment. */
+/* Allocations are summed since the start, or since `before`, so their profile has that span of
+ * time. Live chunks are the state at one moment. */
 static void put_time(struct message *profile, enum values_type type, const struct model *model,
                      const struct profile_values *options) {
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;

@@ -149,7 +149,7 @@ const struct rates_history *ui_history(const struct ui *ui) {
 
 /* --- one process ----------------------------------------------------------------------------- */
 
-/* Makes the time axis of a recording anew where the line or the width is another one. */
+/* Makes the time axis of a recording again if the selected line or the width has changed. */
 static void make_axis(struct ui *ui) {
     struct ui_axis *axis = &ui->axis;
     size_t width = history_width() > 0 ? (size_t)history_width() : 1;

@@ -20,7 +20,7 @@ struct frame_options {
 
 void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options);
 void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options);
-/* The same for a list of processes. */
+/* Prints a list of processes in the same form. */
 void frame_print_herd_text(const struct herd *herd, const struct frame_options *options);
 void frame_print_herd_json(const struct herd *herd, const struct frame_options *options);
 

@@ -163,7 +163,7 @@ void ui_enter(struct ui *ui, struct watch *watch) {
     ui->next_s = clock_now_s();
 }
 
-/* Shows the recording of the process that is shown now. False: it has none. */
+/* Changes from a process to its recording. False: the process has no recording. */
 static bool go_back_in_time(struct ui *ui) {
     struct watch *now = ui->watch;
     if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
@@ -173,7 +173,7 @@ static bool go_back_in_time(struct ui *ui) {
     return true;
 }
 
-/* Shows the process again whose recording was shown. */
+/* Changes from a recording back to its process. */
 static void go_to_now(struct ui *ui) {
     struct watch *now = ui->now;
     ui_enter(ui, now);

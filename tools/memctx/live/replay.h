@@ -14,20 +14,20 @@
 
 struct replay {
     struct snapshot_replay *file;
-    struct model *model;              /* that the file refers to; the watch has its contents */
-    size_t at;                        /* the moment that is shown */
-    int64_t *bytes, *chunks, *allocs; /* by context: room for one moment */
+    struct model *model;              /* the model of `file`; the watch shares its contexts */
+    size_t at;                        /* index of the moment that is shown */
+    int64_t *bytes, *chunks, *allocs; /* buffers for the figures of one moment, by context */
 };
 
-/* Begins a watch of a recording. The model is the one that came with the file; it has its names
- * already. The watch shares its contexts and names. Shows the moment that the model was loaded at.
- */
+/* Begins a watch of a recording. `model` is the model that snapshot_open_replay filled in, with the
+ * names of its functions. The watch shares the model's contexts and names. It first shows the
+ * moment that the model was loaded at. */
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file);
-/* Begins a watch of the recording that the process of another watch writes. False: there is none,
- * and `why` says so. */
+/* Begins a watch of the recording that the process of another watch, `of`, writes. Returns false if
+ * the process has no recording, and writes the reason to `why`. */
 bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes);
 void replay_end(struct watch *watch);
-/* Shows a moment; one behind the last one is the last one. */
+/* Shows the moment with this index, or the last moment if the index is too large. */
 void replay_go(struct watch *watch, size_t moment);
 size_t replay_count(const struct watch *watch);
 const struct model_moment *replay_moment(const struct watch *watch);
@@ -36,7 +36,7 @@ const struct model_moment *replay_moment(const struct watch *watch);
  * one: the live bytes of a line, or of the process if `line` is NULL. */
 void replay_fill_history(struct watch *watch, const struct rows_line *line, bool tree,
                          struct rates_history *history, size_t width);
-/* Returns the place of the moment that is shown in a history of this width. */
+/* Returns the column, in a history of this width, of the moment that is shown. */
 size_t replay_place(const struct watch *watch, size_t width);
 
 #endif

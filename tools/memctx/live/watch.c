@@ -431,7 +431,7 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
     watch->contexts_due = watch->pages_due = watch->names_due = (struct watch_due){0};
 }
 
-/* Which of the modules is the program; the names of its functions have the program's name then. */
+/* Notes the file of the program, so that functions in this module are shown with its name. */
 static void set_exe(struct watch *watch, const struct wire_dump *head) {
     free(watch->model.exe);
     watch->model.exe = cli_clean(cli_format("%.*s", (int)sizeof head->exe, head->exe));

@@ -18,21 +18,29 @@
 #define GUARD_BYTES 4096
 
 struct mapping {
-    uint64_t start, end;
+    uint64_t start, end, offset;
     char permissions[5];
     unsigned long inode;
     char path[256];
 };
 
 static bool parse_header(const char *line, struct mapping *mapping) {
-    unsigned long long start, end;
+    unsigned long long start, end, offset;
     *mapping = (struct mapping){0};
-    if (sscanf(line, "%llx-%llx %4s %*x %*s %lu %255[^\n]", &start, &end, mapping->permissions,
-               &mapping->inode, mapping->path) < 4)
+    if (sscanf(line, "%llx-%llx %4s %llx %*s %lu %255[^\n]", &start, &end, mapping->permissions,
+               &offset, &mapping->inode, mapping->path) < 5)
         return false;
     mapping->start = start;
     mapping->end = end;
+    mapping->offset = offset;
     return true;
+}
+
+/* True if .bss may lie behind a mapping. The kernel also puts anonymous memory directly behind a
+ * mapped data file, which begins at offset 0 and is mostly read-only. */
+static bool may_be_data(const struct mapping *mapping, enum model_place_kind kind) {
+    return kind == MODEL_PLACE_FILE && mapping->inode != 0 && mapping->permissions[3] == 'p' &&
+           (mapping->offset != 0 || mapping->permissions[1] == 'w');
 }
 
 static enum model_place_kind find_kind(const struct mapping *mapping, const struct mapping *before,
@@ -51,8 +59,8 @@ static enum model_place_kind find_kind(const struct mapping *mapping, const stru
         return MODEL_PLACE_HEAP;
     if (mapping->permissions[2] == 'x')
         return MODEL_PLACE_CODE;
-    if (adjacent && before->inode != 0 && before_kind == MODEL_PLACE_FILE &&
-        mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES)
+    if (adjacent && may_be_data(before, before_kind) && mapping->permissions[1] == 'w' &&
+        bytes < BSS_MAX_BYTES)
         return MODEL_PLACE_FILE;
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
         before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)

@@ -323,7 +323,7 @@ struct model_figures *model_figures_at(const struct model *model, size_t number)
  * into indices, and links the children. It also turns recursive_from into an index; WIRE_NONE if
  * there is no such context. */
 bool model_link(struct model *model, struct cli_failure *failure);
-/* The same for contexts that were added behind the first `from`, which are linked already. */
+/* As model_link, for contexts that were added to a model whose first `from` are linked already. */
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure);
 /* Call this when all figures are set: it computes all totals. A context that a page or a mark
  * names gets figures of its own, so that their number identifies it. */

@@ -33,7 +33,7 @@ struct samples_look {
 struct samples {
     struct sample *samples; /* sorted by rising time; the last sample is the model itself */
     size_t count;
-    /* What did not come from malloc, at the earlier looks and now; marks do not tell. */
+    /* Memory that did not come from malloc, at the earlier looks and now. Marks do not have it. */
     struct samples_mapped {
         double uptime_s;
         struct mapped mapped;

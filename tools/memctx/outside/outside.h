@@ -23,7 +23,7 @@
 
 struct outside;
 
-/* The facts about a process that the caller has. */
+/* What the caller already knows about the process. */
 struct outside_process {
     pid_t pid;
     bool stopped;

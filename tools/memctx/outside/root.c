@@ -47,7 +47,7 @@ static uint64_t search(struct tables *tables, uint64_t start, uint64_t end) {
     return found;
 }
 
-/* Which struct each field belongs to. */
+/* For each field the number of the struct that it is in. */
 static const uint32_t struct_of[OUTSIDE_FIELD_COUNT] = {
 #define X(type, field) [OUTSIDE_##type##_##field] = OUTSIDE_SIZE_##type,
     OUTSIDE_FIELDS(X)

@@ -182,9 +182,10 @@ static size_t join(struct block_size *sizes, size_t count) {
     return joined;
 }
 
-/* True if the context's pages have had room for most of its chunks at its peak. If not, chunks of
- * other contexts took the room of those that it freed, or the kernel did. With a policy no other
- * context could, and how much would be left empty is not known. */
+/* True if the context's pages still have room for most of the chunks that it had at its peak. If
+ * not, chunks of other contexts took the blocks that it freed, or the OS pages went back to the
+ * kernel. With a policy, other contexts could not take these blocks, so it is not known how much
+ * would be left empty. */
 static bool has_kept_its_pages(const struct model *model, const struct model_figures *figures,
                                const struct block_size *sizes, size_t count) {
     int64_t peak = model_peak(&model->contexts[figures->context]);

@@ -18,7 +18,7 @@ struct answer *answer_make(unsigned status, char *text, size_t length, const cha
 /* As answer_make. `gzip`: the client takes this encoding, so a text that is long is compressed. */
 struct answer *answer_make_text(unsigned status, char *text, size_t length, const char *type,
                                 bool gzip);
-/* Tells the client, and caches between, how the body is encoded. */
+/* Adds headers that say how the body is encoded, for the client and for caches on the way. */
 void answer_tell_encoding(struct answer *answer, bool gzip);
 /* Makes an answer of a response that it then owns. */
 struct answer *answer_make_of(unsigned status, struct MHD_Response *response, const char *type);

@@ -17,7 +17,7 @@
 
 #define FLEET_MAX 200
 
-/* Which processes are served. */
+/* The choice of the processes to serve. */
 struct fleet_wanted {
     bool all;
     const char *glob;         /* a pattern for the names of programs; NULL: none */

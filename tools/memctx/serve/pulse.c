@@ -93,8 +93,8 @@ static void write_whole(int fd, const void *bytes, size_t length) {
     }
 }
 
-/* Tells what the last look has found. `last_ms`: the time of the record before, and then of this.
- */
+/* Sends a record with the figures of the last look. *last_ms is the time of the record before, and
+ * is set to the time of this one. */
 static void tell(int fd, const struct watch *watch, enum pulse_state state, int64_t *last_ms) {
     char *text = NULL;
     size_t length = 0;
@@ -143,8 +143,8 @@ static void tell_moment(int fd, const struct model_moment *moment) {
     free(text);
 }
 
-/* Tells what the process has recorded, so that the time axis begins before this look. Returns the
- * time of the last record. */
+/* Sends the moments that the process has recorded, so that the time axis begins before this look.
+ * Returns the time of the last record. */
 static int64_t tell_past(int fd, const struct process_facts *facts, int64_t since_ms) {
     struct model model;
     struct cli_failure failure;

@@ -15,7 +15,7 @@
 #define PULSE_TOP 10          /* contexts that hold most, in each record */
 #define PULSE_GROWS 6         /* contexts that grow most */
 
-#define PULSE_PAST_MAX 600 /* moments of a recording that are told */
+#define PULSE_PAST_MAX 600 /* moments of a recording that a pulse sends at most */
 
 enum pulse_state { PULSE_FIGURES, PULSE_SILENT, PULSE_ENDED, PULSE_PAST, PULSE_STATES };
 
@@ -29,10 +29,10 @@ struct pulse_record {
 /* Returns the milliseconds since 1970, but more than `last_ms`: the clock may be set back, and the
  * time axis of a live page must go on. */
 int64_t pulse_wall_ms(int64_t last_ms);
-/* First tells moments later than `since_ms` from the process's recording, if it has one:
- * PULSE_PAST, whose number of allocations and contexts is not known. Then looks every `every_ms`,
- * or less often if a look takes more than a tenth of that. Ends when the process has ended, or with
- * the server. */
+/* First sends the moments later than `since_ms` of the process's recording, if it has one, in
+ * records PULSE_PAST, which have no number of allocations and contexts. Then looks every
+ * `every_ms`, or less often if a look takes more than a tenth of that time. Ends when the process
+ * has ended, or with the server. */
 _Noreturn void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms,
                          int64_t since_ms);
 

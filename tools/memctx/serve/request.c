@@ -101,7 +101,7 @@ static const struct address addresses[] = {
     {"/", REQUEST_PAGE, {NULL}},
     {"/processes.json", REQUEST_PROCESSES, {NULL}},
 };
-/* Those behind /p/WORD. */
+/* The addresses of a live page, which follow /p/WORD. */
 static const struct address live_addresses[] = {
     {"", REQUEST_SHELL, {NULL}},
     {"/", REQUEST_SHELL, {NULL}},

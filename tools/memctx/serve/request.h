@@ -22,7 +22,7 @@ enum request_kind {
     REQUEST_DOCTOR,
     REQUEST_PAGE,
     REQUEST_PROCESSES,
-    /* Those of live pages, /p/WORD/... */
+    /* addresses of live pages, /p/WORD/... */
     REQUEST_SHELL,
     REQUEST_HISTORY,
     REQUEST_DATA,

@@ -440,7 +440,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
 }
 
 /* Ends connections whose clients send or read too slowly. */
-static void end_slow(const struct server *server) {
+static void end_overdue(const struct server *server) {
     for (const struct connection *at = server->connections; at; at = at->next)
         if (!at->waits && clock_now_ms() - at->since_ms > TRANSFER_MS)
             shutdown(at->fd, SHUT_RDWR);
@@ -504,7 +504,7 @@ static bool run_once(struct server *server) {
     run_jobs(server);
     watching_run(&server->watching);
     run_scrape(server);
-    end_slow(server);
+    end_overdue(server);
     server->again = false;
     if (mhd.run(server->daemon) != MHD_YES)
         cli_die(CLI_REFUSED, "the HTTP server has failed; start it again");

@@ -38,7 +38,7 @@ struct snapshot_replay {
     struct found *found; /* by rising sequence */
     size_t count, room;
     struct loader loader;
-    /* Of snapshot_replay_moment. */
+    /* The arguments of snapshot_replay_moment. */
     void (*take)(void *argument, uint32_t index, const struct wire_sums *sums);
     void *argument;
 };

@@ -45,15 +45,16 @@ static int find_newest(const char *bytes, size_t length, struct record_block *ne
 /* --- reading ---------------------------------------------------------------------------------- */
 
 struct names {
-    struct model model; /* of the snapshot that has the names */
-    uint32_t *modules;  /* by number of a module in it: that of the recording's, or WIRE_NONE */
-    struct model_frame **known; /* its frames of call paths, sorted */
+    struct model model;         /* the snapshot that has the names */
+    uint32_t *modules;          /* for each module of the snapshot its number in the recording, or
+                                 * WIRE_NONE */
+    struct model_frame **known; /* the snapshot's frames of call paths, sorted */
     size_t count;
-    uint32_t *frames; /* by number of a frame in it: that of the recording's, or WIRE_NONE */
+    uint32_t *frames; /* for each frame of the snapshot its number in the recording, or WIRE_NONE */
     struct model *to;
 };
 
-/* The key of a frame: its address and, of the recording, its module. */
+/* Frames are compared by address, and then by the number that their module has in the recording. */
 static int compare_keys(uint64_t a, uint32_t a_module, const struct model_frame *b,
                         uint32_t b_module) {
     if (a != b->address)
@@ -168,7 +169,7 @@ void snapshot_read_names(struct model *model, const char *bytes, size_t length) 
     int place = find_newest(bytes, length, &block);
     if (place < 0)
         return;
-    /* What the names are in stays until the command ends. */
+    /* The snapshot's model is not freed: the names stay in use until the command ends. */
     struct names *names = cli_alloc(1, sizeof *names);
     names->to = model;
     const char *body = bytes + RECORD_NAMES_AT + (size_t)place * RECORD_NAMES_BYTES + sizeof block;
@@ -189,8 +190,8 @@ void snapshot_read_names(struct model *model, const char *bytes, size_t length) 
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Returns true if the file is the recording that the model is of, and fills in the blocks of names
- * that it has. */
+/* Returns true if the file is the recording from which the model was read. Fills in the blocks of
+ * names in the file. */
 static bool check_file(int fd, const struct model *model, struct record_block blocks[2]) {
     struct record_head head;
     size_t at = RECORD_HEAD_AT + sizeof(struct record_block);
@@ -238,7 +239,7 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
     struct record_block old[2];
     char *body = NULL;
     size_t length = 0;
-    model->mark_count = 0; /* they have no names */
+    model->mark_count = 0; /* marks have no frames of their own to name */
     FILE *file = open_memstream(&body, &length);
     if (!file)
         return cli_fail(failure, CLI_REFUSED, "out of memory");

@@ -26,9 +26,10 @@ void snapshot_write(const struct model *model, FILE *file,
 
 /* A recording that is read moment by moment. */
 struct snapshot_replay;
-/* As snapshot_load_at, for a recording; the model must stay where it is. Returns NULL and the
- * failure if the file cannot be read or is no recording. The model's recording lists the moments;
- * its marks are some of them. */
+/* Loads the model of a recording at a moment, as snapshot_load_at does, and keeps the file for
+ * snapshot_replay_moment. The model must not move in memory meanwhile. Returns NULL and sets the
+ * failure if the file cannot be read or is no recording. model->recording lists all moments; the
+ * model's marks are some of them. */
 struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
                                              const char *when, struct cli_failure *failure);
 /* Calls `take` with the index and the figures of each context that had any at a moment. */
@@ -37,11 +38,11 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
                                          const struct wire_sums *sums),
                             void *argument);
 
-/* Frees what reading needed, but not the model. */
+/* Frees the file and the buffers, but not the model. */
 void snapshot_end_replay(struct snapshot_replay *replay);
 
-/* Writes the names of a model of a recording into its file, so that they can be had without the
- * program's files. `path` is that of the file. The model loses its marks. */
+/* Writes the names of functions in the model of a recording into the file of the recording, `path`,
+ * so that the names are there without the program's files. Removes the model's marks. */
 bool snapshot_add_names(struct model *model, const char *path, struct cli_failure *failure);
 
 /* --- the readers, for snapshot.c ---------------------------------------------------------

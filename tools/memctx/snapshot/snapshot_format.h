@@ -301,7 +301,8 @@ enum snapshot_tails {
     TAILS_FUNCTION = 3, /* index of the frames: the address behind the tail call, with its names */
 };
 
-/* What realloc did in the contexts where it resized a chunk, in the order of these. */
+/* Counts of realloc, a row for each context in which it resized a chunk, in the order of contexts.
+ */
 enum snapshot_resizes {
     RESIZES_CONTEXT = 1, /* delta of the row of the context */
     RESIZES_COUNTS = 2,  /* and the five after it: MODEL_RESIZES, figures */

@@ -4,9 +4,9 @@
  *
  * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions. This
  * form is written while the answers arrive, so the writer needs memory for one answer and for the
- * compressor (3 MiB), however many contexts the process has. It has no names; who reads it looks
- * them up. Its structs are those of memctx/wire.h, so a memctx with another WIRE_VERSION refuses
- * it.
+ * compressor (3 MiB), however many contexts the process has. It has no names of functions; the
+ * reader looks them up. Its structs are those of memctx/wire.h, so a memctx with another
+ * WIRE_VERSION refuses it.
  *
  * The file: STREAM_MAGIC, a uint32_t with STREAM_VERSION, a uint32_t with WIRE_VERSION, then one
  * zstd frame of records: struct stream_record and its body. The order of the records is

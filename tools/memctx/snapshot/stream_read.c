@@ -13,8 +13,8 @@
 #include "model/wire_load.h"
 #include "snapshot/stream.h"
 
-/* What a file may unpack to: so much, and so many times its length. Contexts pack 20 to 40 times.
- */
+/* The most bytes that a file may unpack to: UNPACKED_FREE, and UNPACKED_RATIO for each byte of the
+ * file. Contexts pack by 20 to 40 times. */
 #define UNPACKED_FREE ((uint64_t)64 << 20)
 #define UNPACKED_RATIO 256U
 #define BODY_MAX (2 * WIRE_ANSWER_MAX)
@@ -42,7 +42,7 @@ static bool damaged(const struct stream_reader *reader, const char *what) {
 static bool unpack(struct stream_reader *reader, void *to, size_t bytes) {
     ZSTD_outBuffer output = {to, bytes, 0};
     if (bytes > reader->left)
-        return damaged(reader, "it unpacks to too much");
+        return damaged(reader, "it unpacks to more bytes than a snapshot has");
     reader->left -= bytes;
     while (output.pos < output.size) {
         size_t before = reader->input.pos, made = output.pos;
@@ -67,7 +67,7 @@ static bool link_once(struct stream_reader *reader) {
 static bool take_facts(struct stream_reader *reader, size_t length) {
     struct model *model = reader->model;
     if (length != sizeof reader->facts || reader->has_facts)
-        return damaged(reader, "it does not say whose it is");
+        return damaged(reader, "it does not name its process");
     struct stream_facts *facts = &reader->facts;
     memcpy(facts, reader->body, sizeof *facts);
     facts->library_version[sizeof facts->library_version - 1] = '\0';
@@ -117,7 +117,7 @@ static bool take_piece(struct stream_reader *reader, uint32_t part, size_t lengt
         return damaged(reader, "it has a part that does not belong there");
     bool first = part == WIRE_PART_CONTEXTS || part == WIRE_PART_MODULES;
     if (first && reader->linked)
-        return damaged(reader, "its contexts come too late");
+        return damaged(reader, "its contexts stand behind its pages or marks");
     return (first || link_once(reader)) &&
            loader_take_piece(&reader->loader, (enum wire_part)part, reader->body, length, &next);
 }
@@ -139,7 +139,7 @@ static bool take_record(struct stream_reader *reader) {
     if (!unpack(reader, reader->body, record.bytes))
         return false;
     if (!reader->has_facts && record.kind != STREAM_FACTS)
-        return damaged(reader, "it does not say whose it is");
+        return damaged(reader, "it does not name its process");
     switch (record.kind) {
     case STREAM_FACTS: return take_facts(reader, record.bytes);
     case STREAM_HEAD:

@@ -176,8 +176,7 @@ static bool read_exe(pid_t pid, char *path, size_t bytes) {
 }
 
 /* Returns the name of a program whose path has a space, if argument 0 ends with the name of its
- * file. In any other command line the program's name ends at the first space. NULL: it is not so.
- */
+ * file; otherwise NULL: the program's name ends at the first space of the command line. */
 static char *find_spaced_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
     if (!strchr(facts->command, ' ') || !read_exe(facts->pid, exe, sizeof exe) ||
@@ -325,15 +324,16 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
             "(it was removed, or is in another mount namespace)");
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
-                 "it is too young (%.2f s); the control thread starts with an allocation after "
-                 "20 ms (later in a process that forks all the time), or with a long wait; try "
-                 "again",
+                 "it is too young (%.2f s); the control thread starts at an allocation after the "
+                 "first 20 ms (later in a process that forks all the time), or at a wait of a "
+                 "second; try again",
                  facts->age_s);
     } else {
         snprintf(reason, bytes,
                  "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or the process has not allocated since it "
-                 "was 20 ms old, nor waited long in poll, sleep or their kin; start it with "
+                 "limit on processes forbade the thread, or since its first 20 ms the process has "
+                 "neither allocated nor waited for a second in poll, sleep or the like; start it "
+                 "with "
                  "MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }

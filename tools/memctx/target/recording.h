@@ -5,10 +5,10 @@
 
 #include "target/process.h"
 
-/* Opens the recording of a process whose environment names the directory (MEMCTX_RECORD). Returns a
- * descriptor, or -1 if there is none that this user may read. The file is regular, belongs to the
- * process's user or to root, and begins as a recording. It is read as the process sees it, so also
- * in a container. */
+/* Opens the recording that a process writes into the directory MEMCTX_RECORD of its environment.
+ * Returns a descriptor, or -1 if this user may read no recording there. The function opens only a
+ * regular file that belongs to the process's user or to root and begins as a recording does. The
+ * directory is taken in the process's root, so this works for a container, too. */
 int recording_open(const struct process_facts *facts);
 
 #endif

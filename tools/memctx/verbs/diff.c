@@ -182,14 +182,7 @@ static void write_row(struct json_writer *json, const struct compare_row *row,
     write_figures(json, "before", &row->before);
     write_figures(json, "after", &row->after);
     write_figures(json, "growth", &row->growth);
-    json_put_open(json, "path", '[');
-    for (uint32_t at = row->context; model->contexts[at].parent != WIRE_NONE;
-         at = model->contexts[at].parent) {
-        char *name = frames_write(model, &model->contexts[at], true);
-        json_put_text(json, NULL, name);
-        free(name);
-    }
-    json_put_close(json, ']');
+    emit_path(json, model, row->context, UINT32_MAX);
     json_put_close(json, '}');
 }
 

@@ -131,8 +131,9 @@ static void print_share(int64_t bytes, int64_t whole, bool human, const char *na
     wrap_print(name, 25, 25);
 }
 
-/* Prints what the lines before count although it is not resident, together with the residue. The
- * residue is explained if it is more than a hundredth. */
+/* Prints the last line: the part of the lines above that is not resident, together with the
+ * residue. A residue of more than a hundredth of the resident set is told apart, with its reason.
+ */
 static void print_rest(const struct model *model, const struct memory_ledger *ledger,
                        const struct frag_request *request) {
     int64_t away = ledger_line(ledger, "not_resident_bytes");
@@ -141,12 +142,13 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t moved = model->mappings.rss_bytes - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
     const char *what = away > 0 ? "resident in huge pages, but not in use"
-                                : "of the above not resident (not touched, swapped)";
-    const char *why = request->quick         ? "--quick does not look at it"
-                      : !model->has_mappings ? "outside memctx; smaps could not be read"
-                      : (moved < 0 ? -moved : moved) > size / 2
+                                : "counted above, but not resident (not touched, swapped)";
+    const char *why = request->quick ? "--quick does not look at it"
+                      : model->has_mappings && (moved < 0 ? -moved : moved) > size / 2
                           ? "the resident set changed while it was read"
-                          : "in no line above";
+                      : residue < 0 ? "the lines above count this much more than is resident"
+                      : model->has_mappings ? "resident, but no line above explains it"
+                                            : "memory outside memctx; smaps could not be read";
     char *name;
     if (size <= ledger->rss_bytes / 100) {
         name = cli_copy(what);
@@ -311,14 +313,7 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_close(json, ']');
     if (holders->list)
         write_holder(json, holders_of(holders, model, index));
-    json_put_open(json, "path", '[');
-    for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
-         at = model->contexts[at].parent) {
-        char *name = frames_write(model, &model->contexts[at], true);
-        json_put_text(json, NULL, name);
-        free(name);
-    }
-    json_put_close(json, ']');
+    emit_path(json, model, index, UINT32_MAX);
     json_put_close(json, '}');
 }
 

@@ -20,9 +20,9 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
-#include "model/frames.h"
 #include "model/model.h"
 #include "snapshot/snapshot.h"
 #include "verbs/record_names.h"
@@ -102,7 +102,7 @@ static bool is_same_boot(const struct model_recording *recording) {
            strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
 }
 
-static bool runs_another(const struct model *model, pid_t pid) {
+static bool runs_other_program(const struct model *model, pid_t pid) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(link, path, sizeof path - 1);
@@ -123,7 +123,7 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_REBOOTED;
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_another(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
+        return runs_other_program(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 
@@ -302,14 +302,7 @@ static void write_growth(struct json_writer *json, const struct model *before,
         json_put_integer(json, "id", row->model->contexts[row->context].id);
         json_put_integer(json, "requested_bytes", row->growth.requested_bytes);
         json_put_integer(json, "live_chunks", row->growth.live_chunks);
-        json_put_open(json, "path", '[');
-        for (uint32_t at = row->context; row->model->contexts[at].parent != WIRE_NONE;
-             at = row->model->contexts[at].parent) {
-            char *name = frames_write(row->model, &row->model->contexts[at], true);
-            json_put_text(json, NULL, name);
-            free(name);
-        }
-        json_put_close(json, ']');
+        emit_path(json, row->model, row->context, UINT32_MAX);
         json_put_close(json, '}');
     }
     json_put_close(json, ']');

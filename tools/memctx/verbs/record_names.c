@@ -53,7 +53,7 @@ void record_names_add(const char *path, const struct reading_names *names) {
 /* --- beside the program ------------------------------------------------------------------------
  */
 
-/* Returns the pid in DIR/memctx-PID-NAME.rec; 0: the name is another one. */
+/* Returns PID of a path DIR/memctx-PID-NAME.rec; 0 for any other path. */
 static pid_t pid_of(const char *path) {
     const char *name = strrchr(path, '/');
     char *end;
@@ -116,7 +116,7 @@ static void name_all(const char *directory, pid_t program, bool ended) {
 }
 
 /* Runs beside the program. */
-static _Noreturn void accompany(const char *directory, pid_t program, int pidfd) {
+static _Noreturn void run_beside_program(const char *directory, pid_t program, int pidfd) {
     int pause_ms = FIRST_MS;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
     prctl(PR_SET_NAME, "memctx-names");
@@ -131,7 +131,7 @@ static _Noreturn void accompany(const char *directory, pid_t program, int pidfd)
     _exit(CLI_DONE);
 }
 
-/* Lets go of everything that the program's user may wait for: terminal, pipes, directory. */
+/* Closes everything that the program's user may wait for: terminal, pipes, directory. */
 static void detach(int pidfd) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     setsid();
@@ -143,13 +143,13 @@ static void detach(int pidfd) {
         for (int fd = 4; fd < FDS_MAX; fd++)
             close(fd);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all; this process ends behind the
-                                 program, with its last names */
+    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all processes of a service; this
+                                 one ends after the program, with its last names */
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* Makes the command line say what this process is: the program's words are in it, by which somebody
- * may look for the program. */
+/* Writes the purpose of this process over its command line. Otherwise `pgrep -f` with words of the
+ * program's command line would find this process, too. */
 static void write_title(char **words, int count, pid_t program) {
     size_t room = (size_t)(words[count - 1] - words[0]) + strlen(words[count - 1]);
     memset(words[0], 0, room);
@@ -173,7 +173,7 @@ void record_names_start(const char *directory, char **words, int word_count) {
             _exit(CLI_DONE);
         detach(pidfd);
         write_title(words, word_count, program);
-        accompany(directory, program, 3);
+        run_beside_program(directory, program, 3);
     }
     while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR) {
     }

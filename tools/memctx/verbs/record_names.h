@@ -8,9 +8,9 @@
 /* Looks up the names that a recording lacks, and writes them into it. Ends the command if that
  * fails. */
 void record_names_add(const char *path, const struct reading_names *names);
-/* Starts a process beside this one that does so for the recordings that this process and its
- * children make in a directory, until this process ends. It is no child of this process. `words`:
- * those of the command line, which the new process overwrites with what it is. */
+/* Starts a process that adds names to the recordings that this process and its children make in a
+ * directory, until this process ends. The new process is no child of this one. It overwrites
+ * `words`, the words of the command line, so that ps shows its purpose. */
 void record_names_start(const char *directory, char **words, int word_count);
 
 #endif

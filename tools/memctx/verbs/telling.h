@@ -18,7 +18,7 @@ enum { TELLING_DEPTH = 2000, TELLING_ALL };
         {"all", no_argument, NULL, TELLING_ALL}, READING_UNIT_OPTIONS, READING_NAME_OPTIONS,       \
         READING_PAGER_OPTION
 
-/* Returns what holds without options. */
+/* Returns the settings of a command line without options. */
 struct telling telling_defaults(void);
 /* Handles an option of TELLING_OPTIONS. Its value, if it has one, is in optarg. */
 void telling_take(struct telling *telling, int option);

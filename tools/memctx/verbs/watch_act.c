@@ -464,7 +464,7 @@ static void explain(const struct watch_event *event, const struct watch_action *
         snprintf(reason, bytes, "exit status %d", WEXITSTATUS(status));
 }
 
-/* Lets go of what the child wrote to. */
+/* Closes the files that the child wrote to, and removes the temporary one. */
 static void close_outputs(void) {
     drop_temporary();
     if (run.messages >= 0)
