@@ -694,7 +694,8 @@ def top_shows_a_recording():
 
 @test
 def top_goes_from_a_process_to_its_recording():
-    """[ shows what the process has recorded so far, b the process again; a process without a recording says so."""
+    """[ shows what the process has recorded so far, b the process again; a process without a recording says so,
+    and shows one that memctx set began meanwhile."""
     program = harness.build_program("tests/control/recorded.c")
     with recorded() as (target, directory), runtime_dir() as runtime:
         wait_moments(recording_of(directory, target.pid), 3)
@@ -710,7 +711,7 @@ def top_goes_from_a_process_to_its_recording():
             target.kill()
             terminal.wait("was killed by signal 9", "its end")
             terminal.press("[")
-            terminal.wait("no recording that can be read", "of a process that has ended")
+            terminal.wait("this process writes no recording", "of a process that has ended")
             terminal.press("q")
             check_equal(terminal.ended(), 0, "the exit code after q")
         with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:
@@ -719,7 +720,14 @@ def top_goes_from_a_process_to_its_recording():
             with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24, 120) as terminal:
                 terminal.wait("resident", "the process")
                 terminal.press("[")
-                terminal.wait("this process has no recording that can be read; memctx run --record makes one", "none")
+                terminal.wait(f"this process writes no recording; memctx set {other.pid} record=DIR begins one", "none")
+                done = run_cli("set", str(other.pid), f"record={directory}", env=other.cli_env)
+                check_equal(done.returncode, 0, done.stderr)
+                wait_moments(recording_of(directory, other.pid))
+                terminal.press("[")
+                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that began later")
+                terminal.press("b")
+                terminal.wait(rf"memctx top: pid {other.pid} \(recorded\), up", "the process again")
 
 
 @test

@@ -44,7 +44,7 @@ static const char *const help_lines[] = {
     "d            show the differences to the base",
     "p, Space     pause, and go on",
     "[ ] { }      in a recording: one moment, or a tenth of it, back or on. [ goes from a",
-    "             process to its recording (memctx run --record), b back to the process",
+    "             process to what it has recorded, b back to the process",
     "b            back to the list of processes",
     "?            this text",
     "q            quit",

@@ -45,7 +45,8 @@ bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, siz
     int fd = recording_open(&of->facts);
     if (fd < 0) {
         snprintf(why, bytes,
-                 "this process has no recording that can be read; memctx run --record makes one");
+                 "this process writes no recording; memctx set %d record=DIR begins one",
+                 (int)of->facts.pid);
         return false;
     }
     struct model *model = cli_alloc(1, sizeof *model);

@@ -5,10 +5,9 @@
 
 #include "target/process.h"
 
-/* Opens the recording of a process whose environment names the directory (MEMCTX_RECORD). Returns a
- * descriptor, or -1 if there is none that this user may read. The file is regular, belongs to the
- * process's user or to root, and begins as a recording. It is read as the process sees it, so also
- * in a container. */
+/* Opens the file that a process is recording into, however the recording was begun. Returns a
+ * descriptor, or -1 if the process does not record, or this user may not read the file. The file is
+ * regular, belongs to the process's user or to root, and begins as a recording of this process. */
 int recording_open(const struct process_facts *facts);
 
 #endif
