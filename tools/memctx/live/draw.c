@@ -191,7 +191,7 @@ static void draw_head(struct ui *ui) {
                                  watch->base.uptime_s);
     else if (ui->options.difference)
         used += (size_t)snprintf(more + used, sizeof more - used, "  DIFFERENCES to %.0f s ago",
-                                 clock_now_s() - watch->rates.base_s);
+                                 totals->uptime_s - watch->base.uptime_s);
     if (ui->has_regex)
         snprintf(more + used, sizeof more - used, "  /%s", ui->search);
     snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,

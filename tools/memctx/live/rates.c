@@ -111,14 +111,13 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes) {
 
 /* --- the base, and sums ---------------------------------------------------------------------- */
 
-void rates_mark(struct rates *rates, double time_s) {
+void rates_mark(struct rates *rates) {
     for (size_t i = 0; i < rates->count; i++) {
         const struct rates_sums *own = &rates->rows[i].own;
         rates->base[i] = (struct rates_base_row){own->live_bytes, own->live_chunks, own->allocs,
                                                  own->waste_bytes};
     }
     rates->has_base = true;
-    rates->base_s = time_s;
 }
 
 /* Adds what is known; an unknown part adds nothing to a known sum. */

@@ -5,8 +5,8 @@
  * A look never ends the command: a process that ends, stops or does not answer sets the state. Each
  * look asks for the figures of at most WATCH_RECORDS contexts; if there are more, the next look
  * goes on behind them, and rates are computed over the time between two readings of the same
- * context. New contexts, pages and names are asked for less often, so that they take about a
- * hundredth of the time each.
+ * context, by the uptime that the process tells with its figures. New contexts, pages and names are
+ * asked for less often, so that they take about a hundredth of the time each.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -35,7 +35,7 @@ struct watch_totals {
     int64_t live_bytes, live_chunks, allocs, rss_bytes;
     int64_t growth, alloc_rate; /* per second; WIRE_UNKNOWN at the first look */
     int64_t contexts;
-    double uptime_s, read_s;
+    double uptime_s; /* when they were read */
 };
 
 struct watch {
@@ -64,8 +64,7 @@ struct watch {
     struct watch_totals base;     /* the totals when the base was taken */
     struct rates_history history; /* live bytes of the process */
     uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
-    double piece_s;               /* when the piece that is being read was asked for */
-    double waste_s;               /* when the pages were read; negative: never */
+    double read_s;                /* uptime of the process when its last figures were read */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
     struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
