@@ -105,9 +105,11 @@ static const struct cli_verb verbs[] = {
      "  --interval TIME    look every TIME: 2, 500ms, 1m (default 1 s; 0.1 s to 1 h)\n"
      "  --sort KEY         " RATES_COLUMN_WORDS " (default live)\n"
      "  --tree             begin with the tree instead of the list\n"
+     "  --threads          begin with the threads, each with its call paths\n"
      "  --batch N          print N frames as text and end; needs no terminal. Exit status 1: the\n"
      "                     target ended before\n"
-     "  --limit N          with --batch: print N lines of each frame (default 20)\n"
+     "  --limit N          with --batch: print N lines of each frame, or N call paths of each\n"
+     "                     thread (default 20)\n"
      "  --json             with --batch: print one object of schema memctx-top/1 a frame, on one\n"
      "                     line\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      top_main},

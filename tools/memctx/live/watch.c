@@ -14,15 +14,14 @@
 
 /* Work is done again after a pause of so many times its duration. */
 #define DUE_SHARE 100
-#define DUE_SHARE_CONTEXTS 33
 #define DUE_SHARE_NAMELESS 10
 
-static bool is_due(struct watch_due *due, int share) {
+bool watch_is_due(struct watch_due *due, int share) {
     due->begun_s = clock_now_s();
     return due->begun_s >= due->ended_s + share * due->took_s;
 }
 
-static void was_done(struct watch_due *due) {
+void watch_was_done(struct watch_due *due) {
     due->ended_s = clock_now_s();
     due->took_s = due->ended_s - due->begun_s;
 }
@@ -378,7 +377,8 @@ static void look_up_names(struct watch *watch) {
         wanted += only[i];
         nameless += only[i] && frame->kind == WIRE_KIND_PATH && !frame->names;
     }
-    if (wanted > 0 && is_due(&watch->names_due, nameless > 0 ? DUE_SHARE_NAMELESS : DUE_SHARE)) {
+    if (wanted > 0 &&
+        watch_is_due(&watch->names_due, nameless > 0 ? DUE_SHARE_NAMELESS : DUE_SHARE)) {
         sigset_t set, old;
         struct symbols_options options = {.live_pid = watch->facts.pid,
                                           .inner_pid = watch->facts.inner_pid,
@@ -392,7 +392,7 @@ static void look_up_names(struct watch *watch) {
         sigprocmask(SIG_SETMASK, &old, NULL);
         memset(watch->asked, true, model->context_count * sizeof *watch->asked);
         watch->version++;
-        was_done(&watch->names_due);
+        watch_was_done(&watch->names_due);
     }
     free(only);
 }
@@ -400,14 +400,15 @@ static void look_up_names(struct watch *watch) {
 /* --- a look ---------------------------------------------------------------------------------- */
 
 static bool keep_up(struct watch *watch) {
-    if (watch->stale && is_due(&watch->reload_due, DUE_SHARE_CONTEXTS)) {
+    if (watch->stale && watch_is_due(&watch->reload_due, WATCH_SHARE_CONTEXTS)) {
         bool good = reload(watch);
-        was_done(&watch->reload_due);
+        watch_was_done(&watch->reload_due);
         return good;
     }
-    if (watch->behind && !watch->stale && is_due(&watch->contexts_due, DUE_SHARE_CONTEXTS)) {
+    if (watch->behind && !watch->stale &&
+        watch_is_due(&watch->contexts_due, WATCH_SHARE_CONTEXTS)) {
         bool good = append(watch);
-        was_done(&watch->contexts_due);
+        watch_was_done(&watch->contexts_due);
         return good;
     }
     return true;
@@ -466,9 +467,9 @@ static bool look(struct watch *watch) {
         return false;
     watch->behind |= head.contexts > watch->model.contexts[watch->model.context_count - 1].id + 1;
     good = keep_up(watch);
-    if (good && !watch->stale && is_due(&watch->pages_due, DUE_SHARE)) {
+    if (good && !watch->stale && watch_is_due(&watch->pages_due, DUE_SHARE)) {
         good = ask_pages(watch);
-        was_done(&watch->pages_due);
+        watch_was_done(&watch->pages_due);
     }
     if (!watch->behind && !watch->stale)
         rates_end(&watch->rates, watch->read_s);
@@ -565,34 +566,18 @@ void watch_end(struct watch *watch) {
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-static void add_thread(struct watch_thread *list, size_t *count, const struct watch_thread *part) {
-    size_t at = 0;
-    while (at < *count && list[at].tid != part->tid)
-        at++;
-    if (at == *count)
-        list[(*count)++] = (struct watch_thread){.tid = part->tid};
-    memcpy(list[at].name, part->name, sizeof part->name);
-    list[at].live_bytes = model_add(list[at].live_bytes, part->live_bytes);
-    list[at].live_chunks = model_add(list[at].live_chunks, part->live_chunks);
-    list[at].allocs = model_add(list[at].allocs, part->allocs);
-}
-
 /* A context that is gone is answered by the next one. */
 static bool is_wanted(const struct watch *watch, const uint32_t *contexts, size_t count,
                       uint32_t id) {
     for (size_t i = 0; i < count; i++)
         if (watch->model.contexts[contexts[i]].id == id)
             return true;
-    return false;
+    return !contexts;
 }
 
-bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t count,
-                       struct watch_thread **threads, size_t *thread_count) {
-    struct loader loader;
-    struct model model;
-    struct wire_piece_request ask_heaps = {.part = WIRE_PART_THREADS};
-    loader_begin(&loader, &model, watch->client.source, &watch->failure);
-    bool good = watch->client.fd >= 0;
+static bool ask_chosen(struct watch *watch, struct loader *loader, const uint32_t *contexts,
+                       size_t count) {
+    bool good = true;
     for (size_t i = 0; i < count && good; i++) {
         uint32_t id = watch->model.contexts[contexts[i]].id;
         struct wire_piece_request request = {
@@ -600,29 +585,54 @@ bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t cou
         /* A context with more threads than fit into one record goes on in the next ones. */
         do {
             request.most = 1;
-            good = ask_piece(watch, &loader, &request);
+            good = ask_piece(watch, loader, &request);
         } while (good && request.from >> 16 == id);
     }
-    good = good && ask_pieces(watch, &loader, &ask_heaps);
-    *threads = cli_alloc(loader.view_count + 1, sizeof **threads);
-    *thread_count = 0;
-    for (size_t i = 0; i < loader.view_count && good; i++) {
-        const struct loader_view *view = &loader.views[i];
-        if (!is_wanted(watch, contexts, count, model.contexts[view->context].id))
-            continue;
-        uint32_t number = view->heap < loader.heap_count ? loader.thread_of[view->heap] : 0;
-        struct watch_thread part = {.name = "exited threads",
-                                    .live_bytes = view->sums.requested_bytes,
-                                    .live_chunks = view->sums.live_chunks,
-                                    .allocs = view->sums.allocs};
-        if (number > 0) {
-            part.tid = model.threads[number].tid;
-            memcpy(part.name, model.threads[number].name, sizeof part.name);
-        }
-        add_thread(*threads, thread_count, &part);
+    return good;
+}
+
+static void take_views(const struct watch *watch, const struct loader *loader,
+                       const uint32_t *contexts, size_t count, struct watch_views *views) {
+    const struct model *model = loader->model;
+    views->list = cli_alloc(loader->view_count + 1, sizeof *views->list);
+    views->threads = cli_alloc(model->thread_count + 1, sizeof *views->threads);
+    views->thread_count = model->thread_count;
+    if (model->thread_count > 0)
+        memcpy(views->threads, model->threads, model->thread_count * sizeof *views->threads);
+    for (size_t i = 0; i < loader->view_count; i++) {
+        const struct loader_view *view = &loader->views[i];
+        uint32_t id = model->contexts[view->context].id;
+        uint32_t number = view->heap < loader->heap_count ? loader->thread_of[view->heap] : 0;
+        if (is_wanted(watch, contexts, count, id))
+            views->list[views->count++] = (struct watch_view){
+                .tid = number > 0 ? model->threads[number].tid : 0, .id = id, .sums = view->sums};
     }
+}
+
+bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count,
+                     struct watch_views *views) {
+    struct loader loader;
+    struct model model;
+    struct wire_dump head;
+    struct wire_piece_request ask_all = {.part = WIRE_PART_CONTEXTS, .flags = WIRE_DUMP_THREADS};
+    struct wire_piece_request ask_heaps = {.part = WIRE_PART_THREADS};
+    *views = (struct watch_views){0};
+    if (watch->client.fd < 0)
+        return false;
+    loader_begin(&loader, &model, watch->client.source, &watch->failure);
+    bool good = ask_head(watch, WIRE_DUMP_BEGIN, &head) &&
+                (contexts ? ask_chosen(watch, &loader, contexts, count)
+                          : ask_pieces(watch, &loader, &ask_all)) &&
+                ask_pieces(watch, &loader, &ask_heaps) && ask_head(watch, WIRE_DUMP_END, &head);
+    if (good)
+        take_views(watch, &loader, contexts, count, views);
     free(loader.views);
     free(loader.thread_of);
     free_model(&model);
     return good;
+}
+
+void watch_free_views(struct watch_views *views) {
+    free(views->list);
+    free(views->threads);
 }
