@@ -286,7 +286,7 @@ static const struct cli_verb verbs[] = {
      "memctx doctor --json prints. /debug/pprof/heap is what memctx export --pprof writes, and\n"
      "/debug/pprof/allocs?seconds=N (1 to 60, default 10) what its --seconds N writes; both take\n"
      "limit_samples=N. / is a page with these addresses and the verdicts of doctor. If several\n"
-     "processes are served, target=PROGRAM and process=NUMBER choose one.\n\n"
+     "processes are served, target=PROGRAM or target=PID chooses one.\n\n"
      "/p/PID/ is a live page: the page of memctx report, a time axis, and moments of which two "
      "can\n"
      "be compared. /p/PID/events tells the figures as server-sent events.\n\n"
