@@ -125,10 +125,13 @@ def check_whole(path, ended_s):
 
 
 def end_once(number, wait_s):
-    """Ends a process so long after its first moment, and reads what is left."""
+    """Ends a process so long after its first moment that has the named context, and reads what is left. On a busy
+    machine an earlier moment may be older than main."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
-        wait_moments(path)
+        ready_s = time.time()
+        wait_until(lambda: os.path.exists(path) and any(wall_s(moment) > ready_s for moment in moments_of(read(path))),
+                   f"a moment of main in {path}", timeout_s=60)
         time.sleep(wait_s)
         target.process.send_signal(number)
         ended_s = time.time()
