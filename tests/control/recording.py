@@ -270,6 +270,23 @@ def tell_exit_of_another_user():
 
 
 @test
+def recording_names_the_program():
+    """A program that has a title in place of its first argument keeps its name, and so does one with a space in its path."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        spaced = os.path.join(directory, "my recorded")
+        shutil.copy(program, spaced)
+        for path, title, want in ((program, "recorded: worker of /tmp/x", "recorded"), (program, "recorded *:6379", "recorded"),
+                                  (program, "-recorded", "recorded"), (spaced, spaced, "my recorded")):
+            argv = [harness.CLI, "run", f"--record={directory}", "--", "/bin/bash", "-c", 'exec -a "$1" "$2"', "bash", title, path]
+            with harness.Target(argv, runtime, preload=False) as target:
+                check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+                file = os.path.join(directory, f"memctx-{target.pid}-{os.path.basename(path).replace(' ', '_')}.rec")
+                wait_moments(file)
+                check_equal(postmortem_of(file)["program"], want, f"the name of {title}")
+
+
+@test
 def recording_has_a_history():
     """FILE@start, FILE@-TIME and FILE@now are states of one process; doctor sees its growth."""
     with recorded() as (target, directory):
