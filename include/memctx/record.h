@@ -63,7 +63,7 @@ struct record_head {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     char boot_id[40];     /* tells the boots of a machine apart */
     char library_version[32];
-    char program[64];  /* the first argument, without folders */
+    char program[64];  /* the first argument, without the folders before its first space */
     char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
     uint32_t v1;       /* 1: a control group of version 1 */
     uint32_t reserved; /* 0 */

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 8
+#define WIRE_VERSION 9
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -221,6 +221,7 @@ struct wire_sums {
 
 /* Sums over all contexts that the server looked at for a piece of BEST, sent or not. */
 struct wire_survey {
+    uint64_t uptime_ns; /* when the figures of this piece were read */
     uint64_t contexts, with_figures;
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
     /* The part below a label such as [truncated], and the part below [other callers]. */

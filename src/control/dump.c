@@ -233,6 +233,7 @@ static uint32_t best_piece(struct piece *piece) {
     if (!survey)
         return WIRE_NO_MEMORY;
     count = count < request->ids_below ? count : request->ids_below;
+    survey->uptime_ns = control_uptime_ns();
     survey->root_peak_bytes = WIRE_UNKNOWN;
     sums_begin();
     for (; id < count && !piece->next; id++) {

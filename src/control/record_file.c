@@ -77,12 +77,13 @@ static void copy_text(char *to, size_t capacity, const char *from) {
     to[text.length] = 0;
 }
 
-/* Writes the first argument, without its folders. */
+/* Writes the first argument, without the folders before its first space. The reader takes the name
+ * from it: a program may have put a title there ("nginx: worker process"). */
 static void read_program(char *to, size_t capacity) {
     char room[1024];
     int64_t length = os_read_file("/proc/self/cmdline", room, sizeof room);
     const char *name = room;
-    for (int64_t i = 0; i < length && room[i]; i++)
+    for (int64_t i = 0; i < length && room[i] && room[i] != ' '; i++)
         name = room[i] == '/' ? room + i + 1 : name;
     copy_text(to, capacity, length > 0 ? name : "");
 }

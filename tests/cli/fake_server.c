@@ -21,6 +21,7 @@
 #include "memctx/wire.h"
 
 #define DEEP_CONTEXTS 1100
+#define UPTIME_NS 1500000000
 
 static const char *fault;
 
@@ -166,7 +167,8 @@ static void choose_contexts(const struct wire_piece_request *request) {
 
 /* Of all contexts; they follow. */
 static void make_survey(void) {
-    struct wire_survey survey = {.contexts = 4,
+    struct wire_survey survey = {.uptime_ns = UPTIME_NS,
+                                 .contexts = 4,
                                  .with_figures = 3,
                                  .requested_bytes = 600,
                                  .live_chunks = 3,
@@ -375,7 +377,7 @@ static void make_piece(const struct wire_piece_request *request) {
 }
 
 static void make_head(struct wire_dump *head) {
-    *head = (struct wire_dump){.uptime_ns = 1500000000,
+    *head = (struct wire_dump){.uptime_ns = UPTIME_NS,
                                .pid = (uint32_t)getpid(),
                                .depth = 32,
                                .exact = 1,
@@ -441,7 +443,7 @@ static void answer_head(int fd) {
     struct wire_frame head = frame(WIRE_DUMP, length);
     make_head(&dump);
     if (is("answer-version")) {
-        head.version = 9;
+        head.version = WIRE_VERSION + 1;
     } else if (is("answer-type")) {
         head.type = WIRE_RESET;
     } else if (is("answer-huge")) {

@@ -125,10 +125,13 @@ def check_whole(path, ended_s):
 
 
 def end_once(number, wait_s):
-    """Ends a process so long after its first moment, and reads what is left."""
+    """Ends a process so long after its first moment that has the named context, and reads what is left. On a busy
+    machine an earlier moment may be older than main."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
-        wait_moments(path)
+        ready_s = time.time()
+        wait_until(lambda: os.path.exists(path) and any(wall_s(moment) > ready_s for moment in moments_of(read(path))),
+                   f"a moment of main in {path}", timeout_s=60)
         time.sleep(wait_s)
         target.process.send_signal(number)
         ended_s = time.time()
@@ -264,6 +267,23 @@ def tell_exit_of_another_user():
         target.say("exit")
         check_equal(target.process.wait(timeout=60), 7, "exit status")
         check_equal(postmortem_of(path)["ended"], "unknown", "how it ended as another user")
+
+
+@test
+def recording_names_the_program():
+    """A program that has a title in place of its first argument keeps its name, and so does one with a space in its path."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        spaced = os.path.join(directory, "my recorded")
+        shutil.copy(program, spaced)
+        for path, title, want in ((program, "recorded: worker of /tmp/x", "recorded"), (program, "recorded *:6379", "recorded"),
+                                  (program, "-recorded", "recorded"), (spaced, spaced, "my recorded")):
+            argv = [harness.CLI, "run", f"--record={directory}", "--", "/bin/bash", "-c", 'exec -a "$1" "$2"', "bash", title, path]
+            with harness.Target(argv, runtime, preload=False) as target:
+                check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+                file = os.path.join(directory, f"memctx-{target.pid}-{os.path.basename(path).replace(' ', '_')}.rec")
+                wait_moments(file)
+                check_equal(postmortem_of(file)["program"], want, f"the name of {title}")
 
 
 @test
@@ -694,7 +714,8 @@ def top_shows_a_recording():
 
 @test
 def top_goes_from_a_process_to_its_recording():
-    """[ shows what the process has recorded so far, b the process again; a process without a recording says so."""
+    """[ shows what the process has recorded so far, b the process again; a process without a recording says so,
+    and shows one that memctx set began meanwhile."""
     program = harness.build_program("tests/control/recorded.c")
     with recorded() as (target, directory), runtime_dir() as runtime:
         wait_moments(recording_of(directory, target.pid), 3)
@@ -710,7 +731,7 @@ def top_goes_from_a_process_to_its_recording():
             target.kill()
             terminal.wait("was killed by signal 9", "its end")
             terminal.press("[")
-            terminal.wait("no recording that can be read", "of a process that has ended")
+            terminal.wait("this process writes no recording", "of a process that has ended")
             terminal.press("q")
             check_equal(terminal.ended(), 0, "the exit code after q")
         with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:
@@ -719,7 +740,14 @@ def top_goes_from_a_process_to_its_recording():
             with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24, 120) as terminal:
                 terminal.wait("resident", "the process")
                 terminal.press("[")
-                terminal.wait("this process has no recording that can be read; memctx run --record makes one", "none")
+                terminal.wait(f"this process writes no recording; memctx set {other.pid} record=DIR begins one", "none")
+                done = run_cli("set", str(other.pid), f"record={directory}", env=other.cli_env)
+                check_equal(done.returncode, 0, done.stderr)
+                wait_moments(recording_of(directory, other.pid))
+                terminal.press("[")
+                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that began later")
+                terminal.press("b")
+                terminal.wait(rf"memctx top: pid {other.pid} \(recorded\), up", "the process again")
 
 
 @test

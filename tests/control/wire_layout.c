@@ -98,6 +98,7 @@ int main(void) {
     FIELD(wire_piece, count)
     FIELD(wire_piece, took_ns)
     SIZE(wire_survey)
+    FIELD(wire_survey, uptime_ns)
     FIELD(wire_survey, contexts)
     FIELD(wire_survey, with_figures)
     FIELD(wire_survey, requested_bytes)

@@ -59,7 +59,7 @@ def the_server_only_reads():
 @test
 def bad_addresses_and_queries():
     with served() as target, Server(target.runtime, target.pid) as server:
-        for url in ("/nope", "/metrics/", "//metrics", "/debug/pprof", "/debug/pprof/heap/..", "/%2e%2e/etc/passwd", "/reset"):
+        for url in ("/nope", "/metrics/", "//metrics", "/debug/pprof", "/debug/pprof/heap/..", "/%2e%2e/etc/passwd", "/reset", "/%00", "/metrics%00x"):
             server.get(url, status=404)
         for url in ("/metrics?target=served", "/doctor?watch=1", "/debug/pprof/heap?limit_samples=0",
                     "/debug/pprof/heap?limit_samples=x", "/debug/pprof/heap?seconds=1", "/debug/pprof/allocs?seconds=61",

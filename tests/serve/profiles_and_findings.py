@@ -141,6 +141,11 @@ def a_process_is_chosen_by_name_and_number():
             check(b"2 processes are served" in server.get("/doctor", status=400), "no reason")
             check(b"&process=" in server.get(f"/doctor?target={OWN_NAME}", status=400), "no advice")
             check(b"/ lists" in server.get("/doctor?target=nobody", status=404), "no advice")
+            for pid in (first_pid, second_pid):
+                check_equal(json.loads(server.get(f"/doctor?target={pid}"))["pid"], pid, "the process of a pid")
+            text = server.get(f"/doctor?program={OWN_NAME}", status=400)
+            check(b"takes no program=; it takes target=, process=" in text, text)
+            check_equal(server.get("/metrics?x=1", status=400), b"memctx: this address takes no x=\n", "an address without arguments")
             server.get(f"/doctor?target={OWN_NAME}&process=3", status=404)
             first.kill()
             check_equal(json.loads(server.get("/doctor"))["pid"], second.pid, "the only one that is left")

@@ -121,7 +121,7 @@ Test(live_rates, differences_to_the_base) {
     rates_reserve(&rates, 4);
     look(&rates, 0, (int64_t[]){0, 10, 100, 1000}, 4);
     rates_set_waste(&rates, 1, 5);
-    rates_mark(&rates, 0);
+    rates_mark(&rates);
     look(&rates, 1, (int64_t[]){0, 30, 50, 1000}, 4);
     rates_set_waste(&rates, 1, 2);
     rates_reserve(&rates, 5); /* a context that is newer than the base */

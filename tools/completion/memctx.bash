@@ -40,7 +40,7 @@ _memctx() {
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
-        top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
+        top) options="--all --batch --interval --json --limit --sort --threads --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
         postmortem) options="--json --no-pager --human --bytes --last --all --depth --names $names" ;;

@@ -105,9 +105,11 @@ static const struct cli_verb verbs[] = {
      "  --interval TIME    look every TIME: 2, 500ms, 1m (default 1 s; 0.1 s to 1 h)\n"
      "  --sort KEY         " RATES_COLUMN_WORDS " (default live)\n"
      "  --tree             begin with the tree instead of the list\n"
+     "  --threads          begin with the threads, each with its call paths\n"
      "  --batch N          print N frames as text and end; needs no terminal. Exit status 1: the\n"
      "                     target ended before\n"
-     "  --limit N          with --batch: print N lines of each frame (default 20)\n"
+     "  --limit N          with --batch: print N lines of each frame, or N call paths of each\n"
+     "                     thread (default 20)\n"
      "  --json             with --batch: print one object of schema memctx-top/1 a frame, on one\n"
      "                     line\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      top_main},
@@ -284,7 +286,7 @@ static const struct cli_verb verbs[] = {
      "memctx doctor --json prints. /debug/pprof/heap is what memctx export --pprof writes, and\n"
      "/debug/pprof/allocs?seconds=N (1 to 60, default 10) what its --seconds N writes; both take\n"
      "limit_samples=N. / is a page with these addresses and the verdicts of doctor. If several\n"
-     "processes are served, target=PROGRAM and process=NUMBER choose one.\n\n"
+     "processes are served, target=PROGRAM or target=PID chooses one.\n\n"
      "/p/PID/ is a live page: the page of memctx report, a time axis, and moments of which two "
      "can\n"
      "be compared. /p/PID/events tells the figures as server-sent events.\n\n"

@@ -40,11 +40,12 @@ static const char *const help_lines[] = {
     "/            search: only call paths with a frame that matches",
     "Esc          end the search",
     "t            split the selected line by thread",
+    "T            all threads, each with its call paths; Enter shows more of these",
     "m            take the figures now as the base",
     "d            show the differences to the base",
     "p, Space     pause, and go on",
     "[ ] { }      in a recording: one moment, or a tenth of it, back or on. [ goes from a",
-    "             process to its recording (memctx run --record), b back to the process",
+    "             process to what it has recorded, b back to the process",
     "b            back to the list of processes",
     "?            this text",
     "q            quit",
@@ -191,7 +192,7 @@ static void draw_head(struct ui *ui) {
                                  watch->base.uptime_s);
     else if (ui->options.difference)
         used += (size_t)snprintf(more + used, sizeof more - used, "  DIFFERENCES to %.0f s ago",
-                                 clock_now_s() - watch->rates.base_s);
+                                 totals->uptime_s - watch->base.uptime_s);
     if (ui->has_regex)
         snprintf(more + used, sizeof more - used, "  /%s", ui->search);
     snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,
@@ -211,21 +212,25 @@ static void draw_head(struct ui *ui) {
     if (watch->replay)
         make_axis(ui);
     put_history(ui, 2, "total", watch->replay ? &ui->axis.total : &watch->history);
-    put_history(ui, 3, "line", watch->replay ? &ui->axis.line : ui_history(ui));
+    if (!ui_lists_threads(ui))
+        put_history(ui, 3, "line", watch->replay ? &ui->axis.line : ui_history(ui));
 }
 
 static void draw_titles(const struct ui *ui) {
     char line[200];
     int used = 0;
+    bool threads = ui_lists_threads(ui), difference = ui->options.difference && !threads;
     for (int i = 0; i < RATES_COLUMNS; i++) {
         const struct column *column = &columns[i];
-        const char *name = ui->options.difference ? column->difference : column->name;
+        const char *name = difference ? column->difference : column->name;
         char title[24];
         snprintf(title, sizeof title, "%s%s", (int)ui->options.sort == i ? ">" : "", name);
         used += snprintf(line + used, sizeof line - (size_t)used, "%*s", column->width, title);
     }
     snprintf(line + used, sizeof line - (size_t)used, " %s",
-             ui->options.tree ? "TREE OF CALL PATHS" : "CALL PATH");
+             threads            ? "THREADS AND THEIR CALL PATHS"
+             : ui->options.tree ? "TREE OF CALL PATHS"
+                                : "CALL PATH");
     attron(A_REVERSE);
     mvhline(UI_HEAD - 1, 0, ' ', COLS);
     put(UI_HEAD - 1, 0, COLS, line, ui->utf8);
@@ -249,6 +254,14 @@ static int draw_numbers(const struct ui *ui, int y, const int64_t *values, bool 
         x += column->width;
     }
     return x + 1;
+}
+
+/* Draws figures that are no differences to the base. */
+static int draw_sums(const struct ui *ui, int y, const struct rates_sums *sums) {
+    int64_t values[RATES_COLUMNS];
+    for (int i = 0; i < RATES_COLUMNS; i++)
+        values[i] = rates_figure(sums, (enum rates_column)i);
+    return draw_numbers(ui, y, values, false);
 }
 
 static void draw_line(const struct ui *ui, int y, size_t at) {
@@ -278,38 +291,16 @@ static void draw_line(const struct ui *ui, int y, size_t at) {
     free(name);
 }
 
-static const struct watch_thread *find_before(const struct ui_threads *threads, uint32_t tid) {
-    for (size_t i = 0; i < threads->before_count; i++)
-        if (threads->before[i].tid == tid)
-            return &threads->before[i];
-    return NULL;
-}
-
 /* Draws the threads of the selected line, from line `y` on. Returns the line behind them. */
 static int draw_threads(const struct ui *ui, int y) {
     const struct ui_threads *threads = &ui->threads;
-    double seconds = threads->read_s - threads->before_s;
     char text[120];
-    if (!ui->by_thread || threads->id != ui->selected_id)
+    if (ui->by_thread != UI_THREADS_LINE || threads->id != ui->selected_id)
         return y;
-    for (size_t i = 0; i < threads->count && y < LINES - 1; i++, y++) {
-        const struct watch_thread *thread = &threads->list[i];
-        const struct watch_thread *before = find_before(threads, thread->tid);
-        int64_t values[RATES_COLUMNS] = {
-            [RATES_LIVE] = thread->live_bytes,
-            [RATES_GROWTH] = before
-                                 ? rates_per_second(thread->live_bytes, before->live_bytes, seconds)
-                                 : WIRE_UNKNOWN,
-            [RATES_WASTE] = WIRE_UNKNOWN,
-            [RATES_ALLOCS] =
-                before ? rates_per_second(thread->allocs, before->allocs, seconds) : WIRE_UNKNOWN,
-            [RATES_CHUNKS] = thread->live_chunks,
-        };
-        int x = draw_numbers(ui, y, values, false);
-        if (thread->tid > 0)
-            snprintf(text, sizeof text, "    thread %u %s", thread->tid, thread->name);
-        else
-            snprintf(text, sizeof text, "    %s", thread->name);
+    for (size_t i = 0; i < threads->read.list_count && y < LINES - 1; i++, y++) {
+        const struct threads_line *line = &threads->read.list[i];
+        int x = draw_sums(ui, y, &line->sums);
+        snprintf(text, sizeof text, "    %s", line->name);
         put(y, x, COLS - x, text, ui->utf8);
     }
     if (threads->leaves > UI_LEAVES && y < LINES - 1) {
@@ -318,6 +309,32 @@ static int draw_threads(const struct ui *ui, int y) {
         put(y++, 0, COLS, text, ui->utf8);
     }
     return y;
+}
+
+/* Draws the list of all threads. */
+static void draw_all_threads(const struct ui *ui) {
+    const struct threads *read = &ui->threads.read;
+    int y = UI_HEAD;
+    for (size_t i = ui->threads.first; i < read->list_count && y < LINES - 1; i++, y++) {
+        const struct threads_line *line = &read->list[i];
+        const struct rows_line path = {.context = line->context, .frames = 1};
+        if (i == ui->threads.selected) {
+            attron(A_REVERSE);
+            mvhline(y, 0, ' ', COLS);
+        }
+        if (line->is_thread)
+            attron(A_BOLD);
+        int x = draw_sums(ui, y, &line->sums);
+        char *name =
+            line->is_thread ? cli_copy(line->name) : rows_name(&ui->watch->model, &path, false);
+        char *more = line->left_out > 0 ? cli_format(", %zu more", line->left_out) : cli_copy("");
+        char *shown = cli_format("%s%s%s", line->is_thread ? "" : "  ", name, more);
+        put(y, x, COLS - x, shown, ui->utf8);
+        attroff(A_REVERSE | A_BOLD);
+        free(shown);
+        free(more);
+        free(name);
+    }
 }
 
 /* Draws the frames of the selected line of the flat list, from line `y` on, innermost first.
@@ -338,6 +355,10 @@ static int draw_path(const struct ui *ui, int y, const struct rows_line *line) {
 
 static void draw_rows(const struct ui *ui) {
     int y = UI_HEAD;
+    if (ui_lists_threads(ui) && ui->rows.count > 0) {
+        draw_all_threads(ui);
+        return;
+    }
     for (size_t i = ui->first; i < ui->rows.count && y < LINES - 1; i++) {
         draw_line(ui, y++, i);
         if (i != ui->selected)
@@ -410,10 +431,10 @@ static void draw_foot(const struct ui *ui) {
                  "m base  d diff",
                  ui->now ? "b now  " : "");
     else
-        snprintf(
-            line, sizeof line, "%s",
-            watch ? "? keys  q quit  v tree  1-5 sort  / search  t threads  m base  d diff  p pause"
-                  : "? keys  q quit  Enter goes into the process");
+        snprintf(line, sizeof line, "%s",
+                 watch
+                     ? "? keys  q quit  v tree  1-5 sort  / search  t T threads  m d diff  p pause"
+                     : "? keys  q quit  Enter goes into the process");
     bool alarming = watch && !ui->typing && ui->message[0] == '\0' && watch->state >= WATCH_SILENT;
     if (alarming)
         attron(A_BOLD);

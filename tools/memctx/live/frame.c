@@ -104,13 +104,14 @@ void frame_print_text(struct watch *watch, struct rows *rows, const struct frame
     putchar('\n');
 }
 
+static const char *const keys[RATES_COLUMNS] = {
+    [RATES_LIVE] = "requested_bytes", [RATES_GROWTH] = "growth_bytes_per_s",
+    [RATES_WASTE] = "waste_bytes",    [RATES_ALLOCS] = "allocs_per_s",
+    [RATES_CHUNKS] = "live_chunks",
+};
+
 static void put_context(struct json_writer *json, const struct watch *watch,
                         const struct rows_line *line, bool tree) {
-    static const char *const keys[RATES_COLUMNS] = {
-        [RATES_LIVE] = "requested_bytes", [RATES_GROWTH] = "growth_bytes_per_s",
-        [RATES_WASTE] = "waste_bytes",    [RATES_ALLOCS] = "allocs_per_s",
-        [RATES_CHUNKS] = "live_chunks",
-    };
     char *name = rows_name(&watch->model, line, tree);
     const struct model_context *context = &watch->model.contexts[line->context];
     json_put_open(json, NULL, '{');
@@ -147,16 +148,21 @@ static void put_head(struct json_writer *json, const struct frame_options *optio
     json_put_decimal(json, "interval_s", options->interval_s);
 }
 
+static void put_process(struct json_writer *json, const struct watch *watch,
+                        const struct frame_options *options) {
+    put_head(json, options);
+    json_put_open(json, "process", '{');
+    put_totals(json, watch);
+    if (watch->replay)
+        json_put_decimal(json, "time_s", (double)replay_moment(watch)->wall_ns / 1e9);
+    json_put_close(json, '}');
+    json_put_text(json, "sort", rates_column_word(options->rows.sort));
+}
+
 void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options) {
     struct json_writer json = {.file = stdout};
     make_rows(watch, rows, options);
-    put_head(&json, options);
-    json_put_open(&json, "process", '{');
-    put_totals(&json, watch);
-    if (watch->replay)
-        json_put_decimal(&json, "time_s", (double)replay_moment(watch)->wall_ns / 1e9);
-    json_put_close(&json, '}');
-    json_put_text(&json, "sort", rates_column_word(options->rows.sort));
+    put_process(&json, watch, options);
     json_put_open(&json, options->rows.tree ? "tree" : "list", '[');
     for (size_t i = 0; i < shown(rows, options); i++)
         if (rows->list[i].kind != ROWS_REST)
@@ -168,6 +174,83 @@ void frame_print_json(struct watch *watch, struct rows *rows, const struct frame
     json_put_close(&json, '}');
     putchar('\n');
 }
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+static char *name_of_path(const struct watch *watch, const struct threads_line *line) {
+    const struct rows_line path = {.context = line->context, .frames = 1};
+    return rows_name(&watch->model, &path, false);
+}
+
+static void print_threads_text(const struct watch *watch, const struct threads *threads,
+                               const struct frame_options *options) {
+    print_totals(watch, options);
+    printf("%14s %14s %12s %12s  %s\n", "live", "growth/s", "allocs/s", "chunks",
+           "thread, and its call paths");
+    for (size_t i = 0; i < threads->list_count; i++) {
+        const struct threads_line *line = &threads->list[i];
+        char *name = line->is_thread ? cli_copy(line->name) : name_of_path(watch, line);
+        printf("%14s %14s %12s %12s  %s%s", NUMBER(line->sums.live_bytes, true, false),
+               NUMBER(line->sums.growth, true, true), NUMBER(line->sums.alloc_rate, false, false),
+               NUMBER(line->sums.live_chunks, false, false), line->is_thread ? "" : "  ", name);
+        if (line->left_out > 0)
+            printf(", %zu more", line->left_out);
+        putchar('\n');
+        free(name);
+    }
+    putchar('\n');
+}
+
+/* The waste of a thread is not known, so it is left out. */
+static void put_sums(struct json_writer *json, const struct rates_sums *sums) {
+    for (int column = 0; column < RATES_COLUMNS; column++)
+        if (column != RATES_WASTE)
+            json_put_integer(json, keys[column], rates_figure(sums, (enum rates_column)column));
+}
+
+static void print_threads_json(const struct watch *watch, const struct threads *threads,
+                               const struct frame_options *options) {
+    struct json_writer json = {.file = stdout};
+    put_process(&json, watch, options);
+    json_put_open(&json, "threads", '[');
+    for (size_t i = 0; i < threads->list_count;) {
+        const struct threads_line *line = &threads->list[i++];
+        json_put_open(&json, NULL, '{');
+        json_put_integer(&json, "tid", line->tid > 0 ? (int64_t)line->tid : WIRE_UNKNOWN);
+        json_put_text(&json, "name", line->name);
+        put_sums(&json, &line->sums);
+        json_put_integer(&json, "left_out", (int64_t)line->left_out);
+        json_put_open(&json, "list", '[');
+        for (; i < threads->list_count && !threads->list[i].is_thread; i++) {
+            const struct threads_line *path = &threads->list[i];
+            char *name = name_of_path(watch, path);
+            json_put_open(&json, NULL, '{');
+            json_put_integer(&json, "id", watch->model.contexts[path->context].id);
+            put_sums(&json, &path->sums);
+            json_put_text(&json, "path", name);
+            json_put_close(&json, '}');
+            free(name);
+        }
+        json_put_close(&json, ']');
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+bool frame_print_threads(struct watch *watch, struct threads *threads,
+                         const struct frame_options *options, bool json) {
+    if (!threads_read(threads, watch, NULL, 0))
+        return false;
+    const struct threads_options how = {
+        .sort = options->rows.sort, .limit = options->rows.limit, .wide = WIRE_NONE};
+    threads_make(threads, watch, &how);
+    (json ? print_threads_json : print_threads_text)(watch, threads, options);
+    return true;
+}
+
+/* --- several processes ----------------------------------------------------------------------- */
 
 void frame_print_herd_text(const struct herd *herd, const struct frame_options *options) {
     printf("frame %" PRId64 " of %" PRId64 ": %zu processes\n%10s %14s %14s %14s %12s %10s  %s\n",

@@ -7,6 +7,7 @@
 
 #include "live/herd.h"
 #include "live/rows.h"
+#include "live/threads.h"
 #include "live/watch.h"
 
 #define FRAME_NUMBER_BYTES 16
@@ -20,6 +21,10 @@ struct frame_options {
 
 void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options);
 void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options);
+/* Prints a list of all threads in the same form, each with its call paths; reads their figures
+ * first. False: the process did not answer. */
+bool frame_print_threads(struct watch *watch, struct threads *threads,
+                         const struct frame_options *options, bool json);
 /* Prints a list of processes in the same form. */
 void frame_print_herd_text(const struct herd *herd, const struct frame_options *options);
 void frame_print_herd_json(const struct herd *herd, const struct frame_options *options);

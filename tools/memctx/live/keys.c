@@ -59,17 +59,23 @@ static void type_key(struct ui *ui, int key) {
 /* --- lines ----------------------------------------------------------------------------------- */
 
 static size_t line_count(const struct ui *ui) {
+    if (ui_lists_threads(ui))
+        return ui->threads.read.list_count;
     return ui->watch ? ui->rows.count : ui->herd->count;
+}
+
+/* Returns where the number of the selected line is kept. */
+static size_t *selected_line(struct ui *ui) {
+    if (ui_lists_threads(ui))
+        return &ui->threads.selected;
+    return ui->watch ? &ui->selected : &ui->chosen;
 }
 
 static void select_line(struct ui *ui, size_t line) {
     size_t count = line_count(ui);
-    line = line < count ? line : count > 0 ? count - 1 : 0;
-    if (!ui->watch) {
-        ui->chosen = line;
+    *selected_line(ui) = line = line < count ? line : count > 0 ? count - 1 : 0;
+    if (!ui->watch || ui_lists_threads(ui))
         return;
-    }
-    ui->selected = line;
     if (count == 0)
         return;
     ui->selected_id = ui->watch->model.contexts[ui->rows.list[line].context].id;
@@ -78,7 +84,7 @@ static void select_line(struct ui *ui, size_t line) {
 }
 
 static bool go(struct ui *ui, int key) {
-    size_t at = ui->watch ? ui->selected : ui->chosen, page = ui_page();
+    size_t at = *selected_line(ui), page = ui_page();
     switch (key) {
     case KEY_UP:
     case 'k': at -= at > 0; break;
@@ -111,6 +117,18 @@ static void fold_line(struct ui *ui) {
     }
 }
 
+/* Shows more call paths of the selected thread, or as many as of the others. */
+static void open_thread(struct ui *ui, int key) {
+    struct ui_threads *threads = &ui->threads;
+    if (threads->selected >= threads->read.list_count)
+        return;
+    uint32_t tid = threads->read.list[threads->selected].tid;
+    bool open = key == KEY_RIGHT || (key != KEY_LEFT && threads->wide != tid);
+    threads->wide = open ? tid : WIRE_NONE;
+    while (threads->selected > 0 && !threads->read.list[threads->selected].is_thread)
+        threads->selected--;
+}
+
 static bool fold(struct ui *ui, int key) {
     bool all = key == '+' || key == '-';
     if (!all && key != KEY_LEFT && key != KEY_RIGHT && key != '\r' && key != '\n' &&
@@ -118,6 +136,13 @@ static bool fold(struct ui *ui, int key) {
         return false;
     if (!ui->watch || ui->rows.count == 0)
         return false;
+    if (ui_lists_threads(ui)) {
+        if (all)
+            say(ui, "Enter shows more call paths of a thread");
+        else
+            open_thread(ui, key);
+        return true;
+    }
     if (!ui->options.tree) {
         if (all)
             say(ui, "only the tree can be folded; v shows the tree");
@@ -146,9 +171,8 @@ static void forget_lines(struct ui *ui) {
     end_search(ui);
     rows_free(&ui->rows);
     memset(ui->rings, 0, sizeof ui->rings);
-    free(ui->threads.list);
-    free(ui->threads.before);
-    ui->threads = (struct ui_threads){0};
+    threads_clear(&ui->threads.read);
+    ui->threads = (struct ui_threads){.wide = WIRE_NONE};
     ui->selected = ui->first = 0;
     ui->selected_id = 0;
     ui->selected_kind = ROWS_CONTEXT;
@@ -169,6 +193,7 @@ static bool go_back_in_time(struct ui *ui) {
     if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
         return false;
     ui_enter(ui, &ui->past);
+    ui->by_thread = UI_THREADS_NONE;
     ui->now = now;
     return true;
 }
@@ -224,10 +249,23 @@ static void mark(struct ui *ui) {
 static void show_difference(struct ui *ui) {
     if (!ui->watch)
         return;
-    if (!ui->watch->rates.has_base)
+    if (ui_lists_threads(ui))
+        say(ui, "the list of threads shows no differences; T goes back");
+    else if (!ui->watch->rates.has_base)
         say(ui, "there is no base yet; m takes the figures now as the base");
     else
         ui->options.difference = !ui->options.difference;
+}
+
+/* Shows figures of threads, or none if these are shown already. */
+static void show_threads(struct ui *ui, enum ui_by_thread which) {
+    if (ui->watch && ui->watch->replay) {
+        say(ui, "a recording has no figures of threads");
+        return;
+    }
+    ui->by_thread = ui->by_thread == which ? UI_THREADS_NONE : which;
+    threads_clear(&ui->threads.read);
+    ui_ask_threads(ui);
 }
 
 static void sort_by(struct ui *ui, int column) {
@@ -249,14 +287,8 @@ static void other_key(struct ui *ui, int key) {
     case '>':
     case 's': sort_by(ui, (int)ui->options.sort + 1); break;
     case '<': sort_by(ui, (int)ui->options.sort - 1); break;
-    case 't':
-        if (ui->watch && ui->watch->replay) {
-            say(ui, "a recording has no figures of threads");
-            break;
-        }
-        ui->by_thread = !ui->by_thread;
-        ui_ask_threads(ui);
-        break;
+    case 't': show_threads(ui, UI_THREADS_LINE); break;
+    case 'T': show_threads(ui, UI_THREADS_ALL); break;
     case 'm': mark(ui); break;
     case 'd': show_difference(ui); break;
     case '/':

@@ -111,14 +111,13 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes) {
 
 /* --- the base, and sums ---------------------------------------------------------------------- */
 
-void rates_mark(struct rates *rates, double time_s) {
+void rates_mark(struct rates *rates) {
     for (size_t i = 0; i < rates->count; i++) {
         const struct rates_sums *own = &rates->rows[i].own;
         rates->base[i] = (struct rates_base_row){own->live_bytes, own->live_chunks, own->allocs,
                                                  own->waste_bytes};
     }
     rates->has_base = true;
-    rates->base_s = time_s;
 }
 
 /* Adds what is known; an unknown part adds nothing to a known sum. */
@@ -127,7 +126,7 @@ static void add_known(int64_t *sum, int64_t part) {
         *sum = *sum == WIRE_UNKNOWN ? part : model_add(*sum, part);
 }
 
-static void add_sums(struct rates_sums *sum, const struct rates_sums *part) {
+void rates_add(struct rates_sums *sum, const struct rates_sums *part) {
     add_known(&sum->live_bytes, part->live_bytes);
     add_known(&sum->live_chunks, part->live_chunks);
     add_known(&sum->allocs, part->allocs);
@@ -151,9 +150,19 @@ void rates_add_up(struct rates *rates, const struct model *model, const bool *co
     }
     for (size_t i = model->context_count; i-- > 1;) {
         uint32_t parent = model->contexts[i].parent;
-        add_sums(&rates->sums[parent], &rates->sums[i]);
+        rates_add(&rates->sums[parent], &rates->sums[i]);
         if (rates->has_base)
             add_base(&rates->base_sums[parent], &rates->base_sums[i]);
+    }
+}
+
+int64_t rates_figure(const struct rates_sums *sums, enum rates_column column) {
+    switch (column) {
+    case RATES_GROWTH: return sums->growth;
+    case RATES_WASTE: return sums->waste_bytes;
+    case RATES_ALLOCS: return sums->alloc_rate;
+    case RATES_CHUNKS: return sums->live_chunks;
+    default: return sums->live_bytes;
     }
 }
 
@@ -161,15 +170,14 @@ int64_t rates_value(const struct rates *rates, size_t index, enum rates_column c
                     bool difference) {
     const struct rates_sums *now = subtree ? &rates->sums[index] : &rates->rows[index].own;
     const struct rates_base_row *base = subtree ? &rates->base_sums[index] : &rates->base[index];
-    bool less_base = difference && rates->has_base;
+    if (!difference || !rates->has_base)
+        return rates_figure(now, column);
     switch (column) {
     case RATES_GROWTH: return now->growth;
-    case RATES_WASTE:
-        return less_base ? rates_less(now->waste_bytes, base->waste_bytes) : now->waste_bytes;
-    case RATES_ALLOCS: return less_base ? rates_less(now->allocs, base->allocs) : now->alloc_rate;
-    case RATES_CHUNKS:
-        return less_base ? rates_less(now->live_chunks, base->live_chunks) : now->live_chunks;
-    default: return less_base ? rates_less(now->live_bytes, base->live_bytes) : now->live_bytes;
+    case RATES_WASTE: return rates_less(now->waste_bytes, base->waste_bytes);
+    case RATES_ALLOCS: return rates_less(now->allocs, base->allocs);
+    case RATES_CHUNKS: return rates_less(now->live_chunks, base->live_chunks);
+    default: return rates_less(now->live_bytes, base->live_bytes);
     }
 }
 

@@ -59,7 +59,6 @@ struct rates {
     struct rates_base_row *base_sums; /* of each subtree, as `sums` */
     size_t count, capacity, base_count;
     bool has_base;
-    double base_s;  /* when the base was taken */
     double since_s; /* see rates_end */
     uint32_t look;
 };
@@ -80,11 +79,15 @@ void rates_end(struct rates *rates, double time_s);
 void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes);
 
 /* Takes the figures now as the base. */
-void rates_mark(struct rates *rates, double time_s);
+void rates_mark(struct rates *rates);
 /* Adds up the subtrees of the model's contexts, of which there must be no more than
  * rates_reserve was told. `counts`: false for contexts that are left out; NULL: none is. */
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts);
 
+/* Adds what is known; an unknown part adds nothing to a known sum. */
+void rates_add(struct rates_sums *sum, const struct rates_sums *part);
+/* Returns the figure of a column. */
+int64_t rates_figure(const struct rates_sums *sums, enum rates_column column);
 /* Returns a figure of a context, of its subtree if `subtree`. `difference`: less that of the base.
  * WIRE_UNKNOWN: it is not known yet. */
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,

@@ -22,7 +22,7 @@ const struct model_moment *replay_moment(const struct watch *watch) {
 }
 
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file) {
-    *watch = (struct watch){.client = {.fd = -1}, .pidfd = -1, .waste_s = -1, .interval_s = 1};
+    *watch = (struct watch){.client = {.fd = -1}, .pidfd = -1, .interval_s = 1};
     watch->model = *model;
     watch->facts.pid = (pid_t)model->pid;
     watch->program = cli_copy(model_program(model));
@@ -45,7 +45,8 @@ bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, siz
     int fd = recording_open(&of->facts);
     if (fd < 0) {
         snprintf(why, bytes,
-                 "this process has no recording that can be read; memctx run --record makes one");
+                 "this process writes no recording; memctx set %d record=DIR begins one",
+                 (int)of->facts.pid);
         return false;
     }
     struct model *model = cli_alloc(1, sizeof *model);
@@ -122,8 +123,7 @@ static void set_totals(struct watch *watch, size_t moment, int64_t allocs_before
                                     .rss_bytes = now->rss_bytes,
                                     .growth = WIRE_UNKNOWN,
                                     .alloc_rate = WIRE_UNKNOWN,
-                                    .uptime_s = now->uptime_s,
-                                    .read_s = now->uptime_s};
+                                    .uptime_s = now->uptime_s};
     for (size_t i = 0; i < watch->model.context_count; i++)
         totals->contexts += watch->replay->chunks[i] != 0;
     if (moment == 0)

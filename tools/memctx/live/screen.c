@@ -154,8 +154,35 @@ static void find_selected(struct ui *ui) {
             return;
         }
     }
-    if (ui->selected >= rows->count)
-        ui->selected = rows->count > 0 ? rows->count - 1 : 0;
+}
+
+/* Keeps the selected line in the list and on the screen. */
+static void scroll_to(size_t *selected, size_t *first, size_t count) {
+    size_t page = ui_page();
+    if (*selected >= count)
+        *selected = count > 0 ? count - 1 : 0;
+    if (*selected < *first)
+        *first = *selected;
+    if (*selected >= *first + page)
+        *first = *selected - page + 1;
+    if (*first + page > count)
+        *first = count > page ? count - page : 0;
+}
+
+bool ui_lists_threads(const struct ui *ui) {
+    return ui->watch && ui->by_thread == UI_THREADS_ALL;
+}
+
+/* Makes the list of all threads, and keeps the selected line on the screen. */
+static void list_threads(struct ui *ui) {
+    struct ui_threads *threads = &ui->threads;
+    const struct threads_options options = {.counts = ui->has_regex ? ui->rows.counts : NULL,
+                                            .sort = ui->options.sort,
+                                            .limit = UI_PATHS,
+                                            .wide = threads->wide,
+                                            .wide_limit = UI_PATHS_WIDE};
+    threads_make(&threads->read, ui->watch, &options);
+    scroll_to(&threads->selected, &threads->first, threads->read.list_count);
 }
 
 void ui_make_rows(struct ui *ui) {
@@ -166,18 +193,14 @@ void ui_make_rows(struct ui *ui) {
     ui->options.search = ui->has_regex ? &ui->regex : NULL;
     rows_make(&ui->rows, &ui->watch->model, ui->watch->version, &ui->watch->rates, &ui->options);
     find_selected(ui);
-    size_t page = ui_page();
-    if (ui->selected < ui->first)
-        ui->first = ui->selected;
-    if (ui->selected >= ui->first + page)
-        ui->first = ui->selected - page + 1;
-    if (ui->first + page > ui->rows.count)
-        ui->first = ui->rows.count > page ? ui->rows.count - page : 0;
+    scroll_to(&ui->selected, &ui->first, ui->rows.count);
     if (ui->rows.count > 0) {
         const struct rows_line *line = &ui->rows.list[ui->selected];
         ui->selected_id = ui->watch->model.contexts[line->context].id;
         ui->selected_kind = line->kind;
     }
+    if (ui_lists_threads(ui))
+        list_threads(ui);
 }
 
 /* Adds the live bytes of each line on the screen to its history. */
@@ -207,28 +230,37 @@ static void push_histories(struct ui *ui) {
     }
 }
 
-void ui_ask_threads(struct ui *ui) {
+/* Reads the threads of the selected line. */
+static void ask_threads_of_line(struct ui *ui) {
     struct ui_threads *threads = &ui->threads;
-    uint32_t leaves[UI_LEAVES];
-    if (!ui->by_thread || !ui->watch || ui->watch->state != WATCH_RUNS || ui->rows.count == 0)
-        return;
     struct watch *watch = ui->watch;
+    uint32_t leaves[UI_LEAVES];
     const struct rows_line *line = &ui->rows.list[ui->selected];
     if (line->kind == ROWS_REST)
         return;
+    if (threads->id != ui->selected_id || threads->read.all)
+        threads_clear(&threads->read);
     threads->leaves = rows_leaves(&ui->rows, &watch->model, &watch->rates, line, ui->options.tree,
                                   leaves, UI_LEAVES);
-    free(threads->before);
-    threads->before = threads->list;
-    threads->before_count = threads->id == ui->selected_id ? threads->count : 0;
-    threads->before_s = threads->read_s;
     threads->id = ui->selected_id;
-    threads->read_s = clock_now_s();
-    threads->list = NULL;
-    threads->count = 0;
     size_t asked = threads->leaves < UI_LEAVES ? threads->leaves : UI_LEAVES;
-    if (!watch_ask_threads(watch, leaves, asked, &threads->list, &threads->count))
+    if (!threads_read(&threads->read, watch, leaves, asked))
         snprintf(ui->message, sizeof ui->message, "%.150s", watch->failure.text);
+    const struct threads_options options = {.sort = RATES_LIVE, .wide = WIRE_NONE};
+    threads_make(&threads->read, watch, &options);
+}
+
+void ui_ask_threads(struct ui *ui) {
+    if (ui->by_thread == UI_THREADS_NONE || !ui->watch || ui->watch->state != WATCH_RUNS ||
+        ui->rows.count == 0)
+        return;
+    if (ui->by_thread == UI_THREADS_LINE) {
+        ask_threads_of_line(ui);
+        return;
+    }
+    if (!threads_read_all(&ui->threads.read, ui->watch))
+        snprintf(ui->message, sizeof ui->message, "%.150s", ui->watch->failure.text);
+    list_threads(ui);
 }
 
 void ui_look(struct ui *ui) {
@@ -300,7 +332,9 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
     ui = (struct ui){.herd = herd,
                      .single = single,
                      .interval_s = options->interval_s,
-                     .options = options->rows};
+                     .options = options->rows,
+                     .by_thread = options->threads ? UI_THREADS_ALL : UI_THREADS_NONE,
+                     .threads = {.wide = WIRE_NONE}};
     ui.options.limit = 0;
     if (single) {
         ui.watch = herd->watches[0];
@@ -314,6 +348,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
     ui.next_s = clock_now_s() + ui.interval_s;
     open_screen(&ui);
     ui_make_rows(&ui);
+    ui_ask_threads(&ui);
     run(&ui);
     close_screen();
     if (ended_by) {

@@ -11,6 +11,7 @@
 struct screen_options {
     struct rows_options rows;
     double interval_s;
+    bool threads; /* begin with the list of threads */
 };
 
 /* Ends the command with a message unless standard input and output are a terminal that curses

@@ -8,10 +8,13 @@
 
 #include "live/herd.h"
 #include "live/rows.h"
+#include "live/threads.h"
 
 #define UI_HEAD 5          /* lines above the rows */
 #define UI_RINGS 256       /* lines that have a history */
 #define UI_LEAVES 64       /* contexts of a line whose threads are asked for */
+#define UI_PATHS 3         /* call paths of a thread that are listed */
+#define UI_PATHS_WIDE 500  /* those of a thread that was opened */
 #define UI_SEARCH_BYTES 80 /* of a regular expression */
 
 /* The live bytes of one line over time. */
@@ -23,13 +26,20 @@ struct ui_ring {
     struct rates_history history;
 };
 
-/* The threads of the selected line, now and at the look before. */
+/* Which figures of threads are shown. */
+enum ui_by_thread {
+    UI_THREADS_NONE,
+    UI_THREADS_LINE, /* those of the selected line, below it */
+    UI_THREADS_ALL,  /* a list of all threads, with their call paths */
+};
+
+/* The threads of the selected line, or all threads. */
 struct ui_threads {
-    struct watch_thread *list, *before;
-    size_t count, before_count;
-    double read_s, before_s;
-    uint32_t id; /* of the line that they belong to */
-    size_t leaves;
+    struct threads read;
+    uint32_t id;            /* of the line that they belong to */
+    size_t leaves;          /* contexts of that line */
+    size_t selected, first; /* in the list of all threads, as in struct ui */
+    uint32_t wide;          /* thread that is shown with more of its call paths; WIRE_NONE: none */
 };
 
 /* The time axis of a recording: the totals and the selected line, as wide as the screen. */
@@ -54,7 +64,8 @@ struct ui {
     size_t selected, first; /* lines: the selected one, and the first on the screen */
     uint32_t selected_id;
     uint8_t selected_kind;
-    bool paused, by_thread, help, typing, quit;
+    enum ui_by_thread by_thread;
+    bool paused, help, typing, quit;
     bool whole_path; /* the flat list shows every frame of the selected line */
     char search[UI_SEARCH_BYTES], typed[UI_SEARCH_BYTES];
     regex_t regex;
@@ -83,5 +94,7 @@ void ui_enter(struct ui *ui, struct watch *watch);
 void ui_make_rows(struct ui *ui);
 void ui_look(struct ui *ui);
 void ui_ask_threads(struct ui *ui);
+/* Returns true if the list of all threads is shown. */
+bool ui_lists_threads(const struct ui *ui);
 
 #endif

@@ -14,21 +14,20 @@
 
 /* Work is done again after a pause of so many times its duration. */
 #define DUE_SHARE 100
-#define DUE_SHARE_CONTEXTS 33
 #define DUE_SHARE_NAMELESS 10
 
-static bool is_due(struct watch_due *due, int share) {
+bool watch_is_due(struct watch_due *due, int share) {
     due->begun_s = clock_now_s();
     return due->begun_s >= due->ended_s + share * due->took_s;
 }
 
-static void was_done(struct watch_due *due) {
+void watch_was_done(struct watch_due *due) {
     due->ended_s = clock_now_s();
     due->took_s = due->ended_s - due->begun_s;
 }
 
 void watch_begin(struct watch *watch, const struct process_facts *facts) {
-    *watch = (struct watch){.facts = *facts, .client = {.fd = -1}, .waste_s = -1, .interval_s = 1};
+    *watch = (struct watch){.facts = *facts, .client = {.fd = -1}, .interval_s = 1};
     watch->pidfd = ending_watch(facts->pid);
     watch->program = process_program(facts);
     watch->totals = (struct watch_totals){.growth = WIRE_UNKNOWN, .alloc_rate = WIRE_UNKNOWN};
@@ -58,8 +57,10 @@ static bool ask_head(struct watch *watch, uint32_t flags, struct wire_dump *head
     if (!ask(watch, WIRE_DUMP, &request, sizeof request, &answer))
         return false;
     bool whole = answer.length == sizeof *head;
-    if (whole)
+    if (whole) {
         memcpy(head, answer.body, sizeof *head);
+        watch->read_s = (double)head->uptime_ns / 1e9;
+    }
     free(answer.body);
     return whole || cli_fail(&watch->failure, CLI_REFUSED,
                              "%s: damaged answer; %zu bytes are not the head of a dump",
@@ -94,15 +95,14 @@ static bool ask_pieces(struct watch *watch, struct loader *loader,
 static void set_totals(struct watch *watch, const struct wire_dump *head,
                        const struct wire_survey *survey) {
     struct watch_totals *totals = &watch->totals, before = *totals;
-    double now = clock_now_s(), seconds = now - before.read_s;
+    double seconds = watch->read_s - before.uptime_s;
     bool first = watch->history.count == 0;
     totals->live_bytes = survey ? survey->requested_bytes : head->requested_bytes;
     totals->live_chunks = survey ? survey->live_chunks : head->live_chunks;
     totals->allocs = survey ? survey->allocs : head->allocs;
     totals->rss_bytes = head->ledger.rss_bytes;
     totals->contexts = head->contexts;
-    totals->uptime_s = (double)head->uptime_ns / 1e9;
-    totals->read_s = now;
+    totals->uptime_s = watch->read_s;
     if (!first) {
         int64_t allocs = totals->allocs < before.allocs ? 0 : before.allocs;
         totals->growth = rates_per_second(totals->live_bytes, before.live_bytes, seconds);
@@ -138,12 +138,12 @@ static void free_model(struct model *model) {
  * are read once more at once, and no rates are computed between these two readings. */
 static void take_new(struct watch *watch, size_t from) {
     struct model *model = &watch->model;
-    double now = clock_now_s();
     bool first = watch->rates.look == 0;
     rates_reserve(&watch->rates, model->context_count);
     for (size_t i = from; i < model->context_count && !first; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
-        rates_set(&watch->rates, i, now, self->requested_bytes, self->live_chunks, self->allocs);
+        rates_set(&watch->rates, i, watch->read_s, self->requested_bytes, self->live_chunks,
+                  self->allocs);
     }
     if (model->context_count > watch->asked_room) {
         watch->asked_room = model->context_count + model->context_count / 4;
@@ -154,14 +154,17 @@ static void take_new(struct watch *watch, size_t from) {
     watch->version++;
 }
 
+/* Reads contexts with their figures, and the uptime at which it did. */
 static bool ask_contexts(struct watch *watch, uint64_t from_id) {
+    struct wire_dump head;
     struct wire_piece_request contexts = {.part = WIRE_PART_CONTEXTS,
                                           .from = WIRE_FROM_ID(from_id)};
     struct wire_piece_request modules = {.part = WIRE_PART_MODULES,
                                          .from = watch->model.module_count};
     watch->loader.visit = NULL;
     return ask_pieces(watch, &watch->loader, &contexts) &&
-           ask_pieces(watch, &watch->loader, &modules) && loader_check_frames(&watch->loader);
+           ask_head(watch, WIRE_DUMP_BEGIN, &head) && ask_pieces(watch, &watch->loader, &modules) &&
+           loader_check_frames(&watch->loader);
 }
 
 static bool load_all(struct watch *watch) {
@@ -226,17 +229,14 @@ static bool reload(struct watch *watch) {
     watch->loaded = false;
     watch->asked = NULL;
     watch->asked_room = 0;
-    watch->rates = (struct rates){.look = before.look,
-                                  .has_base = before.has_base,
-                                  .base_s = before.base_s,
-                                  .since_s = before.since_s};
+    watch->rates =
+        (struct rates){.look = before.look, .has_base = before.has_base, .since_s = before.since_s};
     bool good = load_all(watch);
     if (good) {
         take_new(watch, 0);
         free(watch->model.exe);
         watch->model.exe = cli_copy(old.exe);
         keep_names(&watch->model, &old);
-        double now = clock_now_s();
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
             uint32_t was = model_find_context(&old, watch->model.contexts[i].id);
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
@@ -246,7 +246,7 @@ static bool reload(struct watch *watch) {
             }
             struct rates_sums own = rates->rows[i].own;
             rates->rows[i] = before.rows[was];
-            rates_set(rates, i, now, own.live_bytes, own.live_chunks, own.allocs);
+            rates_set(rates, i, watch->read_s, own.live_bytes, own.live_chunks, own.allocs);
             rates->base[i] = before.base[was];
             watch->asked[i] = asked[was];
         }
@@ -295,8 +295,8 @@ static enum loader_visit visit_figures(struct loader *loader, const struct wire_
     }
     if (known->figures->number == 0)
         model_own_figures(model, known)->self.allocs = sums->allocs;
-    rates_set(&watch->rates, index, watch->piece_s, sums->requested_bytes, sums->live_chunks,
-              sums->allocs);
+    rates_set(&watch->rates, index, (double)loader->survey.uptime_ns / 1e9, sums->requested_bytes,
+              sums->live_chunks, sums->allocs);
     return LOADER_DROP;
 }
 
@@ -325,14 +325,14 @@ static bool ask_figures(struct watch *watch) {
     loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
     do {
         uint64_t before = request.from;
-        watch->piece_s = clock_now_s();
         good = ask_piece(watch, loader, &request);
+        watch->read_s = (double)loader->survey.uptime_ns / 1e9;
         if (request.from <= before)
             request.from = 0;
         uint64_t end = request.from > 0 ? request.from >> 16 : UINT64_MAX;
         if (good)
             rates_end_range(&watch->rates, index_from(&watch->model, before >> 16),
-                            index_from(&watch->model, end), watch->piece_s);
+                            index_from(&watch->model, end), watch->read_s);
     } while (good && request.from > 0 && loader->survey.with_figures < WATCH_RECORDS &&
              loader->took_ns < most_ns);
     loader->visit = NULL;
@@ -360,7 +360,6 @@ static bool ask_pages(struct watch *watch) {
         /* The live bytes were read before the pages, so there may be more of them. */
         rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }
-    watch->waste_s = clock_now_s();
     return true;
 }
 
@@ -378,7 +377,8 @@ static void look_up_names(struct watch *watch) {
         wanted += only[i];
         nameless += only[i] && frame->kind == WIRE_KIND_PATH && !frame->names;
     }
-    if (wanted > 0 && is_due(&watch->names_due, nameless > 0 ? DUE_SHARE_NAMELESS : DUE_SHARE)) {
+    if (wanted > 0 &&
+        watch_is_due(&watch->names_due, nameless > 0 ? DUE_SHARE_NAMELESS : DUE_SHARE)) {
         sigset_t set, old;
         struct symbols_options options = {.live_pid = watch->facts.pid,
                                           .inner_pid = watch->facts.inner_pid,
@@ -392,7 +392,7 @@ static void look_up_names(struct watch *watch) {
         sigprocmask(SIG_SETMASK, &old, NULL);
         memset(watch->asked, true, model->context_count * sizeof *watch->asked);
         watch->version++;
-        was_done(&watch->names_due);
+        watch_was_done(&watch->names_due);
     }
     free(only);
 }
@@ -400,14 +400,15 @@ static void look_up_names(struct watch *watch) {
 /* --- a look ---------------------------------------------------------------------------------- */
 
 static bool keep_up(struct watch *watch) {
-    if (watch->stale && is_due(&watch->reload_due, DUE_SHARE_CONTEXTS)) {
+    if (watch->stale && watch_is_due(&watch->reload_due, WATCH_SHARE_CONTEXTS)) {
         bool good = reload(watch);
-        was_done(&watch->reload_due);
+        watch_was_done(&watch->reload_due);
         return good;
     }
-    if (watch->behind && !watch->stale && is_due(&watch->contexts_due, DUE_SHARE_CONTEXTS)) {
+    if (watch->behind && !watch->stale &&
+        watch_is_due(&watch->contexts_due, WATCH_SHARE_CONTEXTS)) {
         bool good = append(watch);
-        was_done(&watch->contexts_due);
+        watch_was_done(&watch->contexts_due);
         return good;
     }
     return true;
@@ -424,7 +425,6 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
     rates_clear(&watch->rates);
     watch->history.count = 0;
     watch->totals.growth = watch->totals.alloc_rate = WIRE_UNKNOWN;
-    watch->waste_s = -1;
     process_read_facts(watch->facts.pid, &watch->facts);
     free(watch->program);
     watch->program = process_program(&watch->facts);
@@ -467,12 +467,12 @@ static bool look(struct watch *watch) {
         return false;
     watch->behind |= head.contexts > watch->model.contexts[watch->model.context_count - 1].id + 1;
     good = keep_up(watch);
-    if (good && !watch->stale && is_due(&watch->pages_due, DUE_SHARE)) {
+    if (good && !watch->stale && watch_is_due(&watch->pages_due, DUE_SHARE)) {
         good = ask_pages(watch);
-        was_done(&watch->pages_due);
+        watch_was_done(&watch->pages_due);
     }
     if (!watch->behind && !watch->stale)
-        rates_end(&watch->rates, clock_now_s());
+        rates_end(&watch->rates, watch->read_s);
     if (!good || !ask_head(watch, WIRE_DUMP_END, &head))
         return false;
     if (!watch->no_names && watch->loaded)
@@ -549,7 +549,7 @@ bool watch_look_at_totals(struct watch *watch) {
 }
 
 void watch_mark(struct watch *watch) {
-    rates_mark(&watch->rates, clock_now_s());
+    rates_mark(&watch->rates);
     watch->base = watch->totals;
 }
 
@@ -566,34 +566,18 @@ void watch_end(struct watch *watch) {
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-static void add_thread(struct watch_thread *list, size_t *count, const struct watch_thread *part) {
-    size_t at = 0;
-    while (at < *count && list[at].tid != part->tid)
-        at++;
-    if (at == *count)
-        list[(*count)++] = (struct watch_thread){.tid = part->tid};
-    memcpy(list[at].name, part->name, sizeof part->name);
-    list[at].live_bytes = model_add(list[at].live_bytes, part->live_bytes);
-    list[at].live_chunks = model_add(list[at].live_chunks, part->live_chunks);
-    list[at].allocs = model_add(list[at].allocs, part->allocs);
-}
-
 /* A context that is gone is answered by the next one. */
 static bool is_wanted(const struct watch *watch, const uint32_t *contexts, size_t count,
                       uint32_t id) {
     for (size_t i = 0; i < count; i++)
         if (watch->model.contexts[contexts[i]].id == id)
             return true;
-    return false;
+    return !contexts;
 }
 
-bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t count,
-                       struct watch_thread **threads, size_t *thread_count) {
-    struct loader loader;
-    struct model model;
-    struct wire_piece_request ask_heaps = {.part = WIRE_PART_THREADS};
-    loader_begin(&loader, &model, watch->client.source, &watch->failure);
-    bool good = watch->client.fd >= 0;
+static bool ask_chosen(struct watch *watch, struct loader *loader, const uint32_t *contexts,
+                       size_t count) {
+    bool good = true;
     for (size_t i = 0; i < count && good; i++) {
         uint32_t id = watch->model.contexts[contexts[i]].id;
         struct wire_piece_request request = {
@@ -601,29 +585,54 @@ bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t cou
         /* A context with more threads than fit into one record goes on in the next ones. */
         do {
             request.most = 1;
-            good = ask_piece(watch, &loader, &request);
+            good = ask_piece(watch, loader, &request);
         } while (good && request.from >> 16 == id);
     }
-    good = good && ask_pieces(watch, &loader, &ask_heaps);
-    *threads = cli_alloc(loader.view_count + 1, sizeof **threads);
-    *thread_count = 0;
-    for (size_t i = 0; i < loader.view_count && good; i++) {
-        const struct loader_view *view = &loader.views[i];
-        if (!is_wanted(watch, contexts, count, model.contexts[view->context].id))
-            continue;
-        uint32_t number = view->heap < loader.heap_count ? loader.thread_of[view->heap] : 0;
-        struct watch_thread part = {.name = "exited threads",
-                                    .live_bytes = view->sums.requested_bytes,
-                                    .live_chunks = view->sums.live_chunks,
-                                    .allocs = view->sums.allocs};
-        if (number > 0) {
-            part.tid = model.threads[number].tid;
-            memcpy(part.name, model.threads[number].name, sizeof part.name);
-        }
-        add_thread(*threads, thread_count, &part);
+    return good;
+}
+
+static void take_views(const struct watch *watch, const struct loader *loader,
+                       const uint32_t *contexts, size_t count, struct watch_views *views) {
+    const struct model *model = loader->model;
+    views->list = cli_alloc(loader->view_count + 1, sizeof *views->list);
+    views->threads = cli_alloc(model->thread_count + 1, sizeof *views->threads);
+    views->thread_count = model->thread_count;
+    if (model->thread_count > 0)
+        memcpy(views->threads, model->threads, model->thread_count * sizeof *views->threads);
+    for (size_t i = 0; i < loader->view_count; i++) {
+        const struct loader_view *view = &loader->views[i];
+        uint32_t id = model->contexts[view->context].id;
+        uint32_t number = view->heap < loader->heap_count ? loader->thread_of[view->heap] : 0;
+        if (is_wanted(watch, contexts, count, id))
+            views->list[views->count++] = (struct watch_view){
+                .tid = number > 0 ? model->threads[number].tid : 0, .id = id, .sums = view->sums};
     }
+}
+
+bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count,
+                     struct watch_views *views) {
+    struct loader loader;
+    struct model model;
+    struct wire_dump head;
+    struct wire_piece_request ask_all = {.part = WIRE_PART_CONTEXTS, .flags = WIRE_DUMP_THREADS};
+    struct wire_piece_request ask_heaps = {.part = WIRE_PART_THREADS};
+    *views = (struct watch_views){0};
+    if (watch->client.fd < 0)
+        return false;
+    loader_begin(&loader, &model, watch->client.source, &watch->failure);
+    bool good = ask_head(watch, WIRE_DUMP_BEGIN, &head) &&
+                (contexts ? ask_chosen(watch, &loader, contexts, count)
+                          : ask_pieces(watch, &loader, &ask_all)) &&
+                ask_pieces(watch, &loader, &ask_heaps) && ask_head(watch, WIRE_DUMP_END, &head);
+    if (good)
+        take_views(watch, &loader, contexts, count, views);
     free(loader.views);
     free(loader.thread_of);
     free_model(&model);
     return good;
+}
+
+void watch_free_views(struct watch_views *views) {
+    free(views->list);
+    free(views->threads);
 }

@@ -5,8 +5,8 @@
  * A look never ends the command: a process that ends, stops or does not answer sets the state. Each
  * look asks for the figures of at most WATCH_RECORDS contexts; if there are more, the next look
  * goes on behind them, and rates are computed over the time between two readings of the same
- * context. New contexts, pages and names are asked for less often, so that they take about a
- * hundredth of the time each.
+ * context, by the uptime that the process tells with its figures. New contexts, pages and names are
+ * asked for less often, so that they take about a hundredth of the time each.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -17,6 +17,7 @@
 
 #define WATCH_RECORDS 110000U
 #define WATCH_TARGET_SHARE 0.04
+#define WATCH_SHARE_CONTEXTS 33 /* reading contexts takes one part in so many of the time */
 
 enum watch_state {
     WATCH_NEW,    /* it has not answered yet */
@@ -35,7 +36,7 @@ struct watch_totals {
     int64_t live_bytes, live_chunks, allocs, rss_bytes;
     int64_t growth, alloc_rate; /* per second; WIRE_UNKNOWN at the first look */
     int64_t contexts;
-    double uptime_s, read_s;
+    double uptime_s; /* when they were read */
 };
 
 struct watch {
@@ -64,8 +65,7 @@ struct watch {
     struct watch_totals base;     /* the totals when the base was taken */
     struct rates_history history; /* live bytes of the process */
     uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
-    double piece_s;               /* when the piece that is being read was asked for */
-    double waste_s;               /* when the pages were read; negative: never */
+    double read_s;                /* uptime of the process when its last figures were read */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
     struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
@@ -85,15 +85,25 @@ int64_t watch_not_loaded(const struct watch *watch);
 /* Takes the figures now as the base. */
 void watch_mark(struct watch *watch);
 
-/* The figures of one thread. */
-struct watch_thread {
-    uint32_t tid; /* 0: all threads that have exited */
-    char name[17];
-    int64_t live_bytes, live_chunks, allocs;
+/* The figures of one heap of a thread in one context. */
+struct watch_view {
+    uint32_t tid; /* 0: of threads that have exited, or have allocated little yet */
+    uint32_t id;  /* of the context */
+    struct wire_sums sums;
 };
-/* Asks for the threads of some contexts, and adds up each thread's figures over these. The caller
- * frees the list. False: the process did not answer. */
-bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t count,
-                       struct watch_thread **threads, size_t *thread_count);
+struct watch_views {
+    struct watch_view *list;
+    struct model_thread *threads;
+    size_t count, thread_count;
+};
+/* Asks for the figures of threads in some contexts (by index), or in all if `contexts` is NULL.
+ * The caller frees the views. False: the process did not answer, and there are none. */
+bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count,
+                     struct watch_views *views);
+void watch_free_views(struct watch_views *views);
+
+/* Returns true if `share` times the duration of something that takes long has passed since then. */
+bool watch_is_due(struct watch_due *due, int share);
+void watch_was_done(struct watch_due *due);
 
 #endif

@@ -521,6 +521,7 @@ static bool take_survey(struct loader *loader, struct records *records) {
     struct wire_survey *sum = &loader->survey, survey;
     if (!take(records, &survey, sizeof survey))
         return damaged(loader, "its sums are cut off");
+    sum->uptime_ns = survey.uptime_ns;
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;
 #define ADD(name) sum->name = model_add(sum->name, survey.name);

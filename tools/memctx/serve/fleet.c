@@ -176,13 +176,16 @@ void fleet_refresh(struct fleet *fleet) {
     free(search.fresh);
 }
 
-struct fleet_process *fleet_find(const struct fleet *fleet, const char *program, unsigned number,
+struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
                                  size_t *count) {
     struct fleet_process *found = NULL;
+    int64_t pid = 0;
     *count = 0;
+    if (word && !cli_is_number(word, &pid))
+        pid = 0;
     for (size_t i = 0; i < fleet->count; i++) {
         struct fleet_process *process = fleet->processes[i];
-        if ((!program || strcmp(process->program, program) == 0) &&
+        if ((!word || process->facts.pid == pid || strcmp(process->program, word) == 0) &&
             (number == 0 || process->number == number)) {
             found = process;
             ++*count;

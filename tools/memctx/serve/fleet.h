@@ -61,9 +61,9 @@ size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
 void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
 /* Returns the metrics of all processes. A process without an answer is told as down. */
 char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
-/* Returns the process with this program's name and this number (0: any); NULL: there is none.
- * `count` is set to how many there are. A `program` of NULL: all. */
-struct fleet_process *fleet_find(const struct fleet *fleet, const char *program, unsigned number,
+/* Returns the process with this pid, or with this program's name and this number (0: any); NULL:
+ * there is none. `count` is set to how many there are. A `word` of NULL: all. */
+struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
                                  size_t *count);
 /* Ends all tellers. */
 void fleet_end(struct fleet *fleet);

@@ -25,6 +25,7 @@
     X(create_response_from_buffer)                                                                 \
     X(create_response_from_callback)                                                               \
     X(add_response_header)                                                                         \
+    X(http_unescape)                                                                               \
     X(queue_response)                                                                              \
     X(destroy_response)                                                                            \
     X(suspend_connection)                                                                          \

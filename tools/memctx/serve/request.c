@@ -119,6 +119,17 @@ struct argument_check {
     bool good;
 };
 
+/* Refuses an argument that the address does not know, and names those that it knows. */
+static bool refuse_argument(const struct argument_check *check, const char *key) {
+    char known[120] = "";
+    size_t used = 0;
+    for (size_t i = 0; check->known[i]; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used,
+                                 "%s%s=", i == 0 ? "; it takes " : ", ", check->known[i]);
+    return refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "this address takes no %.100s=%s", key,
+                  known);
+}
+
 static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, const char *key,
                                       const char *value) {
     struct argument_check *check = closure;
@@ -127,8 +138,7 @@ static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, co
     while (check->known[at] && strcmp(check->known[at], key) != 0)
         at++;
     if (!check->known[at])
-        check->good =
-            refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "this address takes no %.100s=", key);
+        check->good = refuse_argument(check, key);
     else if (!value || value[0] == '\0')
         check->good = refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "%s= needs a value", key);
     return check->good ? MHD_YES : MHD_NO;
@@ -168,8 +178,8 @@ static bool read_target(struct request_query *query, struct MHD_Connection *conn
                       target ? ": " : "", target ? target : "");
     }
     return refuse(refusal, MHD_HTTP_BAD_REQUEST,
-                  "%zu processes are served; name one with target=PROGRAM%s; / lists them", count,
-                  target ? "&process=NUMBER" : "");
+                  "%zu processes are served; name one with target=%s; / lists them", count,
+                  target ? "PID, or add &process=NUMBER" : "PROGRAM or target=PID");
 }
 
 /* Finds the process of a live page by its pid or its program's name. It may have ended: what is
@@ -180,14 +190,7 @@ static bool read_word(struct request_query *query, const char *word, struct flee
     bool is_pid = cli_is_number(word, &pid) && pid > 0 && pid <= INT32_MAX;
     size_t count = 0;
     fleet_refresh(fleet);
-    if (!is_pid)
-        query->process = fleet_find(fleet, word, 0, &count);
-    for (size_t i = 0; is_pid && i < fleet->count; i++) {
-        if (fleet->processes[i]->facts.pid == pid) {
-            query->process = fleet->processes[i];
-            count = 1;
-        }
-    }
+    query->process = fleet_find(fleet, word, 0, &count);
     if (count > 1) {
         return refuse(refusal, MHD_HTTP_BAD_REQUEST,
                       "%zu processes of this name are served; take a pid, which / lists", count);

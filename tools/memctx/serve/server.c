@@ -523,6 +523,13 @@ static void log_line(void *closure, const char *format, va_list arguments) {
     cli_warn("%s", text);
 }
 
+/* Decodes %XX in an address or an argument. One with %00 stays as it is, because the text would end
+ * there: "/%00" would be "/". */
+static size_t unescape(void *closure, struct MHD_Connection *connection, char *text) {
+    (void)closure, (void)connection;
+    return strstr(text, "%00") ? strlen(text) : mhd.http_unescape(text);
+}
+
 static bool start(struct server *server, int fd) {
     const struct server_options *options = server->options;
     bool tls = options->certificate != NULL;
@@ -536,7 +543,8 @@ static bool start(struct server *server, int fd) {
         log_line, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
         MHD_OPTION_NOTIFY_COMPLETED, end_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        note_connection, server, MHD_OPTION_ARRAY, tls ? secrets : secrets + 2, MHD_OPTION_END);
+        note_connection, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+        tls ? secrets : secrets + 2, MHD_OPTION_END);
     server->started = true;
     return server->daemon != NULL;
 }

@@ -374,6 +374,19 @@ static void forget_pages(struct model *model) {
     ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
 }
 
+/* Returns the name of the program; NULL: it is not known. The first argument may be a path with
+ * spaces, or a title, in which the name ends at the first space. */
+static char *find_program(const struct record_head *head) {
+    const char *slash = strrchr(head->exe, '/'), *file = slash ? slash + 1 : head->exe;
+    const char *name = head->program + (head->program[0] == '-'); /* of a login shell */
+    size_t length = strlen(name), file_length = strlen(file);
+    if (file_length > 0 && length >= file_length && strcmp(name + length - file_length, file) == 0)
+        return cli_copy(file);
+    length = strcspn(name, " ");
+    length -= length > 0 && name[length - 1] == ':';
+    return length > 0 ? cli_format("%.*s", (int)length, name) : NULL;
+}
+
 static void describe(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     struct model_recording *recording = cli_alloc(1, sizeof *recording);
@@ -425,7 +438,7 @@ static bool load(struct snapshot_replay *reader, size_t chosen) {
     model->pid = reader->head.pid;
     model->start_ticks = reader->head.start_ticks;
     model->library_version = cli_copy(reader->head.library_version);
-    model->program = reader->head.program[0] != '\0' ? cli_copy(reader->head.program) : NULL;
+    model->program = find_program(&reader->head);
     forget_pages(model);
     model_add_up(model);
     describe(reader, chosen);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* recording.c - looks for memctx-PID-NAME.rec in the directory that the process's environment
- * names. */
+/* recording.c - looks for the recording among the files that the control thread of a process has
+ * open. That thread often has a table of open files of its own. */
 #include "target/recording.h"
 
 #include <dirent.h>
@@ -15,57 +15,76 @@
 
 #include "base/cli.h"
 
-static bool has_name(const char *name, pid_t inner_pid) {
-    char start[40];
-    size_t length = strlen(name);
-    snprintf(start, sizeof start, "memctx-%d-", (int)inner_pid);
-    bool old = length > 6 && strcmp(name + length - 6, ".1.rec") == 0;
-    return strncmp(name, start, strlen(start)) == 0 && length > 4 && !old &&
-           strcmp(name + length - 4, ".rec") == 0;
-}
-
-static bool is_recording(int fd, const struct process_facts *facts, struct stat *status) {
+static bool is_recording(int fd, const struct process_facts *facts) {
     struct record_head head;
-    return fstat(fd, status) == 0 && S_ISREG(status->st_mode) &&
-           (status->st_uid == facts->effective_uid || status->st_uid == facts->uid ||
-            status->st_uid == 0) &&
-           status->st_size <= (off_t)RECORD_FILE_BYTES &&
+    struct stat status;
+    return fstat(fd, &status) == 0 &&
+           (status.st_uid == facts->effective_uid || status.st_uid == facts->uid ||
+            status.st_uid == 0) &&
+           status.st_size <= (off_t)RECORD_FILE_BYTES &&
            pread(fd, &head, sizeof head, RECORD_HEAD_AT + sizeof(struct record_block)) ==
                sizeof head &&
            memcmp(head.magic, RECORD_MAGIC, RECORD_MAGIC_BYTES) == 0 &&
            head.start_ticks == facts->start_ticks;
 }
 
-/* The process may write the directory, so nothing in it is believed: a file may be a pipe or a
- * link. */
-int recording_open(const struct process_facts *facts) {
-    const char *directory = process_find_variable(facts->pid, "MEMCTX_RECORD");
-    struct stat status, newest = {0};
-    int found = -1;
-    if (!directory || directory[0] != '/')
+/* Opens a file that a thread has open. A process may be hostile, so only a regular file is opened:
+ * another reader of a pipe, or an open device, may change what the process does. */
+static int open_regular(int directory, const char *name) {
+    struct stat status;
+    int place = openat(directory, name, O_PATH | O_CLOEXEC), fd = -1;
+    if (place < 0)
         return -1;
-    char *path = cli_format("/proc/%d/root%s", (int)facts->pid, directory);
+    if (fstat(place, &status) == 0 && S_ISREG(status.st_mode)) {
+        char *path = cli_format("/proc/self/fd/%d", place);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        free(path);
+    }
+    close(place);
+    return fd;
+}
+
+/* Finds the recording among the open files of a thread. */
+static int find_open(const char *thread, const struct process_facts *facts) {
+    char *path = cli_format("/proc/%d/task/%s/fd", (int)facts->pid, thread);
     DIR *stream = opendir(path);
+    int found = -1;
     free(path);
-    for (struct dirent *entry; stream && (entry = readdir(stream));) {
-        if (!has_name(entry->d_name, facts->inner_pid))
-            continue;
-        int fd =
-            openat(dirfd(stream), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        bool newer = is_recording(fd, facts, &status) &&
-                     (found < 0 || status.st_mtim.tv_sec >= newest.st_mtim.tv_sec);
-        if (newer) {
-            int before = found;
+    for (struct dirent *entry; found < 0 && stream && (entry = readdir(stream));) {
+        int fd = open_regular(dirfd(stream), entry->d_name);
+        if (fd >= 0 && is_recording(fd, facts))
             found = fd;
-            fd = before;
-            newest = status;
-        }
-        if (fd >= 0)
+        else if (fd >= 0)
             close(fd);
     }
     if (stream)
         closedir(stream);
+    return found;
+}
+
+/* Returns true for the control thread of the library, and for a thread of the program that has its
+ * name. */
+static bool is_control_thread(pid_t pid, const char *thread) {
+    char name[32] = "";
+    char *path = cli_format("/proc/%d/task/%s/comm", (int)pid, thread);
+    FILE *file = fopen(path, "re");
+    free(path);
+    if (!file)
+        return false;
+    bool same = fgets(name, sizeof name, file) && strcmp(name, "memctx\n") == 0;
+    fclose(file);
+    return same;
+}
+
+int recording_open(const struct process_facts *facts) {
+    char *path = cli_format("/proc/%d/task", (int)facts->pid);
+    DIR *threads = opendir(path);
+    int found = -1;
+    free(path);
+    for (struct dirent *entry; found < 0 && threads && (entry = readdir(threads));)
+        if (is_control_thread(facts->pid, entry->d_name))
+            found = find_open(entry->d_name, facts);
+    if (threads)
+        closedir(threads);
     return found;
 }

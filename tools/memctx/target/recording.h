@@ -5,10 +5,9 @@
 
 #include "target/process.h"
 
-/* Opens the recording that a process writes into the directory MEMCTX_RECORD of its environment.
- * Returns a descriptor, or -1 if this user may read no recording there. The function opens only a
- * regular file that belongs to the process's user or to root and begins as a recording does. The
- * directory is taken in the process's root, so this works for a container, too. */
+/* Opens the file that a process is recording into, however the recording was begun. Returns a
+ * descriptor, or -1 if the process does not record, or this user may not read the file. The file is
+ * regular, belongs to the process's user or to root, and begins as a recording of this process. */
 int recording_open(const struct process_facts *facts);
 
 #endif

@@ -15,7 +15,15 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_BATCH = 1, OPTION_SORT, OPTION_LIMIT, OPTION_TREE, OPTION_ALL, OPTION_INTERVAL };
+enum {
+    OPTION_BATCH = 1,
+    OPTION_SORT,
+    OPTION_LIMIT,
+    OPTION_TREE,
+    OPTION_ALL,
+    OPTION_INTERVAL,
+    OPTION_THREADS
+};
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              READING_UNIT_OPTIONS,
@@ -24,6 +32,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"sort", required_argument, NULL, OPTION_SORT},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"tree", no_argument, NULL, OPTION_TREE},
+                                             {"threads", no_argument, NULL, OPTION_THREADS},
                                              {"all", no_argument, NULL, OPTION_ALL},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
@@ -33,7 +42,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 struct top_request {
     struct frame_options frame;
     struct reading_names names;
-    bool json, all;
+    bool json, all, threads;
     int64_t frames; /* 0: not --batch */
 };
 
@@ -66,6 +75,7 @@ static void take_option(struct top_request *request, int option) {
         request->frame.rows.limit = (size_t)cli_parse_number("--limit", optarg, 1, ROWS_FLAT_MAX);
         break;
     case OPTION_TREE: request->frame.rows.tree = true; break;
+    case OPTION_THREADS: request->threads = true; break;
     case OPTION_ALL: request->all = true; break;
     default: reading_take(&request->names, option); break;
     }
@@ -79,6 +89,10 @@ static struct top_request parse(int argc, char **argv) {
         take_option(&request, option);
     if (request.json && request.frames == 0)
         cli_usage("--json prints one object a frame and needs --batch N");
+    if (request.threads && request.frame.rows.tree)
+        cli_usage("--threads shows a list; it does not go with --tree");
+    if (request.threads && request.frame.rows.sort == RATES_WASTE)
+        cli_usage("the waste of a thread is not known; sort by live, growth, allocs or chunks");
     if (request.all && optind < argc)
         cli_usage("--all takes no TARGET; got %s", argv[optind]);
     if (!request.all && optind == argc)
@@ -163,25 +177,36 @@ static int print_recording(struct watch *watch, struct top_request *request) {
     return cli_finish_output(CLI_DONE);
 }
 
+/* Prints a frame. False: it cannot be written, or the process has no answer any more. */
+static bool print_frame(struct watch *watch, struct rows *rows, struct threads *threads,
+                        struct top_request *request) {
+    request->frame.number++;
+    if (request->threads && !frame_print_threads(watch, threads, &request->frame, request->json))
+        cli_die_failure(&watch->failure);
+    if (!request->threads)
+        (request->json ? frame_print_json : frame_print_text)(watch, rows, &request->frame);
+    return fflush(stdout) == 0;
+}
+
 /* Prints frames of one process. Rates need two looks, so the first one prints nothing. */
 static int print_process(struct watch *watch, struct top_request *request) {
     struct rows rows = {0};
+    struct threads threads = {0};
     double next_s = clock_now_s(), silent_s = 0;
     bool first = true;
     while (request->frame.number < request->frames) {
         bool good = watch_look(watch);
         give_up(watch, &silent_s);
-        if (good && !first) {
-            request->frame.number++;
-            (request->json ? frame_print_json : frame_print_text)(watch, &rows, &request->frame);
-            if (fflush(stdout) != 0)
-                break;
-        }
+        if (good && first && request->threads)
+            threads_read(&threads, watch, NULL, 0); /* a failure shows at the next look */
+        else if (good && !first && !print_frame(watch, &rows, &threads, request))
+            break;
         first = first && !good;
         if (request->frame.number < request->frames)
             sleep_until_next(&next_s, request->frame.interval_s);
     }
     rows_free(&rows);
+    threads_clear(&threads);
     return cli_finish_output(CLI_DONE);
 }
 
@@ -209,11 +234,16 @@ int top_main(int argc, char **argv) {
     if (request.frames == 0)
         screen_check();
     bool single = !herd.all && herd.count == 1;
+    if (request.threads && recording)
+        cli_usage("a recording has no figures of threads");
+    if (request.threads && request.frames > 0 && !single)
+        cli_usage("--threads with --batch takes one TARGET");
     if (recording && request.frames > 0)
         return print_recording(herd.watches[0], &request);
     if (request.frames > 0)
         return single ? print_process(herd.watches[0], &request) : print_herd(&herd, &request);
     struct screen_options options = {.rows = request.frame.rows,
+                                     .threads = request.threads,
                                      .interval_s = request.frame.interval_s};
     return screen_run(&herd, single, &options);
 }

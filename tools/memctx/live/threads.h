@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads.h - what each thread has allocated at each call path, from one reading to the next.
+ *
+ * A reading is of some contexts or of all. Reading all of them costs about as much as loading the
+ * contexts, so threads_read_all does it only after a pause in proportion to the duration.
+ */
+#ifndef MEMCTX_LIVE_THREADS_H
+#define MEMCTX_LIVE_THREADS_H
+
+#include "live/watch.h"
+
+#define THREADS_NAME_BYTES 48
+
+/* The figures of one thread in one context. The waste is not known. */
+struct threads_part {
+    uint32_t tid; /* 0: all threads that have exited, and those that have allocated little yet */
+    uint32_t id;  /* of the context */
+    uint32_t context; /* its index in the model of the watch; WIRE_NONE: it is not there */
+    struct rates_sums own;
+};
+
+/* A thread, or one of its call paths below it. */
+struct threads_line {
+    bool is_thread;
+    uint32_t tid;
+    uint32_t context; /* index in the model of the watch; of a call path */
+    size_t left_out;  /* call paths of this thread that are not listed */
+    struct rates_sums sums;
+    char name[THREADS_NAME_BYTES]; /* of a thread */
+};
+
+struct threads {
+    struct threads_part *parts; /* by rising tid and id */
+    size_t count;
+    struct model_thread *names; /* by rising tid */
+    size_t name_count;
+    double read_s;    /* uptime of the process at the reading */
+    double loaded_s;  /* when ids got their meaning: figures before are those of other contexts */
+    bool all;         /* the reading was of all contexts */
+    uint32_t version; /* of the watch, for which the indices in `parts` are right */
+    struct watch_due due;
+    struct threads_line *list;
+    size_t list_count, list_room;
+};
+
+/* Reads the figures of some contexts. Their rates are those since the reading before, where that
+ * had them, too. False: the process did not answer; the figures are those of before. */
+bool threads_read(struct threads *threads, struct watch *watch, const uint32_t *contexts,
+                  size_t count);
+/* Reads the figures of all contexts, if they are due. */
+bool threads_read_all(struct threads *threads, struct watch *watch);
+
+struct threads_options {
+    const bool *counts; /* by index of the context: false if it is left out; NULL: none is */
+    enum rates_column sort;
+    size_t limit;      /* call paths that are listed of each thread */
+    uint32_t wide;     /* thread that has more of them; WIRE_NONE: no thread */
+    size_t wide_limit; /* so many */
+};
+/* Makes the lines: the threads with most of the sort key first, and below each thread the call
+ * paths with most of it. */
+void threads_make(struct threads *threads, const struct watch *watch,
+                  const struct threads_options *options);
+/* Forgets everything. */
+void threads_clear(struct threads *threads);
+
+#endif
