@@ -70,6 +70,11 @@ SHAPES = {  # case: is it an alarm, and the rows
     "leak-while-the-load-falls": (True, rows(EVEN[:5], (10, 26, 38, 46, 50), (10, 26, 38, 46, 50))),
     "leak-with-pauses": (True, rows((1, 2, 6, 7, 11), (10, 20, 30, 40, 50))),
     "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
+    # A queue that falls behind in bursts; the last look comes during a dip.
+    "queue-in-bursts": (True, rows(range(1, 16), (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256, 253))),
+    # What waits for a garbage collector: three low points that rise by chance, and high points that rise much more.
+    "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
+    "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),
     # A cache of every key that was ever asked for, in a program that stands still now and then.
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
