@@ -50,6 +50,12 @@ static const struct {
     {"alloc::fmt::*", WHO_LIBRARY, "String"},
     {"<alloc::string::*", WHO_LIBRARY, "String"},
     {"<str as *", WHO_LIBRARY, "String"},
+    {"<&str as *", WHO_LIBRARY, "String"},
+    /* Only the library gives traits to types of the language, as to u64, i32, usize, f64. */
+    {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
+    {"<[iu]size as core::*", WHO_LIBRARY, "core"},
+    {"<bool as core::*", WHO_LIBRARY, "core"},
+    {"<char as core::*", WHO_LIBRARY, "core"},
     {"alloc::boxed::*", WHO_LIBRARY, "Box"},
     {"<alloc::boxed::*", WHO_LIBRARY, "Box"},
     {"alloc::rc::*", WHO_LIBRARY, "Rc"},
