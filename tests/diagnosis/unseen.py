@@ -156,6 +156,46 @@ def unseen_heap_that_is_filled_before_it_is_collected():
     check(growth[0]["action"].startswith(f"jcmd {target.pid} GC.class_histogram"), growth[0]["action"])
 
 
+JAVA_KEEPS = """
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+
+public class Keeps {
+    static ArrayList<ByteBuffer> kept = new ArrayList<>();
+
+    public static void main(String[] arguments) throws Exception {
+        for (int round = 0; round < 5; round++) {
+            for (int i = 0; i < 200; i++) {
+                ByteBuffer buffer = ByteBuffer.allocateDirect(50000);
+                for (int at = 0; at < 50000; at += 1000)
+                    buffer.put(at, (byte) 1);
+                kept.add(buffer);
+            }
+            System.out.println("look");
+            System.in.read();
+        }
+    }
+}
+"""
+
+
+@test
+def unseen_direct_buffers_of_java():
+    """The finding says which objects own what the virtual machine allocated, and how to find their class."""
+    with runtime_dir() as directory:
+        source = os.path.join(directory, "Keeps.java")
+        with open(source, "w", encoding="utf-8") as out:
+            out.write(JAVA_KEEPS)
+        with Target([installed("java"), "-Xint", "-Xshare:auto", source], directory, MEMCTX_CONTROL="eager") as target:
+            growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth" and one["severity"] in ALARMING]
+            text = told(target)
+    check_equal(len(growth), 1, f"alarms: {text}")
+    check_equal(growth[0]["function"], "Unsafe_AllocateMemory0, libjvm.so", text)
+    check(growth[0]["advice"].startswith("Objects of Java own this memory: a direct buffer"), growth[0]["advice"])
+    check_equal(growth[0]["action"], f"jcmd {target.pid} GC.class_histogram, twice, some time apart", "what comes next")
+    check(not re.search(r"0x[0-9a-f]{6}", labelled(text, 1, "who")), f"an address of code without a name: {text}")
+
+
 PYTHON_KEEPS = """
 import sys
 kept = []

@@ -298,13 +298,14 @@ static bool is_end(struct who_step step, struct who_step end) {
            (step.context == end.context && step.function == end.function);
 }
 
-/* True if a frame of the same module on this part of the path has a name. */
+/* True if a frame of the same module on this part of the path has a name. Code that was generated
+ * at run time is in no module; the named frames of any module say more than its address. */
 static bool has_named_neighbour(const struct model *model, const struct who_part *part,
                                 struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
-        if (model->contexts[at.context].frame->module == module && name_of(model, at) &&
-            who_kind_of(model, at) != WHO_RUNTIME)
+        if ((module == WIRE_NONE || model->contexts[at.context].frame->module == module) &&
+            name_of(model, at) && who_kind_of(model, at) != WHO_RUNTIME)
             return true;
     return false;
 }
