@@ -176,7 +176,8 @@ static const struct {
 };
 #define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
 
-/* Libraries whose frames mean nothing where they have no names. */
+/* Libraries whose functions say nothing about the cause. Where frames have no names, they are not
+ * even worth a word. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
                                        "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
 
@@ -232,16 +233,15 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step) {
         return WHO_MEANS;
     if (frame->kind != WIRE_KIND_PATH)
         return WHO_RUNTIME;
-    if (name) {
-        size_t row = row_of(name);
-        return row < FUNCTION_COUNT                    ? functions[row].kind
-               : is_library_file(file_of(model, step)) ? WHO_LIBRARY
-                                                       : WHO_MEANS;
-    }
+    bool is_runtime = false;
     for (size_t i = 0; module && i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (fnmatch(runtimes[i], module, 0) == 0)
-            return WHO_RUNTIME;
-    return WHO_MEANS;
+        is_runtime = is_runtime || fnmatch(runtimes[i], module, 0) == 0;
+    if (!name)
+        return is_runtime ? WHO_RUNTIME : WHO_MEANS;
+    size_t row = row_of(name);
+    return row < FUNCTION_COUNT                                  ? functions[row].kind
+           : is_runtime || is_library_file(file_of(model, step)) ? WHO_LIBRARY
+                                                                 : WHO_MEANS;
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
