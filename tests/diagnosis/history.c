@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache`
- * fills and then replaces what it has. Each says "look" after 2 s, and goes on until it is told to
- * end. Amounts follow the clock, not the number of turns.
+ * fills and then replaces what it has, `reserves` leaks chunks of which it touches a sixteenth.
+ * Each says "look" after 2 s, and goes on until it is told to end. Amounts follow the clock, not
+ * the number of turns.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -13,6 +14,8 @@
 
 #define RECORD_BYTES 500
 #define RECORDS_A_SECOND 8000 /* 3.8 MiB/s */
+#define RESERVED_BYTES 65536
+#define RESERVED_A_SECOND 200 /* 12.5 MiB/s, of which 0.8 MiB/s are in memory */
 #define LEAK_FROM_S 0.7
 #define LOOK_AT_S 2.0
 #define SLOTS 20000
@@ -30,6 +33,12 @@ __attribute__((noinline)) static void record_keep(size_t bytes) {
     memset(record, 1, bytes);
     *record = kept;
     kept = record;
+}
+
+__attribute__((noinline)) static void room_reserve(void) {
+    void **room = malloc(RESERVED_BYTES);
+    *room = kept;
+    kept = room;
 }
 
 __attribute__((noinline)) static void slot_fill(void) {
@@ -58,6 +67,9 @@ int main(int argc, char **argv) {
         if (strcmp(what, "late") == 0)
             for (; t > LEAK_FROM_S && (double)made < (t - LEAK_FROM_S) * RECORDS_A_SECOND; made++)
                 record_keep(RECORD_BYTES);
+        if (strcmp(what, "reserves") == 0)
+            for (; (double)made < t * RESERVED_A_SECOND; made++)
+                room_reserve();
         if (strcmp(what, "cache") == 0)
             for (; (double)made < t * 60000; made++)
                 slot_fill();

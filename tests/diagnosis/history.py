@@ -86,6 +86,26 @@ def history_late_leak():
 
 @test
 @in_tries
+def history_memory_that_was_never_touched():
+    """The machine's memory is used up by what is touched, not by what is asked for."""
+    with runtime_dir() as directory, history(directory, "reserves") as target:
+        growth, text = growth_of(target), told(target)
+        rss = harness.rss_kib(target.pid) << 10
+    check(growth and names(growth[0], "room_reserve"), f"found: {growth}")
+    rate = growth[0]["growth"]["bytes_per_s"]
+    check(rate > 10 << 20, f"it asks for {rate} bytes/s")
+    out = labelled(text, 1, "out")
+    told_s = re.search(r"in about ([0-9.]+) (s|min|h|days) at this rate; .*; at most (\d+) % of what the program asked for is in memory", out)
+    check(told_s, text)
+    seconds = float(told_s[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[told_s[2]]
+    # The text comes a moment after the figures, so the parts differ.
+    planned = growth[0]["out"]["left_bytes"] / (rate * int(told_s[3]) / 100)
+    check(abs(seconds - planned) < planned / 4, f"{out}: {planned} s")
+    check(rss / growth[0]["bytes"] < 0.6 and int(told_s[3]) < 60, f"{rss} bytes resident: {out}")
+
+
+@test
+@in_tries
 def history_python():
     """A list that grows without end is a leak; one of a fixed length is none."""
     with runtime_dir() as directory, python(directory, 0) as target, python(directory, 500) as healthy:

@@ -6,7 +6,8 @@ import re
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import ALARMING, command, doctor, installed, pinner
+from planted import ALARMING, command, doctor, found_at, installed, pinner
+from text import labelled, told
 
 
 def more_c(directory, *arguments, **extra):
@@ -282,6 +283,29 @@ def isolating_what_an_ended_thread_thinned_out_is_not_promised():
 # --- memory that was never touched ----------------------------------------------------------------
 
 FREE_LINES = ("holes_bytes", "mixed_free_bytes", "kept_bytes", "freelist_bytes")
+
+
+@test
+def chunks_of_the_c_library_are_the_callers():
+    """asprintf calls malloc in a function of libc's inside; the program's function is to blame."""
+    with runtime_dir() as directory, more_c(directory, "labels") as target:
+        growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth"]
+        text = told(target)
+    check_equal(len(growth), 1, text)
+    check(growth[0]["function"].startswith("label_make, planted_more.c:"), text)
+    check(re.search(r"label_make \(planted_more.c:\d+\) < .*, via \w*asprintf", labelled(text, 1, "who")), text)
+
+
+@test
+def rounding_that_was_never_touched_is_no_waste():
+    """The rest of the block behind a chunk that is aligned to an OS page is a page of its own, which nobody touches."""
+    with runtime_dir() as directory, more_c(directory, "sectors") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        found = doctor(target)
+        dump = target.dump()
+    sectors = max((one["self"] for one in dump["contexts"]), key=lambda one: one["requested_bytes"])
+    check(sectors["block_bytes"] > 1.5 * sectors["requested_bytes"] > 16 << 20, f"the blocks are no larger: {sectors}")
+    check_equal([one["evidence"] for one in found["findings"] if one["id"] == "rounding"], [], "rounding")
 
 
 def check_waste_is_resident(target, live_is_touched):

@@ -208,6 +208,34 @@ static void rows(char **words) {
     } while (!told_within(-1) || !feof(stdin));
 }
 
+/* --- chunks that the C library allocates for the program, and aligned ones ---------------------
+ */
+
+APART static char *label_make(int number) {
+    char *label;
+    return asprintf(&label, "label %d: %0150d", number, number) < 0 ? NULL : label;
+}
+
+static void labels(void) { /* nobody frees them */
+    do {
+        for (int number = 0; number < 20000; number++)
+            label_make(number);
+        say_look();
+    } while (!told_within(-1) || !feof(stdin));
+}
+
+APART static char *sector_new(void) {
+    return memset(aligned_alloc(4096, 4096), 's', 4096);
+}
+
+static void sectors(void) { /* the pages behind them are never touched */
+    for (int number = 0; number < 5000; number++)
+        sector_new();
+    say_look();
+    while (!told_within(-1))
+        ;
+}
+
 /* --- sessions of which one in 50 stays ----------------------------------------------------------
  */
 
@@ -318,7 +346,8 @@ int main(int argc, char **argv) {
         {"maps", maps},         {"brk", brk_heap},
         {"stacks", stacks},     {"shared", shared},
         {"mallocs", mallocs},   {"collects", collects},
-        {"sleepers", sleepers},
+        {"sleepers", sleepers}, {"labels", labels},
+        {"sectors", sectors},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);

@@ -22,6 +22,8 @@ ROWS = {  # case: rows, bytes from and to, alignment, order; the policies that m
     "above-1024": (6000, 5200, 5200, 0, "any", "slab"),
     "nine-to-a-page": (6000, 6200, 7000, 0, "fifo", ""),
     "half-freed": (60000, 520, 520, 0, "half", "slab"),
+    "all-sizes-in-any-order": (60000, 100, 1000, 0, "any", ""),
+    "few-sizes-in-any-order": (100000, 517, 607, 0, "any", "slab"),
     "above-8192": (4000, 8200, 8200, 0, "fifo", ""),
 }
 
@@ -52,7 +54,7 @@ def check_prediction(target, policy, offered, function):
 def keep_rows(case, words):
     def run():
         notes = []
-        for policy in ("slab", "generation", "bump") if words[4] == "fifo" else ("slab",):
+        for policy in ("slab", "generation", "bump"):
             with runtime_dir() as directory, more_c(directory, "rows", *map(str, words[:5])) as target:
                 check_equal(target.hear(), "look", "what the program says")
                 target.wait_socket()

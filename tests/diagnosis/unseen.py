@@ -59,15 +59,27 @@ def unseen_closures_in_a_local_class():
     check("_M_" not in labelled(text, 1, "who"), text)
 
 
-@test
-def unseen_rust_vectors_of_a_size():
+def growth_in_rust(*arguments):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unseen.rs")
     with runtime_dir() as directory:
         made = os.path.join(directory, "unseen-rs")
         done = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", made], os.environ)
         check_equal(done.returncode, 0, f"rustc: {done.stderr}")
-        with Target([made], directory, MEMCTX_CONTROL="eager") as target:
-            growth, text = growth_at(target)
+        with Target([made, *arguments], directory, MEMCTX_CONTROL="eager") as target:
+            return growth_at(target)
+
+
+@test
+def unseen_rust_texts_of_numbers():
+    """The library's function that writes a number, <u64 as core::fmt::Display>::fmt, is no cause: all that an order keeps is one finding."""
+    growth, text = growth_in_rust("orders")
+    check(growth["function"].startswith("unseen::order_insert, unseen.rs:"), growth["function"])
+    check("core::fmt" not in labelled(text, 1, "who"), text)
+
+
+@test
+def unseen_rust_vectors_of_a_size():
+    growth, text = growth_in_rust()
     check(growth["function"].startswith("unseen::event_log, unseen.rs:"), growth["function"])
     check("from_elem" not in labelled(text, 1, "who"), text)
 
@@ -142,6 +154,46 @@ def unseen_heap_that_is_filled_before_it_is_collected():
     check_equal([one["severity"] for one in growth], ["info"], f"{found}")
     check(growth[0]["sure"].startswith("open: this runtime lets its heap grow"), growth[0]["sure"])
     check(growth[0]["action"].startswith(f"jcmd {target.pid} GC.class_histogram"), growth[0]["action"])
+
+
+JAVA_KEEPS = """
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+
+public class Keeps {
+    static ArrayList<ByteBuffer> kept = new ArrayList<>();
+
+    public static void main(String[] arguments) throws Exception {
+        for (int round = 0; round < 5; round++) {
+            for (int i = 0; i < 200; i++) {
+                ByteBuffer buffer = ByteBuffer.allocateDirect(50000);
+                for (int at = 0; at < 50000; at += 1000)
+                    buffer.put(at, (byte) 1);
+                kept.add(buffer);
+            }
+            System.out.println("look");
+            System.in.read();
+        }
+    }
+}
+"""
+
+
+@test
+def unseen_direct_buffers_of_java():
+    """The finding says which objects own what the virtual machine allocated, and how to find their class."""
+    with runtime_dir() as directory:
+        source = os.path.join(directory, "Keeps.java")
+        with open(source, "w", encoding="utf-8") as out:
+            out.write(JAVA_KEEPS)
+        with Target([installed("java"), "-Xint", "-Xshare:auto", source], directory, MEMCTX_CONTROL="eager") as target:
+            growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth" and one["severity"] in ALARMING]
+            text = told(target)
+    check_equal(len(growth), 1, f"alarms: {text}")
+    check_equal(growth[0]["function"], "Unsafe_AllocateMemory0, libjvm.so", text)
+    check(growth[0]["advice"].startswith("Objects of Java own this memory: a direct buffer"), growth[0]["advice"])
+    check_equal(growth[0]["action"], f"jcmd {target.pid} GC.class_histogram, twice, some time apart", "what comes next")
+    check(not re.search(r"0x[0-9a-f]{6}", labelled(text, 1, "who")), f"an address of code without a name: {text}")
 
 
 PYTHON_KEEPS = """

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! unseen.rs - keeps an event of 300 bytes for each request; says "look" and waits for a line.
+//! unseen.rs - keeps an event of 300 bytes for each request, or with "orders" the text of a number;
+//! says "look" and waits for a line.
+use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 
 #[inline(never)]
@@ -7,10 +9,23 @@ fn event_log(events: &mut Vec<Vec<u8>>, number: usize) {
     events.push(vec![number as u8; 300]);
 }
 
+// The text grows while the library writes the number into it.
+#[inline(never)]
+fn order_insert(orders: &mut HashMap<String, Vec<String>>, number: usize) {
+    orders.entry(format!("customer {:0100}", number / 3)).or_default().push(format!("order {:0200}", number));
+}
+
 fn main() {
-    let mut events = vec![];
+    let numbers = std::env::args().nth(1).is_some_and(|case| case == "orders");
+    let (mut events, mut orders) = (vec![], HashMap::new());
+    let mut count = 0;
     loop {
         for number in 0..8000 {
+            if numbers {
+                order_insert(&mut orders, count);
+                count += 1;
+                continue;
+            }
             event_log(&mut events, number);
             if number % 5 == 0 {
                 let lines: Vec<String> = (0..20).map(|line| format!("line {}", line)).collect();

@@ -79,6 +79,17 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(step);
 }
 
+#define TOLD_TOUCHED 0.9 /* a larger part in memory is told as all of it */
+
+/* Returns which part of the memory that the program asked for is in memory: what it never touched
+ * takes address space only, and no limit of memory counts it. */
+static double part_in_memory(const struct look *look, const struct limits_found *limit) {
+    int64_t asked = look->model->totals.requested_bytes;
+    if (strncmp(limit->from, "RLIMIT_", 7) == 0 || asked <= look->rss_bytes)
+        return 1;
+    return (double)look->rss_bytes / (double)asked;
+}
+
 /* Returns a rough time until the end, and says why it is rough. The caller frees it. */
 static char *write_rough_end(double left_s, double seen_s) {
     char *seen = look_time(seen_s);
@@ -103,9 +114,17 @@ void forecast_tell_end(const struct look *look, struct finding *finding,
     if (!limit || !look->input->now_s || all_per_s <= 0)
         return;
     double seen_s = look->model->uptime_s - forecast->since_s;
-    double left_s = (double)limit->left_bytes / all_per_s;
-    char *room = cli_format("%s are left of %s (%s)", look_bytes(limit->left_bytes),
-                            look_bytes(limit->bytes), limit->from);
+    double part = part_in_memory(look, limit);
+    double left_s = (double)limit->left_bytes / (part * all_per_s);
+    char *touched =
+        part > TOLD_TOUCHED
+            ? cli_copy("")
+            : cli_format("; at most %.0f %% of what the program asked for is in memory, "
+                         "and only that counts",
+                         100 * part);
+    char *room = cli_format("%s are left of %s (%s)%s", look_bytes(limit->left_bytes),
+                            look_bytes(limit->bytes), limit->from, touched);
+    free(touched);
     if (left_s <= SEEN_TIMES * seen_s) {
         char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
         finding->out =

@@ -24,6 +24,7 @@ struct forecast {
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast);
 /* Fills in when memory is used up if all straight growth goes on, which is `all_per_s` together.
+ * Of memory that the program asked for and never touched, only RLIMIT_AS and RLIMIT_DATA count all.
  * A moment is told for at most fifty times the time that was seen; beyond it a rough time. */
 void forecast_tell_end(const struct look *look, struct finding *finding,
                        const struct forecast *forecast, double all_per_s);

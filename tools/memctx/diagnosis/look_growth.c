@@ -15,6 +15,7 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
+#define NOISE_PART 1000 /* growth by less than this part of the resident set is no alarm */
 /* If each added chunk would have to have more than LARGER times the mean size to make up the
  * growth, the chunks themselves grew. */
 #define LARGER 4
@@ -74,6 +75,8 @@ static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
     if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting, or filling a cache */
+    if (growth->bytes < look->rss_bytes / NOISE_PART)
+        return SEVERITY_INFO; /* a larger part may come and go by chance; a longer look tells */
     return growth->bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
 }
 
@@ -125,6 +128,21 @@ static struct forecast forecast_of(const struct series *series, const struct gro
                              .began = line->from > 0};
 }
 
+/* True if Java code allocated the chunks, through a native method. Then the path ends in code that
+ * the virtual machine compiled, which has no names. */
+static bool is_from_java_code(const struct look *look, const struct finding *finding) {
+    const struct model *model = look->model;
+    uint32_t context = finding->example;
+    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
+        const struct model_frame *frame = model->contexts[context].frame;
+        const char *name =
+            frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
+        if (name && (strncmp(name, "Java_", 5) == 0 || strncmp(name, "Unsafe_Alloc", 12) == 0))
+            return true;
+    }
+    return false;
+}
+
 /* Returns the command or step that comes next. The caller frees it. */
 static char *what_is_next(const struct look *look, const struct finding *finding,
                           size_t intervals) {
@@ -142,6 +160,9 @@ static char *what_is_next(const struct look *look, const struct finding *finding
             "import threading, tracemalloc as t; t.start(9); a = t.take_snapshot()\n"
             "threading.Timer(60, lambda: [print(s, *s.traceback.format(), sep=\"\\n\") for s in "
             "t.take_snapshot().compare_to(a, \"traceback\")[:5]]).start()");
+    if (is_from_java_code(look, finding))
+        return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
+                          look->model->pid);
     return look_closer(look, "dump", " --flat --sort chunks", finding);
 }
 
@@ -179,6 +200,12 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
         finding->advice = "The call paths show the functions of the interpreter, not the lines of "
                           "the script; tracemalloc shows these. Then free these objects, or "
                           "give the container that keeps them a limit.";
+    if (is_from_java_code(look, finding))
+        finding->advice =
+            "Objects of Java own this memory: a direct buffer, or a stream or compressor that was "
+            "not closed. The call path shows the native method that they called, but no Java "
+            "method. A histogram of classes tells which objects become more as these chunks do; "
+            "close these objects, or give the collection that keeps them a limit.";
     finding->action = what_is_next(look, finding, intervals);
     return finding;
 }

@@ -156,13 +156,24 @@ static void tell_cure_of_rounding(const struct look *look, struct finding *findi
     }
 }
 
+/* Returns the difference between the chunks of a context and their blocks, as far as it is in
+ * memory: the rest of a block may be pages that nobody touched, as behind an aligned chunk. */
+static int64_t rounding_in_memory(const struct look *look, size_t number) {
+    const struct model_totals *self = &look->totals[number];
+    int64_t bytes = self->block_bytes - self->requested_bytes;
+    if (!look->holders.list)
+        return bytes;
+    int64_t most = larger(0, look->holders.list[number].held_bytes - self->requested_bytes);
+    return bytes < most ? bytes : most;
+}
+
 /* Finds chunks that are much smaller than their blocks. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        int64_t bytes = self->block_bytes - self->requested_bytes;
+        int64_t bytes = rounding_in_memory(look, i);
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }
     struct blame blame;
@@ -175,12 +186,16 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
                                              share(suspect->figure, blocks));
         int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
         tell_cure_of_rounding(look, finding, suspect, mean);
+        const char *in_memory =
+            suspect->figure < (blocks - SUM_OVER(look, suspect, requested_bytes)) / 10 * 9
+                ? "in memory, the difference"
+                : "the difference";
         finding->verdict = cli_format("%s are lost between the sizes of chunks and of their blocks",
                                       look_bytes(suspect->figure));
         finding->evidence = cli_format(
             "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
-            " bytes; the difference is %s in all, %.0f %% of the resident set",
-            chunks, mean, blocks / chunks, look_bytes(suspect->figure),
+            " bytes; %s is %s in all, %.0f %% of the resident set",
+            chunks, mean, blocks / chunks, in_memory, look_bytes(suspect->figure),
             100 * share(suspect->figure, look->rss_bytes));
         finding->action = look_closer(look, "frag", " --sort waste", finding);
     }

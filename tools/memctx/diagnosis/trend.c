@@ -5,6 +5,8 @@
 #define LOW_POINTS_MIN 3   /* fewer may be chance */
 #define DIP_SHARE 3        /* the rise is at least so many times the largest dip */
 #define WAVE_SHARE 8       /* low points rise by at least this part of the largest fall */
+#define LIFTS_DIFFER 2.0   /* low and high points rise alike up to this factor */
+#define LAST_SHARE 10      /* the last quarter of a swinging rise has at least this part of it */
 #define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
 #define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
 #define SLOWER_SOMEWHERE 0.85
@@ -16,6 +18,13 @@
 #define STOPPED_SHARE 16 /* a series has stopped if its last quarter has less than this part */
 #define SLOW_AT_ALL 0.5  /* it is at most this part of the average since the beginning */
 
+static int64_t largest_of(const int64_t *values, size_t count) {
+    int64_t largest = values[0];
+    for (size_t i = 1; i < count; i++)
+        largest = values[i] > largest ? values[i] : largest;
+    return largest;
+}
+
 /* Returns the largest fall from an element to a later one. */
 static int64_t largest_fall(const int64_t *values, size_t count) {
     int64_t highest = values[0], fall = 0;
@@ -26,30 +35,57 @@ static int64_t largest_fall(const int64_t *values, size_t count) {
     return fall;
 }
 
+/* The first and the last of the low points of a series, or of its high points. */
+struct points {
+    size_t count, from, to;
+    int64_t last; /* value of the last one */
+};
+
+/* Adds the next point. Returns false if it is not above the one before. */
+static bool add_point(struct points *points, size_t at, int64_t value) {
+    if (points->count > 0 && value <= points->last)
+        return false;
+    points->from = points->count == 0 ? at : points->from;
+    points->to = at;
+    points->last = value;
+    points->count++;
+    return true;
+}
+
+/* Returns how much the points rise for each element between them. */
+static double lift_of(const struct points *points, const int64_t *values) {
+    return points->to > points->from ? (double)(values[points->to] - values[points->from]) /
+                                           (double)(points->to - points->from)
+                                     : 0;
+}
+
+/* Returns waves whose low points and high points rise. What is never freed lifts a whole wave, so
+ * its low points and its high points rise about alike. The points of a garbage collector's heap, or
+ * of buffers that come and go, may rise by chance, but then rarely alike. */
 static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
     struct trend trend = {TREND_NONE, 0, 0};
-    size_t lows = 0, highs = 0;
-    int64_t low = 0, high = 0;
-    for (size_t i = 1; i < count; i++) {
-        bool last = i + 1 == count;
-        if (!last && values[i] < values[i - 1] && values[i] <= values[i + 1]) { /* a low point */
-            if (lows > 0 && values[i] <= low)
-                return trend;
-            trend.from = lows == 0 ? i : trend.from;
-            trend.to = i;
-            low = values[i];
-            lows++;
-        } else if (values[i] > values[i - 1] && (last || values[i] >= values[i + 1])) {
-            /* A high point; the last element may still rise. */
-            if (highs > 0 && values[i] <= high && !last)
-                return trend;
-            high = values[i] > high ? values[i] : high;
-            highs++;
-        }
+    struct points lows = {0}, highs = {0};
+    for (size_t i = 1; i + 1 < count; i++) {
+        bool low = values[i] < values[i - 1] && values[i] <= values[i + 1];
+        bool high = values[i] > values[i - 1] && values[i] >= values[i + 1];
+        if ((low && !add_point(&lows, i, values[i])) || (high && !add_point(&highs, i, values[i])))
+            return trend;
     }
-    if (lows >= LOW_POINTS_MIN && values[trend.to] - values[trend.from] >= fall / WAVE_SHARE)
+    double low_lift = lift_of(&lows, values), high_lift = lift_of(&highs, values);
+    trend.from = lows.from;
+    trend.to = lows.to;
+    if (lows.count >= LOW_POINTS_MIN && values[lows.to] - values[lows.from] >= fall / WAVE_SHARE &&
+        high_lift >= low_lift / LIFTS_DIFFER && high_lift <= low_lift * LIFTS_DIFFER)
         trend.kind = TREND_WAVES;
     return trend;
+}
+
+/* True if the last element is the highest one. The last look may also have come during a dip. Then
+ * the last element is above all of the first three quarters by a part of the rise, because what has
+ * reached its full size and only swings is no growth. */
+static bool ends_high(const int64_t *values, size_t count, int64_t rise) {
+    int64_t before = largest_of(values, (count - 1) * 3 / 4 + 1), last = values[count - 1];
+    return last == largest_of(values, count) || last - before >= rise / LAST_SHARE;
 }
 
 struct trend trend_of(const int64_t *values, size_t count) {
@@ -57,11 +93,8 @@ struct trend trend_of(const int64_t *values, size_t count) {
     if (count < 2)
         return none;
     size_t rises = 0;
-    int64_t highest = values[0];
-    for (size_t i = 1; i < count; i++) {
+    for (size_t i = 1; i < count; i++)
         rises += values[i] > values[i - 1];
-        highest = values[i] > highest ? values[i] : highest;
-    }
     struct trend whole = {TREND_STEADY, 0, count - 1};
     if (rises == count - 1)
         return whole;
@@ -70,7 +103,8 @@ struct trend trend_of(const int64_t *values, size_t count) {
     /* What rises at once at the beginning and then stays is no growth: half of the way there has
      * to be something left to rise. */
     int64_t later = values[count - 1] - values[(count - 1) / 2];
-    if (rises >= 3 && values[count - 1] == highest && rise / DIP_SHARE >= fall && later >= rise / 4)
+    if (rises >= 3 && ends_high(values, count, rise) && rise / DIP_SHARE >= fall &&
+        later >= rise / 4)
         return whole;
     return waves(values, count, fall);
 }

@@ -4,7 +4,7 @@
  *
  * Memory of a server rises and falls with its load. A series grows if it rises in every interval,
  * if its dips are small against its rise, or if it swings in waves whose low points and high points
- * both rise. A series that swings below an old high point does not grow.
+ * rise alike. A series that swings below an old high point does not grow.
  */
 #ifndef MEMCTX_TREND_H
 #define MEMCTX_TREND_H
@@ -17,7 +17,8 @@ enum trend_kind {
     TREND_NONE,
     TREND_STEADY, /* a rise in every interval */
     TREND_DIPS,   /* a rise with dips of at most a third of it */
-    TREND_WAVES,  /* each of at least three low points is higher than the one before */
+    TREND_WAVES,  /* each of at least three low points is higher than the one before, and so are
+                     the high points */
 };
 
 struct trend {

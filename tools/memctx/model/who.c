@@ -50,6 +50,12 @@ static const struct {
     {"alloc::fmt::*", WHO_LIBRARY, "String"},
     {"<alloc::string::*", WHO_LIBRARY, "String"},
     {"<str as *", WHO_LIBRARY, "String"},
+    {"<&str as *", WHO_LIBRARY, "String"},
+    /* Only the library gives traits to types of the language, as to u64, i32, usize, f64. */
+    {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
+    {"<[iu]size as core::*", WHO_LIBRARY, "core"},
+    {"<bool as core::*", WHO_LIBRARY, "core"},
+    {"<char as core::*", WHO_LIBRARY, "core"},
     {"alloc::boxed::*", WHO_LIBRARY, "Box"},
     {"<alloc::boxed::*", WHO_LIBRARY, "Box"},
     {"alloc::rc::*", WHO_LIBRARY, "Rc"},
@@ -170,7 +176,8 @@ static const struct {
 };
 #define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
 
-/* Libraries whose frames mean nothing where they have no names. */
+/* Libraries whose functions say nothing about the cause. Where frames have no names, they are not
+ * even worth a word. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
                                        "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
 
@@ -226,16 +233,15 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step) {
         return WHO_MEANS;
     if (frame->kind != WIRE_KIND_PATH)
         return WHO_RUNTIME;
-    if (name) {
-        size_t row = row_of(name);
-        return row < FUNCTION_COUNT                    ? functions[row].kind
-               : is_library_file(file_of(model, step)) ? WHO_LIBRARY
-                                                       : WHO_MEANS;
-    }
+    bool is_runtime = false;
     for (size_t i = 0; module && i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (fnmatch(runtimes[i], module, 0) == 0)
-            return WHO_RUNTIME;
-    return WHO_MEANS;
+        is_runtime = is_runtime || fnmatch(runtimes[i], module, 0) == 0;
+    if (!name)
+        return is_runtime ? WHO_RUNTIME : WHO_MEANS;
+    size_t row = row_of(name);
+    return row < FUNCTION_COUNT                                  ? functions[row].kind
+           : is_runtime || is_library_file(file_of(model, step)) ? WHO_LIBRARY
+                                                                 : WHO_MEANS;
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
@@ -292,13 +298,14 @@ static bool is_end(struct who_step step, struct who_step end) {
            (step.context == end.context && step.function == end.function);
 }
 
-/* True if a frame of the same module on this part of the path has a name. */
+/* True if a frame of the same module on this part of the path has a name. Code that was generated
+ * at run time is in no module; the named frames of any module say more than its address. */
 static bool has_named_neighbour(const struct model *model, const struct who_part *part,
                                 struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
-        if (model->contexts[at.context].frame->module == module && name_of(model, at) &&
-            who_kind_of(model, at) != WHO_RUNTIME)
+        if ((module == WIRE_NONE || model->contexts[at.context].frame->module == module) &&
+            name_of(model, at) && who_kind_of(model, at) != WHO_RUNTIME)
             return true;
     return false;
 }

@@ -30,7 +30,7 @@ enum who_kind {
     WHO_NAMELESS,    /* an address in a module of which other frames of the path have names */
     WHO_INTERPRETER, /* the loop of an interpreter */
     WHO_ALLOCATOR,   /* a wrapper of malloc; left out at the inner end of a path */
-    WHO_LIBRARY,     /* the inside of the C++ or Rust library */
+    WHO_LIBRARY,     /* the inside of the C, C++ or Rust library */
     WHO_RUNTIME,     /* what starts the program or a thread, and labels such as [truncated] */
 };
 

@@ -154,6 +154,8 @@ static void add_page(struct holders *holders, const struct model *model,
     os_pages[0] += page->os_empty;
     if (page->kind == WIRE_PAGE_MIXED)
         add_to(&holders->mixed_free_bytes, free_bytes);
+    if (own)
+        add_to(&own->held_bytes, memory_held_bytes(page));
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
         if (own)
@@ -166,6 +168,7 @@ static void add_page(struct holders *holders, const struct model *model,
         struct holder *holder = holders_of(holders, model, share->context);
         add_to(&holder->chunks, share->live);
         add_to(&holder->mixed_chunks, !own ? share->live : 0);
+        add_to(&holder->held_bytes, !own ? live_bytes(page, share->live) : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
             add_to(&holder->alone_bytes, memory_held_bytes(page));

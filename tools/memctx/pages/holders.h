@@ -14,6 +14,7 @@
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
+    int64_t held_bytes;          /* its own pages in memory, and its blocks in mixed pages */
     /* Size of the pages that only this context keeps in use; they come back if it frees all. */
     int64_t alone_bytes;
     int64_t alone_free;  /* free bytes in these pages */

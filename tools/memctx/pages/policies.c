@@ -18,8 +18,14 @@
 #define RECORD_BYTES 4 /* in a serial page, of a chunk that is not like the one before */
 #define SAVED_MAX ((int64_t)1 << 50) /* damaged dumps may say anything */
 #define KEPT_LEAST 0.8
-#define GONE_SHARE 64     /* a serial page with frees has a table of this part of its size */
-#define SMALLEST_MEAN 7.5 /* bytes by which sizes that differ are rounded up to units */
+#define GONE_SHARE 64 /* a serial page with frees has a table of this part of its size */
+/* Chunks that are freed in the order of their allocation leave few pages partly free: those where
+ * the oldest and the newest chunks stand. Chunks that are freed in any order leave a page partly
+ * free for nearly each free block. */
+#define PARTIAL_MOST 3      /* pages of one size and thread that may be partly free */
+#define FREE_IN_PARTIAL 1.5 /* free blocks in such a page, at least */
+#define TURNED_OVER 4       /* the order matters if a context freed a chunk for so many live ones */
+#define SMALLEST_MEAN 7.5   /* bytes by which sizes that differ are rounded up to units */
 
 /* A context's own pages of one block size. */
 struct block_size {
@@ -28,6 +34,8 @@ struct block_size {
     double live;          /* chunks */
     double blocks;        /* blocks in the touched part of the pages */
     double held_bytes;    /* bytes in memory */
+    double partial;       /* pages with some blocks that are free */
+    double free_blocks;   /* blocks in these pages that are free */
     bool usual;           /* the page's size is the usual one, and no chunk is aligned */
 };
 
@@ -138,6 +146,21 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
     return saving(held, bytes_for_chunks(live, bytes, spread) * held / room);
 }
 
+/* True if the context's chunks may be freed in another order than they are allocated. */
+static bool has_another_order(const struct model_figures *figures, const struct block_size *sizes,
+                              size_t count) {
+    double partial = 0, free_blocks = 0;
+    double heaps = figures->view_count > 1 ? figures->view_count : 1;
+    for (size_t i = 0; i < count; i++) {
+        partial += sizes[i].partial;
+        free_blocks += sizes[i].free_blocks;
+    }
+    if (model_tame(figures->self.frees) < model_tame(figures->self.live_chunks) / TURNED_OVER)
+        return false;
+    return partial < 1 || partial > PARTIAL_MOST * heaps * (double)count ||
+           free_blocks < FREE_IN_PARTIAL * partial;
+}
+
 /* --- gathering the pages ---------------------------------------------------------------------- */
 
 static bool is_of_blocks(const struct wire_page *page) {
@@ -148,11 +171,14 @@ static bool is_of_blocks(const struct wire_page *page) {
 static struct block_size size_of(const struct wire_page *page) {
     struct layout layout = layout_of(page->block_bytes);
     uint64_t pages = page->bytes / layout.page_bytes; /* a record may stand for several */
+    bool partial = page->live < page->capacity;
     return (struct block_size){.block_bytes = page->block_bytes,
                                .spare_units = page->spare_units,
                                .live = page->live,
                                .blocks = (double)page->touched_bytes / layout.block_bytes,
                                .held_bytes = (double)memory_held_bytes(page),
+                               .partial = partial ? (double)pages : 0,
+                               .free_blocks = partial ? (double)(page->capacity - page->live) : 0,
                                .usual =
                                    page->apart == 0 && page->capacity == pages * layout.blocks};
 }
@@ -175,6 +201,8 @@ static size_t join(struct block_size *sizes, size_t count) {
         last->live += sizes[i].live;
         last->blocks += sizes[i].blocks;
         last->held_bytes += sizes[i].held_bytes;
+        last->partial += sizes[i].partial;
+        last->free_blocks += sizes[i].free_blocks;
         last->usual = last->usual && sizes[i].usual;
         if (sizes[i].spare_units < last->spare_units)
             last->spare_units = sizes[i].spare_units;
@@ -208,8 +236,10 @@ static struct policies_saving predict(const struct model *model,
             return (struct policies_saving){0};
     if (!has_kept_its_pages(model, figures, sizes, count))
         return (struct policies_saving){0};
-    return (struct policies_saving){.slab_bytes = slab_saving(sizes, count),
-                                    .serial_bytes = serial_saving(sizes, count, &figures->self)};
+    struct policies_saving saving = {.slab_bytes = slab_saving(sizes, count)};
+    if (!has_another_order(figures, sizes, count))
+        saving.serial_bytes = serial_saving(sizes, count, &figures->self);
+    return saving;
 }
 
 /* There may be very many pages, so a counting sort puts them into the order of their contexts. */

@@ -6,7 +6,9 @@
  * slab.c and serial.c). It knows the block sizes of the context's own pages, how many 16-byte units
  * of each block are spare at least, and the requested bytes of the whole context. It predicts
  * nothing where these do not tell enough: for chunks with an alignment of their own, for contexts
- * that have a policy already, and for pages of another size than usual.
+ * that have a policy already, and for pages of another size than usual. It predicts nothing for
+ * generation and bump where the free blocks of the context's pages are scattered: its chunks are
+ * freed in another order than they are allocated, and would keep many serial pages alive.
  */
 #ifndef MEMCTX_POLICIES_H
 #define MEMCTX_POLICIES_H
