@@ -132,36 +132,6 @@ static bool read_tables(struct outside *outside, struct cli_failure *failure) {
 
 /* --- the head -------------------------------------------------------------------------------- */
 
-static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, bool resident) {
-    struct tables *tables = &outside->tables;
-    char *global = cli_alloc(1, SIZE(tables, segment_global));
-    char usage[64] = {0};
-    if (!reach_read(&tables->reach, ADDRESS(tables, segment_global), global,
-                    SIZE(tables, segment_global)))
-        tables_miss(tables, "sums of memory", ADDRESS(tables, segment_global));
-    size_t usage_bytes = (size_t)OFFSET(tables, meta_usage, used_bytes) + sizeof(int64_t);
-    if (usage_bytes <= sizeof usage)
-        reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage, usage_bytes);
-    int64_t segments = (int64_t)FIELD(tables, global, segment_global, segments);
-    int64_t cached = (int64_t)FIELD(tables, global, segment_global, huge_cached_bytes);
-    int64_t dirty = (int64_t)FIELD(tables, global, segment_global, dirty_slices);
-    unsigned slice = CONSTANT(tables, SLICE_SHIFT);
-    ledger->segments_mapped = (segments << CONSTANT(tables, SEGMENT_SHIFT)) +
-                              (int64_t)FIELD(tables, global, segment_global, huge_bytes) + cached;
-    ledger->segments_resident = resident ? 0 : WIRE_UNKNOWN;
-    ledger->freelist_bytes = (dirty << slice) + cached;
-    ledger->freelist_items = dirty + (int64_t)FIELD(tables, global, segment_global, huge_cached);
-    ledger->segment_headers = segments * CONSTANT(tables, HEADER_SLICES) << slice;
-    ledger->returned_bytes =
-        (int64_t)tables_word(tables, ADDRESS(tables, segment_returned), sizeof(int64_t));
-    ledger->metadata_mapped = (int64_t)FIELD(tables, usage, meta_usage, mapped_bytes);
-    ledger->metadata_used = (int64_t)FIELD(tables, usage, meta_usage, used_bytes);
-    ledger->metadata_resident = WIRE_UNKNOWN;
-    ledger->rss_bytes =
-        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
-    free(global);
-}
-
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
@@ -190,7 +160,9 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         dump->allocs += tables->sums[id].allocs;
         dump->frees += tables->sums[id].frees;
     }
-    fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    tables_fill_ledger(tables, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    dump->ledger.rss_bytes =
+        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
     return true;
 }
