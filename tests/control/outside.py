@@ -106,6 +106,7 @@ def outside_equals_inside():
         for verb in ("doctor", "frag"):
             done = harness.run_cli(verb, str(target.pid))
             check_equal(done.returncode, 0, f"{verb} of a stopped process; {done.stderr}")
+        check("is stopped" in json.loads(harness.run_cli("frag", "--json", str(target.pid)).stdout)["how"], "frag")
         target.process.send_signal(signal.SIGCONT)
 
 
@@ -273,6 +274,11 @@ def core_equals_socket():
         advice = harness.run_cli("doctor", core, "--all").stdout
         check("marks: too few" in advice and not re.search(r"memctx (mark|set|trim|isolate)", advice),
               f"doctor suggests what a core file cannot do: {advice}")
+        for target in (core, saved):
+            text = harness.run_cli("frag", "--pages", target).stdout
+            check(f"read from the core file {core}" in " ".join(text.split()), f"frag does not say so: {text[:300]}")
+            check("would save" in text and not re.search(r"memctx (set|trim|isolate)", text),
+                  f"frag suggests what a core file cannot do: {text}")
         text = harness.run_cli("dump", saved).stdout
         check(f"read from the core file {core}" in text, "a snapshot of a core does not say so")
         for verb in (["mark", core, "x"], ["top", core]):
