@@ -274,6 +274,10 @@ def core_equals_socket():
         advice = harness.run_cli("doctor", core, "--all").stdout
         check("marks: too few" in advice and not re.search(r"memctx (mark|set|trim|isolate)", advice),
               f"doctor suggests what a core file cannot do: {advice}")
+        page = os.path.join(place, "report.html")
+        check_equal(harness.run_cli("report", core, "-o", page).returncode, 0, "report")
+        with open(page, encoding="utf-8") as file:
+            check(f'"how":"read from the core file {core}"' in file.read(), "the report does not say so")
         for target in (core, saved):
             text = harness.run_cli("frag", "--pages", target).stdout
             check(f"read from the core file {core}" in " ".join(text.split()), f"frag does not say so: {text[:300]}")
