@@ -181,6 +181,23 @@ def is_below(pid, ancestor):
 
 
 @test
+def outside_without_the_first_thread():
+    """A process whose first thread ended is read through another thread; marks are refused with the reason."""
+    program = harness.build_program("tests/control/last_thread.c")
+    with runtime_dir() as directory, harness.Target([program, "wait"], directory) as target:
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("Z"), "the end of its first thread")
+        dump = read(target.pid)
+        check_equal(dump["pid"], target.pid, "pid")
+        check(f"the first thread of pid {target.pid} has ended" in dump["how"], dump["how"])
+        check(dump["totals"]["live_chunks"] > 0 and dump["rss_bytes"] > 0, f"figures: {dump['totals']}")
+        for verb in ("doctor", "frag"):
+            done = harness.run_cli(verb, str(target.pid))
+            check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
+        done = harness.run_cli("mark", str(target.pid), "x")
+        check(done.returncode == 1 and "its first thread has ended" in done.stderr, done.stderr)
+
+
+@test
 def outside_forbidden():
     """A user reads no memory of another user's process, stopped or not."""
     if os.geteuid() != 0:

@@ -41,10 +41,11 @@ struct outside *outside_open_process(const struct outside_process *process,
     outside->process = *process;
     outside->why = cli_copy(process->why);
     snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
-    if (!reach_open_process(&outside->tables.reach, process->pid, failure)) {
+    if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
         outside_close(outside);
         return NULL;
     }
+    outside->tables.reach.pid = process->pid;
     return open_tables(outside, failure);
 }
 
@@ -104,7 +105,8 @@ const char *outside_how(struct outside *outside) {
             cli_format("read from the core file %s%s%s", outside->path, missing, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s%s; reason: %s", (int)outside->process.pid,
+            "read from outside through /proc/%d/mem%s%s%s; reason: %s",
+            (int)outside->process.thread,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
             missing, nothing, outside->why);
     return outside->how;

@@ -536,7 +536,8 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
 
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure) {
-    struct outside_process process = {.pid = facts->pid,
+    struct outside_process process = {.pid = facts->process,
+                                      .thread = facts->pid,
                                       .stopped = facts->state == 'T' || facts->state == 't',
                                       .age_s = facts->age_s,
                                       .rss_bytes = facts->rss_bytes,
