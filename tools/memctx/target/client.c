@@ -209,10 +209,11 @@ static bool fail_io(const struct client *client, enum io_result result, const ch
                         "clients; try again",
                         client->source, what, WIRE_CLIENTS_MAX);
     case IO_LATE:
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s did not answer in time %s; it may be stopped or swapped out; try "
-                        "again",
-                        client->source, what);
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s did not answer in time %s; it may be stopped, hang or be swapped out; try "
+            "again; memctx dump --outside %d does not wait for it",
+            client->source, what, (int)client->facts->pid);
     default:
         return cli_fail(failure, CLI_REFUSED, "%s: the connection failed %s; %s", client->source,
                         what, strerror(errno));

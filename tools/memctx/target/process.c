@@ -347,11 +347,12 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
                  "again",
                  facts->age_s);
     } else {
-        snprintf(reason, bytes,
-                 "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or the process has not allocated since it "
-                 "was 20 ms old, nor waited long in poll, sleep or their kin; start it with "
-                 "MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
+        snprintf(
+            reason, bytes,
+            "its control thread has not started: no directory for the socket was writable, a "
+            "limit on processes or descriptors forbade the thread or its socket, or the process "
+            "has not allocated since it was 20 ms old, nor waited long in poll, sleep or their "
+            "kin; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }
 
