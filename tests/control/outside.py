@@ -472,6 +472,19 @@ def core_without_tables():
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
         core = small_core(directory, place)
         path = os.path.join(place, "core.other")
+        tables = Tables(core)
+        for end, code, words in ((tables.root, 1, "the data of libmemctx.so among them"), (len(core) - 4096, 0, "")):
+            with open(path, "wb") as file:
+                file.write(core[:end])
+            said = read(path, code=code)
+            check(code or not said["exact"], "a cut core is exact")
+            said = said if code else said["how"]
+            check(re.search("the file is cut off|the core file is cut off", said) and words in said, f"a cut core: {said}")
+        for packer, suffix in (("gzip", "gz"), ("xz", "xz"), ("zstd", "zst"), ("bzip2", "bz2")):
+            if shutil.which(packer):
+                packed = harness.run_program([packer, "-k", path], harness.clean_env())
+                check_equal(packed.returncode, 0, packer)
+                check(f": {packer} -d {path}.{suffix}" in read(f"{path}.{suffix}", code=1), f"a core packed by {packer}")
         core[core.find(MAGIC) + 32] = 99
         with open(path, "wb") as file:
             file.write(core)

@@ -89,7 +89,10 @@ const char *outside_program(const struct outside *outside) {
 
 const char *outside_how(struct outside *outside) {
     const struct tables *tables = &outside->tables;
-    char missing[200] = "";
+    char missing[200] = "", cut[100] = "";
+    if (tables->reach.cut_bytes > 0)
+        snprintf(cut, sizeof cut, "; the file is cut off, %" PRIu64 " bytes of memory are missing",
+                 tables->reach.cut_bytes);
     if (tables->missing > 0)
         snprintf(missing, sizeof missing,
                  "; incomplete: %zu parts of the library's tables are missing or damaged, the "
@@ -102,7 +105,7 @@ const char *outside_how(struct outside *outside) {
     free(outside->how);
     if (outside->path)
         outside->how =
-            cli_format("read from the core file %s%s%s", outside->path, missing, nothing);
+            cli_format("read from the core file %s%s%s%s", outside->path, cut, missing, nothing);
     else
         outside->how = cli_format(
             "read from outside through /proc/%d/mem%s%s%s; reason: %s",
@@ -151,7 +154,7 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
-    dump->exact = tables->lost_views == 0 && tables->missing == 0 &&
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
                   (outside->path || outside->process.stopped);
     dump->flags = request->flags;
     dump->contexts = tables->node_count;
