@@ -210,6 +210,19 @@ def outside_forbidden():
                   f"{options}: {done.returncode} {done.stderr}")
 
 
+@test
+def outside_of_a_user_with_a_foreign_directory():
+    """A process that inherited the name of root's directory, and has no socket, is read by its own user."""
+    if os.geteuid() != 0:
+        raise Skip("needs root, to be another user")
+    with runtime_dir() as directory, harness.Target(["/bin/cat"], directory, uid=harness.NOBODY) as target:
+        wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
+        done = harness.run_program([harness.public_copy(harness.CLI), "dump", "--json", str(target.pid)],
+                                   harness.clean_env(), uid=harness.NOBODY)
+        check_equal(done.returncode, 0, f"dump; {done.stderr}")
+        check("no socket" in json.loads(done.stdout)["how"], done.stdout[:300])
+
+
 # --- core files -------------------------------------------------------------------------------
 
 

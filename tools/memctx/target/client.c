@@ -508,7 +508,9 @@ static bool connect_once(struct client *client, const struct process_facts *fact
     }
     if (reached)
         return false;
-    if (error == EACCES || error == EPERM) {
+    /* A directory of the process's own user that this user may not enter holds no socket: the
+     * process may have inherited the name of another user's directory. */
+    if ((error == EACCES || error == EPERM) && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
                         "%s (%s): its socket is closed to this user; it belongs to %s; run memctx "
                         "as that user or as root",
