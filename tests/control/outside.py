@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
 import tempfile
 
 import harness
@@ -221,6 +222,24 @@ def outside_of_a_user_with_a_foreign_directory():
                                    harness.clean_env(), uid=harness.NOBODY)
         check_equal(done.returncode, 0, f"dump; {done.stderr}")
         check("no socket" in json.loads(done.stdout)["how"], done.stdout[:300])
+
+
+@test
+def outside_in_a_debugger():
+    """A process that a debugger has stopped is read; the reason names the debugger."""
+    if not shutil.which("gdb"):
+        raise Skip("no gdb")
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager") as target:
+        target.wait_socket()
+        gdb = ["gdb", "-q", "-nx", "-batch", "-ex", "shell kill -STOP $PPID", "-p", str(target.pid)]
+        with subprocess.Popen(gdb, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as debugger:
+            try:
+                wait_until(lambda: harness.read_status(target.pid, "State").startswith("t"), "the debugger")
+                check("debugger has stopped" in read(target.pid)["how"], "how")
+                done = harness.run_cli("mark", str(target.pid), "x")
+                check(done.returncode == 1 and "a debugger has stopped it" in done.stderr, done.stderr)
+            finally:
+                debugger.kill()
 
 
 # --- core files -------------------------------------------------------------------------------

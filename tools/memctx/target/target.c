@@ -71,13 +71,17 @@ void target_read_outside(void) {
 static void open_stopped(struct target *target, bool live) {
     const struct process_facts *facts = &target->facts;
     struct cli_failure failure = {.code = CLI_REFUSED};
-    if (!live && client_open_outside(&target->client, facts, "the process is stopped", &failure))
+    bool traced = facts->state == 't';
+    if (!live && client_open_outside(&target->client, facts,
+                                     traced ? "a debugger has stopped the process"
+                                            : "the process is stopped",
+                                     &failure))
         return;
+    char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
+                          : cli_format("kill -CONT %d resumes it", (int)facts->pid);
     cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
-            "pid %d (%s) is stopped, so it cannot answer%s%s; kill -CONT %d resumes it",
-            (int)facts->pid, facts->name,
-            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text,
-            (int)facts->pid);
+            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid, facts->name,
+            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
 }
 
 /* Opens a process whose first thread has ended. If other threads run, its memory is read through
