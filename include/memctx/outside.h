@@ -21,7 +21,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 2
+#define OUTSIDE_VERSION 3
 #define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
 
 /* Variables. Each line of the second half names a pointer to the variable, because the variable is
@@ -45,10 +45,15 @@
     X(pages_clock_begin)                                                                           \
     X(options)                                                                                     \
     X(resizes_lost)                                                                                \
+    X(buffers_stack_top)                                                                           \
     X(tree_count_shown)                                                                            \
     X(unwind_rules_shown)                                                                          \
     X(unwind_rules_count_shown)                                                                    \
     X(meta_usage_shown)                                                                            \
+    X(meta_mapping_count_shown)                                                                    \
+    X(meta_mappings_shown)                                                                         \
+    X(meta_first_shown)                                                                            \
+    X(buffers_shown)                                                                               \
     X(marks_shown)                                                                                 \
     X(marks_kept_shown)                                                                            \
     X(notes_shown)                                                                                 \
@@ -101,7 +106,11 @@
     X(TREE_FOLDED)                                                                                 \
     X(MEMBER_GROWN)                                                                                \
     X(MEMBER_ID_SHIFT)                                                                             \
-    X(RESIZES_PER_BLOCK)
+    X(RESIZES_PER_BLOCK)                                                                           \
+    X(META_FIRST_BYTES)                                                                            \
+    X(META_MAPPINGS_MAX)                                                                           \
+    X(BUFFERS_MAX)                                                                                 \
+    X(BUFFERS_STACK_BYTES)
 
 /* X(struct, field) */
 #define OUTSIDE_FIELDS(X)                                                                          \
@@ -182,6 +191,10 @@
     X(options, depth)                                                                              \
     X(meta_usage, mapped_bytes)                                                                    \
     X(meta_usage, used_bytes)                                                                      \
+    X(meta_mapping, start)                                                                         \
+    X(meta_mapping, bytes)                                                                         \
+    X(buffer, start)                                                                               \
+    X(buffer, bytes)                                                                               \
     X(resizes, first)                                                                              \
     X(resizes_block, next)                                                                         \
     X(resizes_block, used)                                                                         \
@@ -214,6 +227,8 @@
     X(segment_global)                                                                              \
     X(options)                                                                                     \
     X(meta_usage)                                                                                  \
+    X(meta_mapping)                                                                                \
+    X(buffer)                                                                                      \
     X(resizes)                                                                                     \
     X(resizes_block)                                                                               \
     X(view_resizes)                                                                                \

@@ -12,6 +12,7 @@
 #include "context/tree.h"
 #include "control/act.h"
 #include "control/marks.h"
+#include "figures/buffers.h"
 #include "figures/pages.h"
 #include "named/named.h"
 #include "os/meta.h"

@@ -3,28 +3,20 @@
  * buffers.h. */
 #include "figures/buffers.h"
 
-/* Mappings at one time: answers, tables of a dump, the table of the automatic choice. */
-#define MAPPINGS_MAX 16
-/* Bytes at the stack's end in which resident pages are counted. */
-#define STACK_LOOK_BYTES (128UL << 10)
-
 char *buffers_stack_top START_PAGE;
 
 /* Mappings released while a client is connected are kept for its next request, up to this many
  * bytes: munmap interrupts each processor that a thread of the program runs on. */
 #define KEPT_BYTES_MAX (256UL << 10)
 
-static struct mapping {
-    char *start; /* NULL: this place is free */
-    size_t bytes;
-    bool kept;            /* released, and kept for the next request */
-} mappings[MAPPINGS_MAX]; /* control thread only */
-static size_t kept_bytes; /* of mappings that are kept */
+static struct buffer mappings[BUFFERS_MAX]; /* control thread only */
+static size_t kept_bytes;                   /* of mappings that are kept */
+const struct buffer *const buffers_shown = mappings;
 
-static void drop_kept(struct mapping *mapping) {
+static void drop_kept(struct buffer *mapping) {
     kept_bytes -= mapping->bytes;
     os_unmap(mapping->start, mapping->bytes);
-    *mapping = (struct mapping){0};
+    *mapping = (struct buffer){0};
 }
 
 static void *scratches[SCRATCHES];
@@ -36,7 +28,7 @@ void *buffers_scratch(enum buffers_scratch which, size_t bytes) {
 }
 
 static void drop_all_kept(void) {
-    for (unsigned i = 0; kept_bytes && i < MAPPINGS_MAX; i++)
+    for (unsigned i = 0; kept_bytes && i < BUFFERS_MAX; i++)
         if (mappings[i].kept)
             drop_kept(&mappings[i]);
 }
@@ -58,9 +50,9 @@ static void touch(char *start, size_t bytes) {
 }
 
 static void *map_untouched(size_t bytes) {
-    struct mapping *kept = NULL, *place = NULL;
-    for (unsigned i = 0; i < MAPPINGS_MAX; i++) {
-        struct mapping *mapping = &mappings[i];
+    struct buffer *kept = NULL, *place = NULL;
+    for (unsigned i = 0; i < BUFFERS_MAX; i++) {
+        struct buffer *mapping = &mappings[i];
         if (!mapping->start)
             place = mapping;
         else if (mapping->kept && bytes <= mapping->bytes && mapping->bytes / 4 <= bytes &&
@@ -74,12 +66,12 @@ static void *map_untouched(size_t bytes) {
     }
     if (!place) {
         drop_all_kept();
-        for (unsigned i = 0; i < MAPPINGS_MAX && !place; i++)
+        for (unsigned i = 0; i < BUFFERS_MAX && !place; i++)
             place = mappings[i].start ? NULL : &mappings[i];
     }
     char *start = place ? os_map(bytes) : NULL;
     if (start) {
-        *place = (struct mapping){.start = start, .bytes = bytes};
+        *place = (struct buffer){.start = start, .bytes = bytes};
         os_wipe_on_fork(start, bytes); /* `memctx frag` recognises the mapping by this flag */
     }
     return start;
@@ -93,8 +85,8 @@ void *buffers_map(size_t bytes, bool touched) {
 }
 
 void buffers_unmap(void *start) {
-    for (unsigned i = 0; start && i < MAPPINGS_MAX; i++) {
-        struct mapping *mapping = &mappings[i];
+    for (unsigned i = 0; start && i < BUFFERS_MAX; i++) {
+        struct buffer *mapping = &mappings[i];
         if (mapping->start != start)
             continue;
         mapping->kept = true;
@@ -107,13 +99,13 @@ void buffers_unmap(void *start) {
 
 int64_t buffers_bytes(bool resident) {
     int64_t sum = 0;
-    for (unsigned i = 0; i < MAPPINGS_MAX; i++) {
+    for (unsigned i = 0; i < BUFFERS_MAX; i++) {
         if (!mappings[i].start)
             continue;
         sum += resident ? os_resident_bytes(mappings[i].start, mappings[i].bytes)
                         : (int64_t)mappings[i].bytes;
     }
-    for (size_t part = OS_PAGE_BYTES; buffers_stack_top && part <= STACK_LOOK_BYTES;
+    for (size_t part = OS_PAGE_BYTES; buffers_stack_top && part <= BUFFERS_STACK_BYTES;
          part += OS_PAGE_BYTES) {
         int64_t page = os_resident_bytes(buffers_stack_top - part, 1);
         if (page <= 0)

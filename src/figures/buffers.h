@@ -26,6 +26,17 @@ struct answer {
 /* Appends `bytes` zeroed bytes and returns their address. NULL: the answer has too little room
  * left. */
 void *answer_add(struct answer *answer, size_t bytes);
+/* Mappings at one time: answers, tables of a dump, the table of the automatic choice. */
+#define BUFFERS_MAX 16
+/* Bytes at the end of the control thread's stack in which resident pages are counted. */
+#define BUFFERS_STACK_BYTES (128UL << 10)
+
+struct buffer {
+    char *start; /* NULL: this place is free */
+    size_t bytes;
+    bool kept; /* released, and kept for the next request */
+};
+
 /* Maps memory for the control thread, which the ledger counts on the control thread's line.
  * `touched`: writes to each page at once. */
 void *buffers_map(size_t bytes, bool touched);
@@ -39,5 +50,6 @@ void buffers_unmap_kept(void); /* call when no client is connected */
  * or all, of the stack the resident bytes. */
 int64_t buffers_bytes(bool resident);
 INTERNAL char *buffers_stack_top; /* end of the control thread's stack; NULL: it does not run */
+INTERNAL const struct buffer *const buffers_shown; /* for control/outside.c: the mappings */
 
 #endif

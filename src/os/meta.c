@@ -5,10 +5,6 @@
 #define CLASS_COUNT 13 /* a class has blocks of 64 << class bytes, at most 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
 #define DISCARD_MIN OS_PAGE_BYTES /* freed blocks of so many bytes or more are discarded */
-#define MAPPINGS_MAX 3840         /* mappings remembered for the figure of resident bytes */
-/* The first chunk is part of the library's own data, because each additional mapping costs a fork
- * about 4 us. */
-#define FIRST_BYTES (912UL << 10)
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
@@ -23,12 +19,12 @@ static struct {
     int64_t mapped_bytes, used_bytes;
     size_t mapping_count;
 } meta FORK_PAGE; /* meta_lock guards this variable, `mappings` and `first_chunk` */
-static struct {
-    char *start;
-    size_t bytes;
-} mappings[MAPPINGS_MAX];
-static char first_chunk[FIRST_BYTES + OS_PAGE_BYTES];
+static struct meta_mapping mappings[META_MAPPINGS_MAX];
+static char first_chunk[META_FIRST_BYTES + OS_PAGE_BYTES];
 const int64_t *const meta_usage_shown = &meta.mapped_bytes; /* used_bytes stands behind it */
+const size_t *const meta_mapping_count_shown = &meta.mapping_count;
+const struct meta_mapping *const meta_mappings_shown = mappings;
+const char *const meta_first_shown = first_chunk;
 
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
@@ -40,7 +36,7 @@ size_t meta_block_bytes(size_t bytes) {
 
 static void remember(char *start, size_t bytes) {
     meta.mapped_bytes += (int64_t)bytes;
-    if (meta.mapping_count < MAPPINGS_MAX) {
+    if (meta.mapping_count < META_MAPPINGS_MAX) {
         mappings[meta.mapping_count].start = start;
         mappings[meta.mapping_count++].bytes = bytes;
     }
@@ -59,7 +55,7 @@ static char *map_remembered(size_t bytes) {
 
 static bool next_chunk(void) {
     bool first = !meta.chunk.end;
-    size_t bytes = first ? FIRST_BYTES : META_CHUNK_BYTES;
+    size_t bytes = first ? META_FIRST_BYTES : META_CHUNK_BYTES;
     char *chunk = first ? first_start() : map_remembered(bytes);
     if (!chunk)
         return false;
@@ -201,7 +197,7 @@ struct meta_usage meta_usage(bool with_resident) {
     lock_take(&meta_lock);
     struct meta_usage usage = {meta.mapped_bytes, meta.used_bytes, with_resident ? 0 : -1};
     if (with_resident && meta.chunk.end)
-        usage.resident_bytes += os_resident_bytes(first_start(), FIRST_BYTES);
+        usage.resident_bytes += os_resident_bytes(first_start(), META_FIRST_BYTES);
     for (size_t i = 0; with_resident && i < meta.mapping_count; i++)
         usage.resident_bytes += os_resident_bytes(mappings[i].start, mappings[i].bytes);
     lock_release(&meta_lock);

@@ -14,6 +14,15 @@
 #include "os/os.h"
 
 #define META_CHUNK_BYTES (256UL << 10)
+/* The first chunk is part of the library's own data, because each additional mapping costs a fork
+ * about 4 us. */
+#define META_FIRST_BYTES (912UL << 10)
+#define META_MAPPINGS_MAX 3840 /* mappings remembered for the figure of resident bytes */
+
+struct meta_mapping {
+    char *start;
+    size_t bytes;
+};
 
 struct meta_usage {
     int64_t mapped_bytes, used_bytes;
@@ -24,8 +33,12 @@ void *meta_alloc(size_t bytes);
 void meta_free(void *block, size_t bytes); /* `bytes`: the size passed to meta_alloc */
 size_t meta_block_bytes(size_t bytes);     /* size of the block that meta_alloc(bytes) uses */
 struct meta_usage meta_usage(bool with_resident);
-/* For control/outside.c: where the first two fields stand. */
+/* For control/outside.c: where the first two fields stand, the mappings, and the first chunk, which
+ * begins at the next boundary of an OS page. */
 INTERNAL const int64_t *const meta_usage_shown;
+INTERNAL const size_t *const meta_mapping_count_shown;
+INTERNAL const struct meta_mapping *const meta_mappings_shown;
+INTERNAL const char *const meta_first_shown;
 INTERNAL struct lock meta_lock;
 
 /* Called after a fork. False: the child cannot use the rest of the current chunk. */

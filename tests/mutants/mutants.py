@@ -156,7 +156,7 @@ MUTANTS = {
         "src/path/cfi.c", "saved[depth++] = *state;", "saved[depth++] = *initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
     "tables-are-large": (
-        "src/os/meta.c", "#define FIRST_BYTES (912UL << 10)", "#define FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
+        "src/os/meta.h", "#define META_FIRST_BYTES (912UL << 10)", "#define META_FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
     "descriptors-are-the-programs": (
         "src/control/thread.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),

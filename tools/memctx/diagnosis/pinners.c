@@ -87,12 +87,16 @@ static char *name_members(const struct pinner *pinner, const struct model *model
     return words;
 }
 
-/* Prints what a remedy would save, and its command in a line of its own, which is not broken. */
+/* Prints what a remedy would save, and its command in a line of its own, which is not broken. A
+ * process that was read from outside takes no command, and a core file has none. */
 static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
                        const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%*s%s would save %s:\n%*smemctx %s %" PRId64 " %s%s\n", TEXT_COLUMN, "", remedy,
-           render_bytes(text, bytes, human), TEXT_COLUMN + 2, "", verb, model->pid, members, words);
+    printf("%*s%s would save %s%s\n", TEXT_COLUMN, "", remedy, render_bytes(text, bytes, human),
+           model->how ? "" : ":");
+    if (!model->how)
+        printf("%*smemctx %s %" PRId64 " %s%s\n", TEXT_COLUMN + 2, "", verb, model->pid, members,
+               words);
 }
 
 static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
@@ -191,12 +195,15 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     if (pinners->count == 0)
         wrap_print("no call path keeps a hundredth of the resident set in otherwise empty pages", 0,
                    0);
+    char *command =
+        model->how ? cli_copy("") : cli_format("; memctx trim %" PRId64 " returns it", model->pid);
     char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
-                            "empty pages; memctx trim %" PRId64 " returns it",
+                            "empty pages%s",
                             render_bytes(freelist, model->ledger.freelist_bytes, human),
-                            render_bytes(kept, holders->kept_bytes, human), model->pid);
+                            render_bytes(kept, holders->kept_bytes, human), command);
     wrap_print(text, 0, 0);
     free(text);
+    free(command);
     putchar('\n');
 }
 

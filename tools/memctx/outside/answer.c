@@ -41,10 +41,11 @@ struct outside *outside_open_process(const struct outside_process *process,
     outside->process = *process;
     outside->why = cli_copy(process->why);
     snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
-    if (!reach_open_process(&outside->tables.reach, process->pid, failure)) {
+    if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
         outside_close(outside);
         return NULL;
     }
+    outside->tables.reach.pid = process->pid;
     return open_tables(outside, failure);
 }
 
@@ -88,7 +89,10 @@ const char *outside_program(const struct outside *outside) {
 
 const char *outside_how(struct outside *outside) {
     const struct tables *tables = &outside->tables;
-    char missing[200] = "";
+    char missing[200] = "", cut[100] = "";
+    if (tables->reach.cut_bytes > 0)
+        snprintf(cut, sizeof cut, "; the file is cut off, %" PRIu64 " bytes of memory are missing",
+                 tables->reach.cut_bytes);
     if (tables->missing > 0)
         snprintf(missing, sizeof missing,
                  "; incomplete: %zu parts of the library's tables are missing or damaged, the "
@@ -101,10 +105,11 @@ const char *outside_how(struct outside *outside) {
     free(outside->how);
     if (outside->path)
         outside->how =
-            cli_format("read from the core file %s%s%s", outside->path, missing, nothing);
+            cli_format("read from the core file %s%s%s%s", outside->path, cut, missing, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s%s; reason: %s", (int)outside->process.pid,
+            "read from outside through /proc/%d/mem%s%s%s; reason: %s",
+            (int)outside->process.thread,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
             missing, nothing, outside->why);
     return outside->how;
@@ -132,36 +137,6 @@ static bool read_tables(struct outside *outside, struct cli_failure *failure) {
 
 /* --- the head -------------------------------------------------------------------------------- */
 
-static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, bool resident) {
-    struct tables *tables = &outside->tables;
-    char *global = cli_alloc(1, SIZE(tables, segment_global));
-    char usage[64] = {0};
-    if (!reach_read(&tables->reach, ADDRESS(tables, segment_global), global,
-                    SIZE(tables, segment_global)))
-        tables_miss(tables, "sums of memory", ADDRESS(tables, segment_global));
-    size_t usage_bytes = (size_t)OFFSET(tables, meta_usage, used_bytes) + sizeof(int64_t);
-    if (usage_bytes <= sizeof usage)
-        reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage, usage_bytes);
-    int64_t segments = (int64_t)FIELD(tables, global, segment_global, segments);
-    int64_t cached = (int64_t)FIELD(tables, global, segment_global, huge_cached_bytes);
-    int64_t dirty = (int64_t)FIELD(tables, global, segment_global, dirty_slices);
-    unsigned slice = CONSTANT(tables, SLICE_SHIFT);
-    ledger->segments_mapped = (segments << CONSTANT(tables, SEGMENT_SHIFT)) +
-                              (int64_t)FIELD(tables, global, segment_global, huge_bytes) + cached;
-    ledger->segments_resident = resident ? 0 : WIRE_UNKNOWN;
-    ledger->freelist_bytes = (dirty << slice) + cached;
-    ledger->freelist_items = dirty + (int64_t)FIELD(tables, global, segment_global, huge_cached);
-    ledger->segment_headers = segments * CONSTANT(tables, HEADER_SLICES) << slice;
-    ledger->returned_bytes =
-        (int64_t)tables_word(tables, ADDRESS(tables, segment_returned), sizeof(int64_t));
-    ledger->metadata_mapped = (int64_t)FIELD(tables, usage, meta_usage, mapped_bytes);
-    ledger->metadata_used = (int64_t)FIELD(tables, usage, meta_usage, used_bytes);
-    ledger->metadata_resident = WIRE_UNKNOWN;
-    ledger->rss_bytes =
-        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
-    free(global);
-}
-
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
@@ -179,7 +154,7 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
-    dump->exact = tables->lost_views == 0 && tables->missing == 0 &&
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
                   (outside->path || outside->process.stopped);
     dump->flags = request->flags;
     dump->contexts = tables->node_count;
@@ -190,7 +165,9 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         dump->allocs += tables->sums[id].allocs;
         dump->frees += tables->sums[id].frees;
     }
-    fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    tables_fill_ledger(tables, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    dump->ledger.rss_bytes =
+        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
     return true;
 }

@@ -41,12 +41,12 @@ static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t 
         there = 0;
     else if (there > file_bytes - segment->p_offset)
         there = file_bytes - segment->p_offset;
+    uint64_t cut = segment->p_filesz - there;
+    reach->cut_bytes = reach->cut_bytes + cut < cut ? UINT64_MAX : reach->cut_bytes + cut;
     if (there > segment->p_memsz)
         there = segment->p_memsz;
     if (segment->p_vaddr + there < segment->p_vaddr)
         there = 0;
-    if (segment->p_flags & PF_W) /* the code of programs is in their files */
-        reach->left_out_bytes += segment->p_memsz - there;
     if (there > 0)
         reach_add_piece(reach, segment->p_vaddr, there, segment->p_offset);
 }

@@ -26,6 +26,7 @@ struct outside;
 /* What the caller already knows about the process. */
 struct outside_process {
     pid_t pid;
+    pid_t thread; /* /proc shows the memory under this id: the pid, unless the first thread ended */
     bool stopped;
     double age_s;
     int64_t rss_bytes;

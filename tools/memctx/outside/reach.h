@@ -39,8 +39,9 @@ struct reach {
     size_t piece_count;
     struct reach_thread *threads; /* of a core file; names are not in it */
     size_t thread_count;
-    uint64_t left_out_bytes; /* memory that the process had and the core file has not */
-    char name[17];           /* core file: of the program, as the kernel cuts it */
+    uint64_t
+        cut_bytes; /* memory that the headers of a core file name, and the file does not hold */
+    char name[17]; /* core file: of the program, as the kernel cuts it */
     int64_t pid;
     char *exe; /* NULL: not known */
 };

@@ -129,13 +129,20 @@ bool tables_open(struct tables *tables, const char *source, struct cli_failure *
                             ? "%s: the core file has no list of mapped files (NT_FILE), so the "
                               "library is not found in it; the file is cut off or damaged, or not "
                               "written by Linux or gcore"
-                            : "%s: libmemctx.so was not mapped",
+                            : "%s: libmemctx.so was not mapped; the process ran without memctx",
                         source);
+    if (reach->cut_bytes > 0)
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the core file is cut off, %" PRIu64
+                        " bytes of memory are missing, the "
+                        "data of libmemctx.so among them; look at the room on the disk, ulimit -c "
+                        "and, for systemd-coredump, ProcessSizeMax",
+                        source, reach->cut_bytes);
     return cli_fail(failure, CLI_REFUSED,
                     reach->is_core
-                        ? "%s: the data of libmemctx.so is not in the core file; the file is cut "
-                          "off, coredump_filter left out anonymous private memory (bit 0), or the "
-                          "library is older than this memctx"
+                        ? "%s: the data of libmemctx.so is not in the core file; coredump_filter "
+                          "left out anonymous private memory (bit 0), or the library is older than "
+                          "this memctx"
                         : "%s: the data of libmemctx.so has no root; the library is older than "
                           "this memctx",
                     source);

@@ -83,6 +83,8 @@ struct tables {
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
 void tables_read_pages(struct tables *tables);
+/* Fills the sums of memory. `resident`: also those that need the kernel's word on each OS page. */
+void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident);
 /* Within the folder: the counts of realloc, the marks and the notes; called by tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);

@@ -350,6 +350,7 @@ void report_write_data(FILE *file, const struct report_input *input) {
     json_put_text(&json, "exe", now->model->exe);
     json_put_text(&json, "program", model_program(now->model));
     json_put_boolean(&json, "exact", now->model->exact);
+    json_put_text(&json, "how", now->model->how); /* null: the process answered by itself */
     json_put_newline(&json);
     write_state(&json, now);
     samples_make(&samples, now->model, NULL, 0);

@@ -52,6 +52,24 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
     return file;
 }
 
+/* Returns the program that unpacks a file, by its first bytes; NULL: it is not compressed. A core
+ * file that systemd keeps is compressed. */
+static const char *unpacker_of(const char *bytes, size_t length) {
+    static const struct {
+        char magic[7], program[9];
+    } unpackers[] = {{"\x28\xb5\x2f\xfd", "zstd -d"},
+                     {"\xfd\x37zXZ", "xz -d"},
+                     {"\x04\x22\x4d\x18", "lz4 -d"},
+                     {"\x1f\x8b", "gzip -d"},
+                     {"BZh", "bzip2 -d"}};
+    for (size_t i = 0; i < sizeof unpackers / sizeof *unpackers; i++) {
+        size_t bytes_there = strlen(unpackers[i].magic);
+        if (length >= bytes_there && memcmp(bytes, unpackers[i].magic, bytes_there) == 0)
+            return unpackers[i].program;
+    }
+    return NULL;
+}
+
 /* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
  * cannot be read or is not a snapshot. The first bytes tell the latter, so that a large file of
  * another kind is not read. */
@@ -79,6 +97,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     fclose(file);
     if (!good) {
         cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
+    } else if (*kind == KIND_OTHER && unpacker_of(bytes, used)) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: is compressed; a core file, or a snapshot, has to be unpacked first: "
+                        "%s %s",
+                        path, unpacker_of(bytes, used), path);
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
     } else if (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) {

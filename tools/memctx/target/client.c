@@ -209,10 +209,11 @@ static bool fail_io(const struct client *client, enum io_result result, const ch
                         "clients; try again",
                         client->source, what, WIRE_CLIENTS_MAX);
     case IO_LATE:
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s did not answer in time %s; it may be stopped or swapped out; try "
-                        "again",
-                        client->source, what);
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s did not answer in time %s; it may be stopped, hang or be swapped out; try "
+            "again; memctx dump --outside %d does not wait for it",
+            client->source, what, (int)client->facts->pid);
     default:
         return cli_fail(failure, CLI_REFUSED, "%s: the connection failed %s; %s", client->source,
                         what, strerror(errno));
@@ -507,7 +508,9 @@ static bool connect_once(struct client *client, const struct process_facts *fact
     }
     if (reached)
         return false;
-    if (error == EACCES || error == EPERM) {
+    /* A directory of the process's own user that this user may not enter holds no socket: the
+     * process may have inherited the name of another user's directory. */
+    if ((error == EACCES || error == EPERM) && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
                         "%s (%s): its socket is closed to this user; it belongs to %s; run memctx "
                         "as that user or as root",
@@ -536,7 +539,8 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
 
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure) {
-    struct outside_process process = {.pid = facts->pid,
+    struct outside_process process = {.pid = facts->process,
+                                      .thread = facts->pid,
                                       .stopped = facts->state == 'T' || facts->state == 't',
                                       .age_s = facts->age_s,
                                       .rss_bytes = facts->rss_bytes,

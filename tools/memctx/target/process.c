@@ -93,7 +93,8 @@ static void read_status(struct process_facts *facts) {
 }
 
 bool process_read_facts(pid_t pid, struct process_facts *facts) {
-    *facts = (struct process_facts){.pid = pid, .inner_pid = pid, .anonymous_bytes = -1};
+    *facts =
+        (struct process_facts){.pid = pid, .process = pid, .inner_pid = pid, .anonymous_bytes = -1};
     if (!read_stat(facts))
         return false;
     read_status(facts);
@@ -105,6 +106,22 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
         snprintf(facts->command, sizeof facts->command, "[%s]", facts->name);
     cli_clean(facts->command);
     return true;
+}
+
+pid_t process_find_thread(pid_t pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *directory = opendir(path);
+    const struct dirent *entry;
+    pid_t found = 0;
+    while (directory && !found && (entry = readdir(directory))) {
+        struct process_facts facts = {.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
+        if (facts.pid > 0 && read_stat(&facts) && !strchr("ZX", facts.state))
+            found = facts.pid;
+    }
+    if (directory)
+        closedir(directory);
+    return found;
 }
 
 enum process_library process_find_library(pid_t pid) {
@@ -331,10 +348,10 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     } else {
         snprintf(reason, bytes,
                  "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or since its first 20 ms the process has "
-                 "neither allocated nor waited for a second in poll, sleep or the like; start it "
-                 "with "
-                 "MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
+                 "limit on processes or descriptors forbade the thread or its socket, or since its "
+                 "first 20 ms the process has neither allocated nor waited for a second in poll, "
+                 "sleep or the like; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the "
+                 "reason");
     }
 }
 

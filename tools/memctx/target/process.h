@@ -13,7 +13,8 @@
 #include "base/cli.h"
 
 struct process_facts {
-    pid_t pid;
+    pid_t pid;       /* or the id of another thread, if the first one has ended */
+    pid_t process;   /* the pid in any case */
     pid_t parent;    /* of the process that it is a child of now */
     pid_t inner_pid; /* pid in the process's own pid namespace */
     uid_t uid, effective_uid;
@@ -32,6 +33,10 @@ enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE };
 
 /* Returns false if the process does not exist (any more). */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
+/* Returns the id of a thread of the process that has not ended; 0: all have ended. After the end of
+ * its first thread, the kernel shows memory and files of a process only under the ids of the
+ * others. */
+pid_t process_find_thread(pid_t pid);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(pid_t pid);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs

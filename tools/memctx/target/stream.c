@@ -71,7 +71,7 @@ static void put_part(struct streaming *streaming, enum wire_part part, uint32_t 
 
 static void put_facts(struct streaming *streaming) {
     const struct target *target = streaming->target;
-    struct stream_facts facts = {.pid = target->facts.pid,
+    struct stream_facts facts = {.pid = target->facts.process,
                                  .start_ticks = target->facts.start_ticks};
     char *program = process_program(&target->facts);
     snprintf(facts.program, sizeof facts.program, "%s", program ? program : "");

@@ -71,13 +71,41 @@ void target_read_outside(void) {
 static void open_stopped(struct target *target, bool live) {
     const struct process_facts *facts = &target->facts;
     struct cli_failure failure = {.code = CLI_REFUSED};
-    if (!live && client_open_outside(&target->client, facts, "the process is stopped", &failure))
+    bool traced = facts->state == 't';
+    if (!live && client_open_outside(&target->client, facts,
+                                     traced ? "a debugger has stopped the process"
+                                            : "the process is stopped",
+                                     &failure))
         return;
+    char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
+                          : cli_format("kill -CONT %d resumes it", (int)facts->pid);
     cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
-            "pid %d (%s) is stopped, so it cannot answer%s%s; kill -CONT %d resumes it",
-            (int)facts->pid, facts->name,
-            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text,
-            (int)facts->pid);
+            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid, facts->name,
+            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
+}
+
+/* Opens a process whose first thread has ended. If other threads run, its memory is read through
+ * the id of one of them, which the facts then have. */
+static void open_ended(struct target *target, bool live) {
+    struct process_facts *facts = &target->facts, first = *facts;
+    struct cli_failure failure;
+    pid_t thread = process_find_thread(first.pid);
+    if (thread == 0 || !process_read_facts(thread, facts))
+        cli_die(CLI_NO_TARGET,
+                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
+                (int)first.pid, first.name);
+    if (live)
+        cli_die(CLI_REFUSED,
+                "pid %d (%s) cannot be asked, because its first thread has ended; verbs that only "
+                "read, such as dump, read its memory",
+                (int)first.pid, first.name);
+    facts->age_s = first.age_s;
+    facts->start_ticks = first.start_ticks;
+    facts->process = first.pid;
+    char *why = cli_format("the first thread of pid %d has ended", (int)first.pid);
+    if (!client_open_outside(&target->client, facts, why, &failure))
+        cli_die_failure(&failure);
+    free(why);
 }
 
 static void open_process(struct target *target, pid_t pid, bool live) {
@@ -85,9 +113,8 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X') {
-        cli_die(CLI_NO_TARGET,
-                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
-                (int)pid, target->facts.name);
+        open_ended(target, live);
+        return;
     }
     bool stopped = target->facts.state == 'T' || target->facts.state == 't';
     if (stopped) {
@@ -117,7 +144,7 @@ static void open_core(struct target *target, const char *path) {
     snprintf(target->client.source, sizeof target->client.source, "%s", path);
     snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
              "%s", outside_library_version(outside));
-    target->facts.pid = (pid_t)outside_pid(outside);
+    target->facts.pid = target->facts.process = (pid_t)outside_pid(outside);
 }
 
 static bool is_file(const char *word) {
@@ -322,7 +349,7 @@ void target_load_begun(struct target *target, struct model *model,
     model_sort_marks(model);
     target_ask_part(target, WIRE_PART_NOTES, 0);
     target_ask_part(target, WIRE_PART_RESIZES, 0);
-    model->pid = target->facts.pid;
+    model->pid = target->facts.process;
     model->start_ticks = target->facts.start_ticks;
     model->from_snapshot = target->is_snapshot;
     if (target->is_snapshot)
@@ -396,7 +423,7 @@ void target_load_marks(struct target *target, struct model *model) {
     target_ask_head(target, 0);
     target_ask_part(target, WIRE_PART_MARKS, 0);
     model_sort_marks(model);
-    model->pid = target->facts.pid;
+    model->pid = target->facts.process;
 }
 
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {

@@ -167,6 +167,8 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
 static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
                          const struct frag_request *request) {
     printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
+    if (model->how)
+        wrap_print(model->how, 0, 0);
     print_share(ledger->rss_bytes, ledger->rss_bytes, request->human,
                 "resident set, as the kernel counts it");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
@@ -326,6 +328,7 @@ static void print_json(const struct model *model, const struct view *view,
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
     json_put_decimal(&json, "uptime_s", model->uptime_s);
+    json_put_text(&json, "how", model->how); /* null: the process answered by itself */
     json_put_open(&json, "ledger", '{');
     json_put_integer(&json, "rss_bytes", ledger->rss_bytes);
     json_put_open(&json, "lines", '[');

@@ -52,7 +52,10 @@ static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
     if (row->facts.state == 'T' || row->facts.state == 't') {
-        row->reason = cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
+        row->reason =
+            row->facts.state == 't'
+                ? cli_copy("a debugger has stopped it, and resumes it")
+                : cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
         read_outside(row);
         return;
     }

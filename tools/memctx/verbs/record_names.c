@@ -27,6 +27,10 @@
 #include "target/process.h"
 #include "target/target.h"
 
+#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
+#define SYS_close_range 436
+#endif
+
 #define FIRST_MS 2000 /* the library writes the first moment soon after the start */
 #define MOST_MS 600000
 #define LOOKUP_S 120 /* of processor time */

@@ -888,7 +888,7 @@ const makeReport = (data, kept = null) => {
   $("title").title = data.exe;
   $("subtitle").textContent = `up ${data.uptime_s.toFixed(1)} s, taken ${data.taken}: ${bytesText(data.rss_bytes)} resident, of which the program asked for ` +
     `${bytesText(data.totals.requested_bytes)} in ${numberText(data.totals.live_chunks)} chunks from ${numberText(count)} contexts` +
-    (data.exact ? "" : "; not exact: some operations could not be charged");
+    (data.how ? "; " + data.how : data.exact ? "" : "; not exact: some operations could not be charged");
   drawLedger($("ledger"), data);
   drawFindings();
   if (data.before && data.before.cells) makeMap(`Before (${data.before.title})`, data.before.cells, false);
