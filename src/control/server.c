@@ -293,28 +293,39 @@ static struct client *find_place(uint64_t now) {
     return room;
 }
 
-static void accept_client(void) {
+/* Gives a pending connection a place. Returns false when no further one can get a place now. */
+static bool accept_client(void) {
     uint64_t now = os_now_exact_ns();
     struct client *room = find_place(now);
     struct held socket;
     if (!room) { /* new connections go on waiting, in the order in which they came */
         deaf_until_ns = now + FULL_NS;
-        return;
+        return false;
     }
     int fd = OS_TRY(os_accept(socket_listener.fd, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (!descriptors_hold(&socket, fd)) {
         if (full) /* the connection stays pending, so polling at once would spin */
             deaf_until_ns = now + DEAF_NS;
-        return;
+        return false;
     }
     if (!peer_may(socket.fd)) {
         descriptors_let_go(&socket);
-        return;
+        return true;
     }
     client_drop(room);
     room->socket = socket;
     client_greet(room);
+    client_write(room); /* now: the next round may first compute the answers of seven others */
+    return true;
+}
+
+/* Accepts all pending connections, up to the number of places, so that connections that come
+ * without end do not keep the thread here. */
+static void accept_clients(void) {
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
+        if (!accept_client())
+            return;
 }
 
 static void drop_late_clients(void) {
@@ -392,7 +403,7 @@ static void serve_ready(const struct pollfd *polls, struct client **polled, nfds
             client_read(client);
     }
     if (polls[0].revents & POLLIN && descriptors_is_held(&socket_listener))
-        accept_client();
+        accept_clients();
 }
 
 void server_run(void) {

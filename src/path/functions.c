@@ -9,8 +9,9 @@
 /* the least limit of the tables with which functions are folded; less has no room for
  * `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
-#define RECURRING 1024U  /* entries for functions that recur */
-#define RECURS_OFTEN 64U /* paths on which a function stands twice before it is folded */
+#define RECURRING 1024U    /* entries for functions that recur; a power of two */
+#define RECURRING_TRIED 8U /* entries in which a function's own one is searched for */
+#define RECURS_OFTEN 64U   /* paths on which a function stands twice before it is folded */
 /* paths on which a function stands twice, for it to be folded along with one that reached
  * RECURS_OFTEN */
 #define RECURS_TOO 16U
@@ -24,7 +25,7 @@ static struct functions {
     struct recurring {
         uintptr_t start;
         uint32_t paths;
-    } recurring[RECURRING];       /* functions that recur, found by a hash of the start */
+    } recurring[RECURRING];       /* functions that recur, found from a hash of the start on */
     struct function_set unfolded; /* folded functions that are unfolded at present */
 } * functions;                    /* guarded by unwind_rules_lock; NULL: not made yet */
 static uint32_t generation;       /* unwind_rules_generation when the entries were made */
@@ -149,12 +150,26 @@ static void fold(void) {
     store_release(&function_epoch, function_epoch + 1);
 }
 
+/* Returns the function's entry. A new function gets the entry of the one that recurred least: if
+ * two functions took the only entry away from each other, none would ever be folded. */
+static struct recurring *recurring_of(uintptr_t function) {
+    uint64_t at = hash_mix(function, 2);
+    struct recurring *least = &functions->recurring[at % RECURRING];
+    for (unsigned i = 0; i < RECURRING_TRIED; i++) {
+        struct recurring *entry = &functions->recurring[(at + i) % RECURRING];
+        if (entry->start == function)
+            return entry;
+        if (entry->paths < least->paths)
+            least = entry;
+    }
+    *least = (struct recurring){.start = function};
+    return least;
+}
+
 void function_recurs(uintptr_t function) {
     lock_take(&unwind_rules_lock);
     if (make() && !folded_number(function)) {
-        struct recurring *recurring = &functions->recurring[hash_mix(function, 2) % RECURRING];
-        if (recurring->start != function)
-            *recurring = (struct recurring){.start = function};
+        struct recurring *recurring = recurring_of(function);
         if (++recurring->paths >= RECURS_OFTEN) {
             forget_addresses();
             fold();

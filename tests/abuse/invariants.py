@@ -217,6 +217,13 @@ def tracking_without_memory():
             done = harness.run_program(argv, env, 60)
             # 32768 chunks of 32 bytes fit; what does not fit is at most the tree of their paths.
             check_equal((done.returncode, done.stderr), (0, ""), f"many paths in {mib} MiB")
+        # Here the tables may take all of it, and nodes of paths are refused memory before chunks are.
+        env["MEMCTX_TABLES"] = "64M"
+        for mib in (14, 15, 16, 17, 18):
+            argv = ["prlimit", f"--as={mib << 20}", program(), "many-paths"]
+            done = harness.run_program(argv, env, 60)
+            check(done.returncode in (0, 1) and not done.stderr,  # 1: malloc has returned NULL
+                  f"many paths in {mib} MiB, which the tables may fill: {done.returncode}, {done.stderr}")
 
 
 # --- 4: errno (the semantics are in the limits-* tests), no libc locks -------------------------

@@ -7,8 +7,8 @@ import subprocess
 
 import harness
 from harness import check, check_equal, check_sums, test
-from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, outermost,
-                    scaled, site_figures)
+from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, function_of,
+                    outermost, scaled, site_figures)
 
 # So that functions are folded soon, and paths wait.
 TABLES = "1M"
@@ -45,12 +45,14 @@ def check_merged(program):
     return f"seed {SEED}, {figures['folded_functions']} functions folded, {figures['paths_waited']} allocations waited"
 
 
-def rounds(program, totals=True, count=3):
+def rounds(program, totals=True, count=3, look=None):
     for _ in range(count):
         program.go()
         dump = program.dump()
         check_books(program, dump, totals=totals)
         check_walks(program, dump)
+        if look:
+            look(dump)
     told = check_merged(program)
     program.finish()
     return told
@@ -67,10 +69,17 @@ def check_walks(program, dump, phase="phase_walk"):
         check_equal(got, want, f"{FIGURES} below {phase}")
 
 
+def check_others(dump):
+    """No context has two [other callers]: each takes room in the tables, and the books stay right."""
+    parents = [context["parent"] for context in dump["contexts"] if function_of(context) == OTHERS]
+    check(parents, f"nothing stands below {OTHERS}")
+    check_equal(len(parents) - len(set(parents)), 0, f"further {OTHERS} of contexts that have one")
+
+
 @test
 def levels_alone():
     with levels(MEMCTX_DEPTH=64) as program:
-        return rounds(program)
+        return rounds(program, look=check_others)
 
 
 @test

@@ -71,7 +71,7 @@ def unfolded_for_a_time():
 @in_tries  # the child has to walk within four seconds
 def unfolding_ends_by_itself():
     """Nobody asks any more: the control thread folds it again, in a forked child its own one does."""
-    with Program("recursion", f"allocs=75000", "stands=3", "deepest=9", f"seed={SEED}",
+    with Program("recursion", "allocs=20000", "stands=3", "deepest=9", f"seed={SEED}",
                  MEMCTX_TABLES="12M") as program:
         program.go()
         program.go()

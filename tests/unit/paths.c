@@ -250,6 +250,20 @@ static int64_t live_of_all_views(void) {
     return sum;
 }
 
+/* Neither takes the entry in which the other one's paths are counted. */
+Test(paths, recursive_functions_of_one_hash_are_folded) {
+    uintptr_t one = 0x10000, other = one + 16;
+    while ((hash_mix(one, 2) ^ hash_mix(other, 2)) & 0xffff)
+        other += 16;
+    unwind_rules_init();
+    tables_limit_bytes();
+    for (unsigned i = 0; i < 64; i++) {
+        function_recurs(one);
+        function_recurs(other);
+    }
+    cr_assert_eq(function_count, 2, "%u functions are folded", function_count);
+}
+
 /* With hardly any room for tables, in all ways that paths may go: what is folded and what has to
  * wait is what libunwind says, nothing is charged to [unknown], and the tables stay within their
  * limit. */
