@@ -192,7 +192,7 @@ $(libc_stub): src/api/imports.map $(out)/flags
 	@mkdir -p $(@D)
 	@sed -e 's|/\*.*\*/||; /\/\*/,/\*\//d; s/GLIBC_[0-9.]* *{//; s/};*//' $< | tr -s ' ;\n' '\n' | \
 	    sed -n 's/..*/.globl &\n.type &,@function\n.size &,8\n&:/p' | \
-	    sed -E '/environ|progname|program_inv|_r_debug/s/@function/@object/' > $@.s
+	    sed -E '/environ|progname|program_inv/s/@function/@object/' > $@.s
 	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=$< $@.s -o $@
 
 $(library): $(lib_objects) src/api/exports.map $(libc_stub)

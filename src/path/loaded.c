@@ -13,6 +13,10 @@
 
 #include <link.h>
 
+/* Weak, so that it is bound without a version: it stands in the loader, and a glibc before 2.30
+ * wants a symbol with a version in the file that the version names, libc.so.6. */
+#pragma weak _r_debug
+
 struct entry {
     uint32_t version; /* atomic; odd: free */
     uint32_t seen;    /* the last pass that met the object; under loaded_lock */
