@@ -27,7 +27,10 @@
 
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
-#define KNOWN 62U       /* so many that struct admission fits an OS page */
+#define KNOWN 62U /* so many that struct admission fits an OS page */
+/* A path that is folded keeps so many times MEMCTX_DEPTH nodes: its stack is walked to the end
+ * anyway, and nodes below the root are shared, those below [truncated] hardly. */
+#define FOLDED_DEPTH_TIMES 4U
 #define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
 #define WATCHED_MAX 64U /* frames that watch_all compares */
 #define WATCH_EVERY 32U /* one of so many waiting paths is searched for functions that recur */
@@ -673,6 +676,11 @@ unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth) 
     return STACK_DEPTH_MAX;
 }
 
+static unsigned folded_depth(unsigned depth) {
+    return depth < MEMCTX_DEPTH_MAX / FOLDED_DEPTH_TIMES ? depth * FOLDED_DEPTH_TIMES
+                                                         : MEMCTX_DEPTH_MAX;
+}
+
 struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
@@ -684,6 +692,8 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
                           .share = TABLES_PATH};
     admit.anchored = stack->end != STACK_OPEN &&
                      (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
+    if (admit.folding && admit.anchored)
+        admit.depth = folded_depth(depth);
     struct place place = place_stack(&admit);
     *keep = true;
     if (UNLIKELY(place.node & WAITS))

@@ -538,6 +538,9 @@ MUTANTS = {
         "        if (last_frame(admission, rule_folded(frames[i].rule)) < 0)\n"
         "            admission->last[rule_folded(frames[i].rule)] = look;\n        look++;\n",
         ["tables:unfolded-for-a-time"]),
+    "folded-paths-are-as-short-as-others": (
+        "src/context/admit.c", "        admit.depth = folded_depth(depth);\n", "        admit.depth = folded_depth(depth / FOLDED_DEPTH_TIMES);\n",
+        ["tables:levels-below-many-callers"]),
     "a-few-frames-are-not-folded": (
         "src/context/admit.c", "        int again = number ? earlier(admit, caller, number) : -1;", "        int again = -1;\n        (void)number;\n        (void)earlier;",
         ["tables:unfolded-for-a-time"]),

@@ -8,7 +8,7 @@ import subprocess
 import harness
 from harness import check, check_equal, check_sums, test
 from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, function_of,
-                    outermost, scaled, site_figures)
+                    outermost, paths_of, scaled, site_figures)
 
 # So that functions are folded soon, and paths wait.
 TABLES = "1M"
@@ -134,6 +134,31 @@ def levels_while_signals_come():
         check(handled > 50, f"only {handled} signals")
         program.finish()
     return f"seed {SEED}, {handled} signals"
+
+
+@test
+def levels_below_many_callers():
+    """Below 41 callers, with MEMCTX_DEPTH=32: once the recursion is folded, paths begin at the root, and keep all callers."""
+    def below(dump, names, function):
+        return sum(context["self"]["allocs"] for context in dump["contexts"] if function in names[context["id"]])
+
+    with levels("callers=1", MEMCTX_TABLES="4M") as program:
+        counts = []
+        for _ in range(3):
+            program.go()
+            dump = program.dump()
+            check_books(program, dump)
+            names = paths_of(dump)
+            counts.append([program.sum_books()[ALLOCS], below(dump, names, "caller_50"), below(dump, names, "[truncated]")])
+        made, whole, truncated = (after - before for before, after in zip(*counts[1:]))
+        told = f"of {made} allocations of the last round {whole} are below caller_50, {truncated} below [truncated]"
+        check(whole > made // 2 and truncated == 0, told)  # a waiting path is charged to a caller further out
+        longest = max((names[context["id"]] for context in dump["contexts"] if context["self"]["allocs"]), key=len)
+        for number in range(10, 51):
+            check(f"caller_{number}" in longest, f"the longest path lacks caller_{number}: {longest}")
+        check_merged(program)
+        program.finish()
+    return f"seed {SEED}, {told}"
 
 
 def command(program, *words):

@@ -9,8 +9,9 @@
  *   signals=1  a handler that allocates, every two milliseconds
  *   forks=N  children in each round, that walk, check their own sums and end
  *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike,
- * and twigs now from the one, now from the other The library's file is in LEVELS_LIBRARY. It stands
- * still before each round and at the end.
+ * and twigs now from the one, now from the other
+ *   callers=1  a walk of main has 41 callers more between main and the recursion
+ * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
  */
 #include "signals.h"
 
@@ -37,7 +38,7 @@ struct walker {
 };
 
 static struct settings {
-    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees;
+    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees, callers;
 } settings = {.walks = 2000, .rounds = 3, .seed = 1};
 
 static struct walker walkers[THREADS_MAX];
@@ -127,6 +128,34 @@ static FRAME void phase_walk(struct walker *walker) {
     __asm__ volatile("# walk");
 }
 
+/* --- callers: more than MEMCTX_DEPTH functions that do not recur ------------------------------ */
+
+#define CALLER(this, next)                                                                         \
+    static FRAME void caller_##this(struct walker * walker) {                                      \
+        caller_##next(walker);                                                                     \
+        __asm__ volatile("# caller" #this);                                                        \
+    }
+#define TEN_CALLERS(ten, next_ten)                                                                 \
+    CALLER(ten##9, next_ten##0)                                                                    \
+    CALLER(ten##8, ten##9)                                                                         \
+    CALLER(ten##7, ten##8)                                                                         \
+    CALLER(ten##6, ten##7)                                                                         \
+    CALLER(ten##5, ten##6)                                                                         \
+    CALLER(ten##4, ten##5)                                                                         \
+    CALLER(ten##3, ten##4)                                                                         \
+    CALLER(ten##2, ten##3)                                                                         \
+    CALLER(ten##1, ten##2)                                                                         \
+    CALLER(ten##0, ten##1)
+
+static FRAME void caller_50(struct walker *walker) {
+    phase_walk(walker);
+    __asm__ volatile("# caller50");
+}
+TEN_CALLERS(4, 5)
+TEN_CALLERS(3, 4)
+TEN_CALLERS(2, 3)
+TEN_CALLERS(1, 2)
+
 /* --- trees: the same stack below two callers ------------------------------------------------- */
 
 static FRAME void branch(struct walker *walker, unsigned levels, uint16_t phase) {
@@ -208,7 +237,10 @@ static void round_of_main(void) {
             load();
         if (settings.forks && i % (settings.walks / settings.forks) == 0)
             fork_once();
-        phase_walk(&walkers[0]);
+        if (settings.callers)
+            caller_10(&walkers[0]);
+        else
+            phase_walk(&walkers[0]);
     }
 }
 
@@ -222,7 +254,8 @@ static void read_options(int count, char **arguments) {
             !option(argument, "reload", &settings.reload) &&
             !option(argument, "signals", &settings.signals) &&
             !option(argument, "forks", &settings.forks) &&
-            !option(argument, "trees", &settings.trees))
+            !option(argument, "trees", &settings.trees) &&
+            !option(argument, "callers", &settings.callers))
             die("no such option");
     }
     if (settings.threads > THREADS_MAX)
