@@ -3,9 +3,9 @@
  * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of page_kinds.h.
  *
  * The free functions of the api layer (api/fast.h, api/free.c) serve pages without special chunks
- * by themselves. Frees in pages with META_ALIGNED, META_CHECKED, META_APART, ... come here, and so do
- * misuses, frees by other threads, realloc, and resets. The record of a chunk's block holds the chunk's
- * slack and, in mixed pages, the index of the view that paid.
+ * by themselves. Frees in pages with META_ALIGNED, META_CHECKED, META_APART, ... come here, and so
+ * do misuses, frees by other threads, realloc, and resets. The record of a chunk's block holds the
+ * chunk's slack and, in mixed pages, the index of the view that paid.
  */
 #include "region/aset.h"
 #include "region/check.h"

@@ -83,7 +83,7 @@ struct page {
         /* atomic: all blocks before this address were handed out at least once */
         char *next_block;
         void *free_with_owners; /* in a stand-in: list of free blocks, see heap.recent_room */
-        char *chunk; /* PAGE_SPAN and PAGE_HUGE: start of the chunk */
+        char *chunk;            /* PAGE_SPAN and PAGE_HUGE: start of the chunk */
     };
     uint32_t block_bytes; /* constant while the page is in use */
     union {

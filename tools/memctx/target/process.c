@@ -346,12 +346,13 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
                  "second; try again",
                  facts->age_s);
     } else {
-        snprintf(reason, bytes,
-                 "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes or descriptors forbade the thread or its socket, or since its "
-                 "first 20 ms the process has neither allocated nor waited for a second in poll, "
-                 "sleep or the like; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the "
-                 "reason");
+        snprintf(
+            reason, bytes,
+            "its control thread has not started: no directory for the socket was writable, a "
+            "limit on processes or descriptors forbade the thread or its socket, or since its "
+            "first 20 ms the process has neither allocated nor waited for a second in poll, "
+            "sleep or the like; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the "
+            "reason");
     }
 }
 
