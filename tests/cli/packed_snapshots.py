@@ -237,7 +237,8 @@ def packed_of_another_version():
                 (data[:8] + struct.pack("<I", 2) + data[12:], "snapshot of version 2; this memctx .* use the memctx that"),
                 (data[:8] + struct.pack("<I", 1 << 31) + b"anything", "snapshot of version 2147483648"),
                 (data[:7] + b"\r" + data[8:], "not a memctx snapshot"),
-                (data[12:], "not a memctx snapshot"),
+                (data[12:], "not a memctx snapshot; it is compressed; unpack it first: zstd -d "),
+                (b"\x1f\x8b\x08\0", "not a memctx snapshot; it is compressed; unpack it first: gzip -d "),
                 (packed.MAGIC + struct.pack("<I", 1) + packed.zstd(packed.body_of(data), "--no-check"), "no checksum"),
                 (packed.file_of(packed.body_of(data), "--long=27"), "damaged snapshot; .*memory")):
             write(path, content)

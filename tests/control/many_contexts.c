@@ -48,6 +48,7 @@ static void make(long count) {
 
 int main(int argc, char **argv) {
     char line[100];
+    setvbuf(stdin, NULL, _IONBF, 0); /* so that nothing is allocated after the line "ready" */
     make(argc > 1 ? atol(argv[1]) : 1000);
     printf("ready %d\n", (int)getpid());
     fflush(stdout);

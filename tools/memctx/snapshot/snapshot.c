@@ -99,9 +99,8 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
     } else if (*kind == KIND_OTHER && unpacker_of(bytes, used)) {
         cli_set_failure(failure, CLI_REFUSED,
-                        "%s: is compressed; a core file, or a snapshot, has to be unpacked first: "
-                        "%s %s",
-                        path, unpacker_of(bytes, used), path);
+                        "%s: not a memctx snapshot; it is compressed; unpack it first: %s %s", path,
+                        unpacker_of(bytes, used), path);
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
     } else if (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) {
