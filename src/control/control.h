@@ -11,9 +11,9 @@
  * process must have lived for 20 ms, and 20 ms must have passed since its last fork. In a process
  * that is older than 1 s the last fork does not matter; in a process with a second thread neither
  * age nor fork does. A call that may wait for a second or more (api/waits.c) starts the thread
- * whatever the age and the last fork. A forked child
- * starts its own thread in the same way; launchers (api/init.c) have none. When the thread gets no
- * socket or no directory, it prints a line only with MEMCTX_VERBOSE.
+ * whatever the age and the last fork. A forked child starts its own thread in the same way;
+ * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
+ * line only with MEMCTX_VERBOSE.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). It does not start where a filter was installed

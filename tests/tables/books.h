@@ -11,6 +11,7 @@
 #define TABLES_BOOKS_H
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,13 +106,16 @@ static inline void books_say(const struct books *books) {
         }
 }
 
-/* Says the books and waits. The answer is without its newline; false: standard input has ended. */
+/* Says the books and waits. The answer is without its newline; false: standard input has ended. A
+ * forked child may have done its work in less than 20 ms, and then it has no control thread yet;
+ * the call of poll starts the thread. */
 static inline bool stand(const struct books *books, char *answer, size_t answer_bytes) {
     char line[64];
     size_t length = 0;
     books_say(books);
     snprintf(line, sizeof line, "STAND %d\n", (int)getpid());
     say(line);
+    poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, -1);
     while (length + 1 < answer_bytes) { /* byte by byte: parent and child share standard input */
         ssize_t got = read(0, answer + length, 1);
         if (got < 0 && errno == EINTR)
