@@ -157,10 +157,16 @@ def data_limit(pid):
         return re.search(r"^Max data size +(\w+)", file.read(), re.M)[1]
 
 
-def runs(pid):
+def start_of(pid):
+    """When the process started; None: it has ended. Its number may be that of another process by then."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
+        words = file.read().rsplit(")", 1)[1].split()
+        return None if words[0] == "Z" else words[19]
+    return None
+
+
+def runs(pid):
+    return start_of(pid) is not None
 
 
 @test
@@ -185,13 +191,15 @@ def three_parts_run_and_are_started_again():
             write(path, text + "evry = 1\n")
             agent.process.send_signal(signal.SIGHUP)
             agent.hear("refused")
-            check(all(map(runs, pids.values())), "a part has ended")
+            old = {pid: start_of(pid) for pid in pids.values()}
+            check(all(old.values()), "a part has ended")
             write(path, text.replace(str(ports[0]), str(ports[1])).split("[push]")[0])
             agent.process.send_signal(signal.SIGHUP)
             agent.hear("reload")
             again = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch")}
             wait_until(lambda: "memctx_up" in metrics(ports[1]), "the metrics at the new address")
-            wait_until(lambda: not any(map(runs, pids.values())) and not metrics(ports[0]), "the end of the old parts")
+            wait_until(lambda: all(start_of(pid) != start for pid, start in old.items()), "the end of the old parts")
+            wait_until(lambda: not metrics(ports[0]), "the end of answers at the old address")
             agent.process.terminate()
             agent.hear("end")
             agent.process.wait(timeout=PATIENCE_S)
