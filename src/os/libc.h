@@ -17,10 +17,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
+
+/* The loader's list of loaded objects. It is weak, so the library names it without a version: a
+ * glibc before 2.30 searches a name with a version only in the file that the version names, which
+ * is libc.so.6 and not the loader. */
+#pragma weak _r_debug
 
 /* Each pointer is NULL where the process has no such function: with a glibc before 2.34, until
  * os_libc_init has loaded the function's library. */

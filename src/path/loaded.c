@@ -7,15 +7,12 @@
  * are written under loaded_lock; any thread may free one (loaded_closed).
  */
 #include "path/loaded.h"
+#include "os/libc.h"
 #include "os/meta.h"
 #include "region/blocks.h"
 #include "region/heap.h"
 
 #include <link.h>
-
-/* Weak, so that it is bound without a version: it stands in the loader, and a glibc before 2.30
- * wants a symbol with a version in the file that the version names, libc.so.6. */
-#pragma weak _r_debug
 
 struct entry {
     uint32_t version; /* atomic; odd: free */

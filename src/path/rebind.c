@@ -11,15 +11,12 @@
  * GNU hash table as binutils writes it.
  */
 #include "path/rebind.h"
+#include "os/libc.h"
 #include "os/os.h"
 #include "path/cfi.h"
 
 #include <elf.h>
 #include <link.h>
-
-/* Weak, so that it is bound without a version: it stands in the loader, and a glibc before 2.30
- * wants a symbol with a version in the file that the version names, libc.so.6. */
-#pragma weak _r_debug
 
 uint32_t rebind_count;
 
