@@ -35,54 +35,6 @@ NOINLINE void free_foreign(struct heap *heap, void *chunk) {
     thread_leave(heap);
 }
 
-/* As free_block, for a narrow page with META_OWNERS and no other flag. */
-INLINE bool free_block_with_owner(struct heap *heap, struct page *page, void *chunk,
-                                  bool *changes) {
-    bool exact;
-    char *granule = blocks_granule_narrow(page, chunk);
-    unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
-    uint8_t *at = (uint8_t *)granule + page->records + index, slack = load_relaxed(at);
-    if (UNLIKELY(!exact) || UNLIKELY(slack == UINT8_MAX))
-        return false;
-    store_owner(at, UINT8_MAX);
-    uint32_t owner = load_relaxed(blocks_owner(page, granule, index));
-    view_account_free(heap_view_at(heap, owner), page->block_bytes - slack);
-    *changes = blocks_free_with_owner(heap, page, chunk);
-    return true;
-}
-
-/* As free_block, for a wide page that has no flag but META_MIXED or META_OWNERS. */
-INLINE bool free_wide_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
-    bool exact;
-    char *granule = segment_span_start(page);
-    unsigned index = blocks_index(page, granule, chunk, &exact),
-             meta = load_plain(&page->meta_shift);
-    if (UNLIKELY(!exact) || UNLIKELY(index >= page->granule_capacity))
-        return false;
-    uint32_t slack, owner = 0;
-    if (meta & META_MIXED) {
-        uint64_t *at = (uint64_t *)(void *)(granule + page->records) + index;
-        uint64_t record = load_relaxed(at);
-        if (UNLIKELY(!(uint32_t)record))
-            return false;
-        store_owner((uint32_t *)at, 0);
-        slack = (uint32_t)record - 1;
-        owner = (uint32_t)(record >> 32);
-    } else {
-        uint16_t *at = (uint16_t *)(void *)(granule + page->records) + index;
-        slack = load_relaxed(at);
-        if (UNLIKELY(slack == UINT16_MAX))
-            return false;
-        store_owner(at, UINT16_MAX);
-        if (meta & META_OWNERS)
-            owner = load_relaxed(blocks_owner(page, granule, index));
-    }
-    struct view *paid = owner ? heap_view_at(heap, owner) : page->view;
-    view_account_free(paid, page->block_bytes - slack);
-    *changes = blocks_free_owned(heap, page, chunk);
-    return true;
-}
-
 NOINLINE void free_by_page_kind(struct heap *heap, struct page *page, void *chunk) {
     unsigned meta = load_plain(&page->meta_shift);
     bool changes, done = false;

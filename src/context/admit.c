@@ -28,8 +28,9 @@
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
 #define KNOWN 62U /* so many that struct admission fits an OS page */
-/* A path that is folded keeps so many times MEMCTX_DEPTH nodes: its stack is walked to the end
- * anyway, and nodes below the root are shared, those below [truncated] hardly. */
+/* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says. Its stack is walked
+ * to the end anyway. And paths that begin at the root share their outer nodes; paths that begin at
+ * [truncated] hardly do. */
 #define FOLDED_DEPTH_TIMES 4U
 #define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
 #define WATCHED_MAX 64U /* frames that watch_all compares */

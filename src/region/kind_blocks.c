@@ -73,26 +73,15 @@ INLINE struct record release_record(const struct page *page, void *at, const cha
 /* --- free ----------------------------------------------------------------------------------- */
 
 static void free_block(struct heap *heap, struct page *page, void *chunk) {
-    size_t requested;
     if (load_relaxed(&page->meta_shift) & META_PUNCHED)
         heap_await(heap); /* the control thread may be punching the page */
-    char *block, *granule = blocks_granule(page, chunk);
-    unsigned index = region_block_index(page, granule, chunk, &block);
-    void *at = blocks_record(page, granule, index);
-    if ((load_plain(&page->meta_shift) & (META_SHIFT | META_OWNERS)) == META_OWNERS) {
-        uint8_t slack = load_relaxed((uint8_t *)at);
-        store_owner((uint8_t *)at, UINT8_MAX);
-        if (UNLIKELY(slack == UINT8_MAX))
-            region_report(MISUSE_DOUBLE_FREE, page, chunk);
-        requested = page->block_bytes - slack;
-        view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)), requested);
-    } else {
-        struct record record = release_record(page, at, block, chunk);
-        requested = page->block_bytes - record.slack;
-        view_account_free(paid_until_now(heap, page, at, &record, chunk), requested);
-        if (simple_is(page))
-            simple_unlink(page, block);
-    }
+    char *block;
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = release_record(page, at, block, chunk);
+    size_t requested = page->block_bytes - record.slack;
+    view_account_free(paid_until_now(heap, page, at, &record, chunk), requested);
+    if (simple_is(page))
+        simple_unlink(page, block);
     if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
         wipe_freed(page, block, chunk, requested);
     bool changes = load_plain(&page->meta_shift) == META_MIXED

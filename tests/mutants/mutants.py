@@ -407,8 +407,8 @@ MUTANTS = {
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
-        "src/region/kind_blocks.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load",
-        "    }\n    if (UNLIKELY(load", ["named:model"]),
+        "src/region/kind_blocks.c", "    if (simple_is(page))\n        simple_unlink(page, block);\n    if (UNLIKELY(load",
+        "    if (UNLIKELY(load", ["named:model"]),
     "accounts-stay-behind": (
         "src/region/reset.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (

@@ -77,6 +77,21 @@ Test(region, sweeps_are_rare_where_contexts_are_many) {
     cr_assert_eq(first->kind, PAGE_NONE, "never swept");
 }
 
+/* Checks that the contexts 9 to `last` have each made more than `least` allocations and freed all
+ * of them, and that no memory is left in use. */
+static void check_all_freed(struct heap *heap, uint32_t last, uint64_t least) {
+    for (uint32_t context = 9; context <= last; context++) {
+        const struct view *view = heap_view(heap, context);
+        cr_assert_gt(view->allocs, least);
+        cr_assert_eq(view->allocs, view->frees);
+        cr_assert_eq(view_live_bytes(view), 0);
+    }
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(heap->own_free, 0);
+}
+
 Test(region, past_the_cap_old_pages_serve_all) {
     struct heap *heap = heap_new();
     int64_t tables_before = 0;
@@ -91,15 +106,7 @@ Test(region, past_the_cap_old_pages_serve_all) {
         cr_assert_leq(segment_used_bytes(), requested * 5 / 4, "%ld for %ld", segment_used_bytes(),
                       requested);
         check_and_free(heap, 0, 1);
-        for (uint32_t context = 9; context <= 10; context++) {
-            const struct view *view = heap_view(heap, context);
-            cr_assert_eq(view->allocs, view->frees);
-            cr_assert_eq(view_live_bytes(view), 0);
-        }
-        bins_release_empty(heap, &heap->mixed);
-        regions_release_empty(heap);
-        cr_assert_eq(segment_used_bytes(), 0);
-        cr_assert_eq(heap->own_free, 0);
+        check_all_freed(heap, 10, 0);
         int64_t tables = meta_usage(false).used_bytes;
         if (round) /* the first one made the regions */
             cr_assert_eq(tables, tables_before);
@@ -146,16 +153,7 @@ Test(region, blocks_of_shared_pages_that_were_freed_last_are_used_first) {
     memset(young_chunks[i], i + 1, mixed_up_size(i));
     replace_at_random(heap, 300000);
     check_and_free(heap, 0, 1);
-    for (uint32_t context = 9; context <= 11; context++) {
-        const struct view *view = heap_view(heap, context);
-        cr_assert_gt(view->allocs, 90000);
-        cr_assert_eq(view->allocs, view->frees);
-        cr_assert_eq(view_live_bytes(view), 0);
-    }
-    bins_release_empty(heap, &heap->mixed);
-    regions_release_empty(heap);
-    cr_assert_eq(segment_used_bytes(), 0);
-    cr_assert_eq(heap->own_free, 0);
+    check_all_freed(heap, 11, 90000);
 }
 
 static void *check_and_free_half(void *unused) {
