@@ -229,7 +229,7 @@ test: all unit model | deps-test
 
 # The parts may run side by side: make -j2 -k torture.
 torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables torture-model torture-fuzz \
-	torture-programs torture-serve
+	torture-programs torture-serve torture-lint
 .PHONY: $(torture_parts)
 torture: $(torture_parts) mutants
 $(torture_parts): export MEMCTX_SUITE_LIMIT_S := 36000
@@ -265,6 +265,8 @@ torture-programs:
 torture-serve: export MEMCTX_SERVE_LONG := 1
 torture-serve:
 	@tests/run serve
+torture-lint: | deps-lint
+	@scripts/lint --deep
 
 HOURS ?= 1
 soak: all | deps-test

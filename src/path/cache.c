@@ -86,7 +86,7 @@ static bool table_grow(struct paths *paths) {
         tables_add_traces(-more);
         return false;
     }
-    if (old)
+    if (paths->traces)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
     /* a place has one bit more than a trace: there are 2 * room places */
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32;

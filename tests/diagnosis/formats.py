@@ -85,9 +85,14 @@ def speedscope_profiles():
         check("session_open()" in [frames[index]["name"] for index in best[1]], "whose pinned bytes are most")
 
 
+# Newer go builds pprof at its first use. tests/preload/programs has the cache there, too.
+GO_CACHE = os.path.join(harness.ROOT, "out/test/go-cache")
+
+
 def go_pprof(directory, *options, file="pprof"):
     done = harness.run_program([installed("go"), "tool", "pprof", "-top", "-cum", "-unit=B", "-nodefraction=0", *options,
-                                os.path.join(directory, file)], harness.clean_env(HOME=directory, GOTOOLCHAIN="local"), timeout_s=300)
+                                os.path.join(directory, file)],
+                               harness.clean_env(HOME=directory, GOTOOLCHAIN="local", GOCACHE=GO_CACHE), timeout_s=300)
     check_equal((done.returncode, "rror" in done.stderr), (0, False), f"go tool pprof: {done.stderr}")
     return done.stdout
 

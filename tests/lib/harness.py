@@ -431,6 +431,8 @@ def main(arguments=None):
             print(f"{path} is missing; run make first", file=sys.stderr)
             return 1
     signal.signal(signal.SIGALRM, on_alarm)
+    # A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # kill what runs, remove what is ours
     verdicts = [run_one(name) for name in (arguments or TESTS)]
     counts = {kind: verdicts.count(kind) for kind in ("ok", "not ok", "skip")}

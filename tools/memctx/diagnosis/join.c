@@ -372,6 +372,8 @@ static int by_falling_figure(const void *a, const void *b) {
 static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
                  size_t first) {
     const struct model *model = tree->paths->model;
+    /* The suspects were sorted, so the first member has the largest figure of the largest part. */
+    uint32_t largest = blame->suspects[first].members[0];
     struct blame_suspect sum = {.group = blame->suspects[first].group, .joined = true};
     sum.common = tree->nodes[causes[first]].step;
     sum.parts = cli_alloc(blame->count, sizeof *sum.parts);
@@ -386,9 +388,8 @@ static void join(struct blame *blame, const struct tree *tree, const uint32_t *c
         sum.parts[sum.part_count++] = *part;
         part->count = 0;
     }
-    /* The suspects were sorted, so the first member has the largest figure of the largest part. */
-    sum.frames = model->contexts[sum.members[0]].level;
-    sum.common = who_find(model, who_first(model, sum.members[0]), sum.common);
+    sum.frames = model->contexts[largest].level;
+    sum.common = who_find(model, who_first(model, largest), sum.common);
     blame->suspects[first] = sum;
 }
 

@@ -248,8 +248,9 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
     size_t capacity = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         json_t *map = json_object_get(json_array_get(list, i), "threads");
-        struct model_figures *own =
-            json_object_size(map) > 0 ? model_own_figures(model, &model->contexts[i]) : NULL;
+        if (json_object_size(map) == 0)
+            continue;
+        struct model_figures *own = model_own_figures(model, &model->contexts[i]);
         const char *key;
         json_t *value;
         json_object_foreach(map, key, value) {
