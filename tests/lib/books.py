@@ -7,7 +7,7 @@ import harness
 from harness import Failure, Target, check, check_equal, check_sums
 from wire import Wire
 
-OPS = int(os.environ.get("MEMCTX_STRESS_OPS", "1000000"))
+OPS = int(os.environ.get("MEMCTX_STRESS_OPS", "500000"))
 SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
 FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIVE = ("requested_bytes", "live_chunks")

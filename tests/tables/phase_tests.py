@@ -8,7 +8,7 @@ from harness import Failure, check, check_sums, test
 from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, paths_of,
                     sum_figures)
 
-SECONDS = 4
+SECONDS = 3
 
 
 def hot_figures(dump, phase):
@@ -104,7 +104,7 @@ def contexts_of(dump, phase):
 def phases_after_a_mark():
     """What a mark tells of is not evicted while it is there, nor when another one takes its place."""
     counts = []
-    with Program("phases", "phases=4", f"seconds={SECONDS - 1}", f"seed={SEED}", "paths=8000") as program:
+    with Program("phases", "phases=4", f"seconds={SECONDS}", f"seed={SEED}", "paths=8000") as program:
         for phase in range(4):
             program.go()
             dump = program.dump()

@@ -9,7 +9,7 @@ big_c() { # FUNCTIONS NAME: the file $T/NAME.c
 
 test_gcc_optimised() {
     need gcc
-    big_c 250 big
+    big_c 120 big
     same bash -c "gcc -O2 -g -c -o big.o '$T/big.c' && gcc -O0 -S -o big.s '$T/big.c' &&
         gcc -shared -o big.so big.o && cksum big.o big.s big.so"
 }
