@@ -31,7 +31,8 @@ NOINLINE void free_not_entered(void *chunk) {
 }
 
 NOINLINE void free_foreign(struct heap *heap, void *chunk) {
-    region_free(heap, chunk);
+    if (UNLIKELY(!segment_is_near(chunk)) || !region_free_block_by_other_thread(heap, chunk))
+        region_free(heap, chunk);
     thread_leave(heap);
 }
 

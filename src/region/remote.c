@@ -85,6 +85,59 @@ static bool freed_parked(struct heap *heap, struct heap *owner, struct page *pag
     return parked;
 }
 
+/* Returns the view that paid for the block with this index in a page that has no flag but
+ * META_MIXED, and marks the block free. NULL: nothing changed, because the block is free already,
+ * the page is turned into a mixed one just now, or there is no room for a view of `heap`. */
+INLINE struct view *release_plain_block(struct heap *heap, const struct page *page, unsigned meta,
+                                        char *records, unsigned index, uint32_t *slack) {
+    const struct view *paid;
+    struct view *view;
+    if (meta) {
+        uint32_t *at = (uint32_t *)(void *)records + index, record = load_relaxed(at);
+        if (UNLIKELY(!(uint8_t)record))
+            return NULL;
+        *slack = (record & 0xff) - 1;
+        paid = heap_view_at(page->heap, record >> 8);
+        if (LIKELY((view = heap_view_twin(heap, paid)) != NULL))
+            store_owner((uint8_t *)at, 0);
+        return view;
+    }
+    uint8_t *at = (uint8_t *)records + index;
+    *slack = load_relaxed(at);
+    paid = load_acquire(&page->view);
+    if (UNLIKELY(*slack == UINT8_MAX) || UNLIKELY(!paid))
+        return NULL;
+    if (LIKELY((view = heap_view_twin(heap, paid)) != NULL))
+        store_owner(at, UINT8_MAX);
+    return view;
+}
+
+bool region_free_block_by_other_thread(struct heap *heap, void *chunk) {
+    struct page *page = segment_slice_of(chunk);
+    page -= page->back;
+    struct heap *owner = page->heap;
+    unsigned meta = load_acquire(&page->meta_shift);
+    uint8_t kind = load_relaxed(&page->kind);
+    if (UNLIKELY(!owner) || UNLIKELY(owner == heap) || UNLIKELY(meta & ~META_MIXED) ||
+        UNLIKELY(kind != PAGE_OWN && kind != PAGE_MIXED) ||
+        UNLIKELY(load_acquire(&owner->state) != HEAP_OWNED))
+        return false;
+    char *granule = blocks_granule_narrow(page, chunk);
+    bool exact;
+    unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
+    if (UNLIKELY(!exact))
+        return false;
+    uint32_t slack;
+    struct view *view =
+        release_plain_block(heap, page, meta, granule + page->records, index, &slack);
+    if (UNLIKELY(!view))
+        return false;
+    heap_count_remote(heap, owner);
+    view_account_free(view, page->block_bytes - slack);
+    page_push_remote(page, chunk);
+    return true;
+}
+
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk) {
     struct heap *owner = page->heap;
     struct freed freed;

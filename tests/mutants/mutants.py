@@ -89,7 +89,7 @@ MUTANTS = {
         ["report-malloc-stats-text"]),
     # --- threads ---
     "remote-frees-are-lost": (
-        "src/region/remote.c", "    page_push_remote(page, freed.block);\n}", "}", ["threads-remote-free"]),
+        "src/region/remote.c", "    page_push_remote(page, chunk);\n    return true;\n}", "    return true;\n}", ["threads-remote-free"]),
     "heaps-are-not-adopted": (
         "src/region/heap.c", "            add_relaxed(&heap_global.parked, -1);\n            return heap;",
         "            add_relaxed(&heap_global.parked, -1);", ["threads-many-threads", "threads-waves-of-threads"]),
