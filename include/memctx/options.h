@@ -21,9 +21,9 @@
       "number of frames kept of each call path; 1: only the call site; 0: no call paths")          \
     X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
       "when the control thread starts, which answers the command memctx: off (never), auto (at "   \
-      "once in the program that memctx run started, after 20 ms, or with a call that waits "       \
-      "for a second, in its children), eager (at "                                                 \
-      "once), always (also under a system call filter that was set before the program started)")   \
+      "once in the program that memctx run started; in other processes when they have lived for "  \
+      "20 ms, or call a function that waits for a second), eager (at once), always (also under a " \
+      "system call filter that was set before the program started)")                               \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
       "unwind every Nth cached call path again with libunwind and compare; 0: never")              \
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \

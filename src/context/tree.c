@@ -459,7 +459,7 @@ void tree_set_loop(uint32_t id, uint32_t last) {
     if (!load_relaxed(&loops[id / LOOPS_PER_LEAF]) &&
         !tables_take(LOOPS_PER_LEAF * sizeof *place, TABLES_ADMITTED))
         return;
-    if (!(place = heap_leaf_place(loops, id, sizeof *place)))
+    if (!(place = heap_leaf_entry(loops, id, sizeof *place)))
         return;
     store_owner(place, last);
     tree_flag(id, TREE_FOLDED);

@@ -46,7 +46,7 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     /* A named context keeps its own pages, whatever the request asks for. */
     if (tree_is_named(context) && placement < PLACE_SLAB)
         placement = PLACE_APART;
-    heap_place(context, placement);
+    heap_set_placement(context, placement);
     store_owner(byte, (uint8_t)(*byte | PLACED_BY_HAND));
 }
 

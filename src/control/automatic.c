@@ -129,7 +129,7 @@ static int16_t per_cent(int64_t part, int64_t whole) {
 
 /* Places the context by the policy. True: the placement has changed. */
 static bool choose(const struct candidate *candidate, enum placement placement, int16_t before) {
-    if (state.count == CHOICES_MAX || !heap_place(candidate->context, placement))
+    if (state.count == CHOICES_MAX || !heap_set_placement(candidate->context, placement))
         return false;
     state.choices[state.count++] =
         (struct choice){.context = candidate->context,
@@ -154,7 +154,7 @@ static bool judge(struct choice *choice, const struct candidate *candidate) {
     if (choice->after + BETTER_BY <= choice->before || !candidate->touched_bytes)
         return false;
     choice->placement = PLACE_DEFAULT;
-    return heap_place(choice->context, PLACE_DEFAULT);
+    return heap_set_placement(choice->context, PLACE_DEFAULT);
 }
 
 /* Makes or judges the choice for one context. True: the placement has changed. */

@@ -172,7 +172,8 @@ bool named_make_node(struct heap *heap, struct named *named, uint32_t place, uns
         return false;
     named->view = view;
     enum placement placement = (enum placement)placements[named->policy];
-    return (heap_placement(named->context) == placement || heap_place(named->context, placement)) &&
+    return (heap_placement(named->context) == placement ||
+            heap_set_placement(named->context, placement)) &&
            terms_ask(named->context, flags) && region_make_named(heap, view, placement);
 }
 

@@ -158,7 +158,7 @@ static void partial_push(struct bins *bins, struct page *page) {
         page->view->bins = bins; /* the context has free blocks of its own again */
     flag_set(page, PAGE_LISTED);
     if (fuller)
-        page->rare_at = (uint16_t)half;
+        page->changes_at = (uint16_t)half;
     else if (emptier && !*emptier)
         *emptier = page;
     page->next = behind;
@@ -219,7 +219,7 @@ static void current_is_full(struct heap *heap, struct page *page) {
     flag_set(page, PAGE_FULL);
     blocks_tail_done(heap, page);
     uint32_t spare = spare_of(page);
-    page->rare_at = (uint16_t)(page->used > spare ? page->used - 1 - spare : 0);
+    page->changes_at = (uint16_t)(page->used > spare ? page->used - 1 - spare : 0);
     if (UNLIKELY(page->view && region_of(page->view->region)->named))
         region_list(&region_of(page->view->region)->pages, page);
 }
@@ -359,7 +359,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;
-    page->rare_at = UINT16_MAX;
+    page->changes_at = UINT16_MAX;
     if (since && since < RELEASE_EVERY)
         return;
     region->allocs_at_release = page->view->allocs;
@@ -368,7 +368,7 @@ static void current_is_empty(struct heap *heap, struct page *page) {
 
 void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
-    if (page->flags & (PAGE_FULL | PAGE_LISTED) && page->used > page->rare_at)
+    if (page->flags & (PAGE_FULL | PAGE_LISTED) && page->used > page->changes_at)
         return;
     if (page->flags & PAGE_FULL) {
         bool listed = UNLIKELY(page->view && region_of(bins)->named);

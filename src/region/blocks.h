@@ -145,15 +145,15 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
     return &page->owners->views[index];
 }
 
-/* Set or clear flags of a page, and update page->rare_at. Only the heap's thread calls them. */
+/* Set or clear flags of a page, and update page->changes_at. Only the heap's thread calls them. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
     /* The count of used blocks at which a free calls page_after_free. In a full page this is the
      * first free (or a later one, see spare_of in bins.c); in any other page it is the free that
      * empties the page. In a current mixed page no free calls it. */
-    page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
-                               : flags & PAGE_LISTED || page->view ? 0
-                                                                   : UINT16_MAX);
+    page->changes_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
+                                  : flags & PAGE_LISTED || page->view ? 0
+                                                                      : UINT16_MAX);
 }
 
 INLINE void flag_set(struct page *page, enum page_flag flag) {
@@ -306,7 +306,7 @@ INLINE void blocks_link(struct page *page, void *block) {
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);
     add_owner(&heap->own_free, page->waste_unit);
-    return UNLIKELY(page->used == page->rare_at);
+    return UNLIKELY(page->used == page->changes_at);
 }
 
 /* As blocks_free_owned, for a narrow block of a mixed page. The block goes to the heap's recent

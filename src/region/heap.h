@@ -420,11 +420,11 @@ INLINE enum placement heap_placement(uint32_t context) {
 }
 /* Returns the entry of a context in an array of leaves with entries of `bytes` bytes, and makes
  * the leaf if it is missing. Any thread. NULL: out of memory. */
-void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
-/* As heap_leaf_place, in heap_placed. */
+void *heap_leaf_entry(void **leaves, uint32_t context, size_t bytes);
+/* As heap_leaf_entry, in heap_placed. */
 uint8_t *heap_placed_byte(uint32_t context);
 /* Sets a context's placement. False: out of memory. */
-bool heap_place(uint32_t context, enum placement placement);
+bool heap_set_placement(uint32_t context, enum placement placement);
 /* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
  * the context uses. It is called after placements changed; heap_placings counts the calls. */
 INTERNAL uint32_t heap_placings; /* atomic */

@@ -14,6 +14,10 @@
  * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to
  * page_kinds.h.
  *
+ * Layers: frees, dumps and reports of misuse find a member by its number in a block's record, so
+ * members belong to this layer. How a crowd begins, gives its members handles and lets them grow
+ * needs names and handles, which a layer above has (named/crowd.c).
+ *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *
  * Threads: the owner of the crowd makes, allocates in and ends members. Any thread frees the chunk.

@@ -12,7 +12,7 @@
 uint32_t heap_placed_any FORK_PAGE, heap_placings;
 void *heap_placed[PLACED_LEAVES];
 
-void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes) {
+void *heap_leaf_entry(void **leaves, uint32_t context, size_t bytes) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return NULL;
     void **leaf = &leaves[context / PLACED_PER_LEAF];
@@ -27,10 +27,10 @@ void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes) {
 }
 
 uint8_t *heap_placed_byte(uint32_t context) {
-    return heap_leaf_place(heap_placed, context, 1);
+    return heap_leaf_entry(heap_placed, context, 1);
 }
 
-bool heap_place(uint32_t context, enum placement placement) {
+bool heap_set_placement(uint32_t context, enum placement placement) {
     uint8_t *byte = heap_placed_byte(context);
     if (!byte)
         return false;

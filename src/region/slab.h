@@ -9,7 +9,7 @@
  *
  * Pages with free blocks stand in two bands. Pages that are more than half full come first, so that
  * the emptier pages get empty and are given back. The common free does not look at bands:
- * page.rare_at holds the count of used blocks at which the page changes its band.
+ * page.changes_at holds the count of used blocks at which the page changes its band.
  *
  * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has
  * chunks of one size and stands in a list of blocks that are about equally full.

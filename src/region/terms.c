@@ -7,7 +7,7 @@ struct terms terms_table[TERMS_COUNT];
 void *terms_leaves[PLACED_LEAVES];
 
 bool terms_set(uint32_t context, unsigned number) {
-    uint8_t *byte = heap_leaf_place(terms_leaves, context, 1);
+    uint8_t *byte = heap_leaf_entry(terms_leaves, context, 1);
     if (!byte)
         return false;
     store_release(byte, (uint8_t)number);

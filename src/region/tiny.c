@@ -28,7 +28,7 @@ static uint64_t *word_at(const struct tiny *tiny, unsigned i) {
 }
 
 bool tiny_begin(uint32_t context, const struct heap *heap) {
-    struct tiny *tiny = heap_leaf_place(tiny_leaves, context, sizeof *tiny);
+    struct tiny *tiny = heap_leaf_entry(tiny_leaves, context, sizeof *tiny);
     if (!tiny)
         return false;
     if (!tiny->named)

@@ -35,7 +35,7 @@ unsigned policy_rules_of(uint32_t context) {
 
 /* Notes the rule of a context. False: out of memory. */
 static bool set_rule(uint32_t context, uint8_t rule) {
-    uint8_t *byte = heap_leaf_place(state.matched, context, 1);
+    uint8_t *byte = heap_leaf_entry(state.matched, context, 1);
     if (byte)
         store_owner(byte, rule);
     return byte;
@@ -65,7 +65,7 @@ static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
     if (!byte || named || (*byte & PLACED_BY_HAND && !is_by_hand(rule)) || (!rule && !before) ||
         heap_placement(context) == placement)
         return moved;
-    return heap_place(context, placement) || moved;
+    return heap_set_placement(context, placement) || moved;
 }
 
 bool policy_rules_exist(void) {

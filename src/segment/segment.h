@@ -96,7 +96,7 @@ struct page {
      * yet */
     uint16_t used;
     /* owner: a free that leaves this many blocks in use calls page_after_free; see flags_set */
-    uint16_t rare_at;
+    uint16_t changes_at;
     /* owner: number of blocks from next_block to the granule's records, or to the granule's end */
     uint16_t fresh_left;
     uint16_t first;        /* bytes in a granule before its first block; 0 in narrow pages */

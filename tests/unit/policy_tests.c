@@ -41,7 +41,7 @@ void free_like_api(struct heap *heap, void *chunk) {
 }
 
 void place(uint32_t context, enum placement placement) {
-    cr_assert(heap_place(context, placement));
+    cr_assert(heap_set_placement(context, placement));
     heaps_reconsider();
 }
 

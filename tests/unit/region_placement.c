@@ -11,8 +11,8 @@ Test(place, contexts_apart_share_no_page_with_others) {
     enum { CHUNKS = 500 };
     static char *chunks[4][CHUNKS];
     struct heap *heap = heap_new();
-    heap_place(7, PLACE_APART);
-    heap_place(8, PLACE_APART);
+    heap_set_placement(7, PLACE_APART);
+    heap_set_placement(8, PLACE_APART);
     heaps_reconsider();
     for (int i = 0; i < CHUNKS; i++)
         for (uint32_t c = 0; c < 4; c++) {
@@ -40,7 +40,7 @@ Test(place, contexts_apart_share_no_page_with_others) {
 Test(place, apart_means_own_pages_past_the_cap_too) {
     options.waste_kib = 0;
     struct heap *heap = heap_new();
-    heap_place(7, PLACE_APART);
+    heap_set_placement(7, PLACE_APART);
     for (int i = 0; i < 3000; i++)
         region_alloc(heap, heap_view(heap, 7), 64, false);
     heap->own_free += 1L << 30; /* far past the cap */
@@ -49,7 +49,7 @@ Test(place, apart_means_own_pages_past_the_cap_too) {
     for (int i = 0; i < 3000; i++)
         last = page_at(region_alloc(heap, heap_view(heap, 7), 64, false));
     cr_assert_eq(last->kind, PAGE_OWN);
-    heap_place(7, PLACE_SHARED);
+    heap_set_placement(7, PLACE_SHARED);
     heaps_reconsider();
     for (int i = 0; i < 3000; i++)
         last = page_at(region_alloc(heap, heap_view(heap, 7), 64, false));
@@ -66,7 +66,7 @@ Test(place, what_is_free_in_merged_pages_serves_others) {
     for (int i = 0; i < CHUNKS; i++)
         if (i % 10)
             region_free(heap, chunks[i]);
-    heap_place(7, PLACE_SHARED);
+    heap_set_placement(7, PLACE_SHARED);
     int64_t used = segment_used_bytes();
     for (int i = 0; i < CHUNKS / 2; i++)
         region_alloc(heap, heap_view(heap, 1000 + (uint32_t)i % 50), 64, false);
@@ -76,7 +76,7 @@ Test(place, what_is_free_in_merged_pages_serves_others) {
 
 Test(place, nothing_moves_in_or_out_by_realloc) {
     struct heap *heap = heap_new();
-    heap_place(7, PLACE_APART);
+    heap_set_placement(7, PLACE_APART);
     char *apart = region_alloc(heap, heap_view(heap, 7), 100, false);
     char *other = region_alloc(heap, heap_view(heap, 8), 100, false);
     cr_assert_not(region_resize(heap, heap_view(heap, 8), apart, 104));
