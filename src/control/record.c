@@ -252,6 +252,11 @@ void record_forget(void) {
     recorder->moments = recorder->lost = recorder->bytes = 0;
 }
 
+const char *record_last_file(void) {
+    const struct recorder *last = recorders[recorder_slot];
+    return last && load_acquire(&last->owner) == os_process_id() ? last->path : NULL;
+}
+
 struct record_counts record_counts(void) {
     struct record_counts counts = {0};
     if (recorder)

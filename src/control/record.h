@@ -43,5 +43,8 @@ struct record_counts {
     int64_t moments, lost, bytes, error;
 };
 struct record_counts record_counts(void);
+/* Returns the path of the file that this process records into, or recorded into until the recording
+ * was switched off; NULL if there is none. */
+const char *record_last_file(void);
 
 #endif

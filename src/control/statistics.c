@@ -16,27 +16,29 @@
 #include "region/blocks.h"
 #include "region/resizes.h"
 
-static void add_line(struct text *text, const char *name, const int64_t *value, const char *help) {
+/* Adds a line. The value is a number or a word; "-" if both are NULL. */
+static void add_line(struct text *text, const char *name, const int64_t *value, const char *word,
+                     const char *help) {
     text_add(text, name);
     text_add(text, "\t");
     if (value)
         text_add_number(text, *value);
     else
-        text_add(text, "-");
+        text_add(text, word ? word : "-");
     text_add(text, "\t");
     text_add(text, help);
     text_add(text, "\n");
 }
 
 static void add_statistic(struct text *text, const char *name, int64_t value, const char *help) {
-    add_line(text, name, &value, help);
+    add_line(text, name, &value, NULL, help);
 }
 
 /* Adds a line with the rounded mean of `count` values; "-" if there are none. */
 static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t count,
                      const char *help) {
     int64_t mean = count ? (int64_t)((sum + count / 2) / count) : 0;
-    add_line(text, name, count ? &mean : NULL, help);
+    add_line(text, name, count ? &mean : NULL, NULL, help);
 }
 
 /* Adds lines that tell how long an allocation takes: the number of samples, the mean over all kinds
@@ -138,6 +140,9 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");
     ADD(metadata_bytes, meta.mapped_bytes, "bytes mapped for the library's own tables");
     ADD(metadata_resident_bytes, meta.resident_bytes, "of these: resident");
+    /* The last line, because a long path may exceed the room of the answer. */
+    add_line(text, "record_file", NULL, record_last_file(),
+             "file of the recording, or of the last one that was switched off");
 #undef ADD
     return WIRE_OK;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Exit codes, messages and help of the command line, and targets that are none."""
+import contextlib
 import json
 import os
 import re
@@ -156,13 +157,18 @@ def find_row(live):
 
 @test
 def ps_lists_and_sweeps():
-    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+    """A program that writes its title over its arguments often fills the rest with spaces; they are left out."""
+    with scratch() as where, contextlib.ExitStack() as stack:
+        padded = os.path.join(where, "allocate  ")
+        os.symlink(build_program("tests/cli/programs/allocate.c"), padded)
+        live = stack.enter_context(target([padded]))
         row = find_row(live)
         check(row["socket"] and row["reason"] is None, f"row: {row}")
         check(row["requested_bytes"] >= 100 * 1000, f"requested: {row}")
         check(row["rss_bytes"] > 0 and row["contexts"] > 1 and row["uptime_s"] > 0, f"row: {row}")
         text = succeed("ps", env=live.cli_env)
         check(re.search(rf"^ *{live.pid} .*allocate$", text, re.M), f"no row in {text}")
+        check_equal(row["command"], padded.rstrip(), "the command")
         path = live.socket_path()
         live.kill()
         check(os.path.exists(path), "a killed process cannot have removed its socket")
@@ -289,6 +295,21 @@ def no_color_without_a_terminal():
         for env in (live.cli_env, {**live.cli_env, "TERM": "xterm"}, clean_env(
                 XDG_RUNTIME_DIR=live.runtime, NO_COLOR="1")):
             check("\033" not in succeed("dump", live.pid, env=env), "colors in a pipe")
+
+
+@test
+def root_without_capabilities():
+    """In a container root often lacks CAP_SYS_PTRACE; the message names it, and does not send root to root."""
+    if os.geteuid() != 0:
+        raise Skip("changing users takes root")
+    with subprocess.Popen(["sleep", "100"], user=64123, env=clean_env()) as process:  # a user without sockets
+        try:
+            done = subprocess.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", CLI, "dump", str(process.pid)],
+                                  capture_output=True, text=True, env=clean_env(), check=False)
+        finally:
+            process.kill()
+    check_equal(done.returncode, 4, done.stderr)
+    check("memory map; root needs CAP_SYS_PTRACE" in done.stderr, done.stderr)
 
 
 @test

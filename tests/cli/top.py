@@ -9,16 +9,25 @@ import subprocess
 import time
 
 from harness import CLI, Target, build_program, check, check_equal, in_tries, test
-from clitest import cli, expect, target
+from clitest import cli, expect, scratch, target
 from screen import Terminal
 
 TITLES = r"LIVE +>?GROWTH/S +>?WASTE +>?ALLOCS/S +>?CHUNKS"
+LONG_NAME = "lively-under-a-long-name"
 ENTER, ESCAPE, DOWN, LEFT = "\r", "\033", "\033OB", "\033OD"
 
 
 @contextlib.contextmanager
 def lively(**extra):
     with target([build_program("tests/cli/programs/lively.c")], **extra) as live:
+        yield live
+
+
+@contextlib.contextmanager
+def named_lively(where):
+    program = os.path.join(where, LONG_NAME)
+    os.symlink(build_program("tests/cli/programs/lively.c"), program)
+    with target([program]) as live:
         yield live
 
 
@@ -335,9 +344,10 @@ def top_restores():
 
 @test
 def top_of_several():
-    """Several targets: a list, Enter and back; --all finds them; --batch prints the list."""
+    """Several targets: a list, Enter and back; --all finds them; --batch prints the list. A process has the name by
+    which the user started it, of which the kernel keeps 15 characters."""
     program = build_program("tests/cli/programs/lively.c")
-    with lively() as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
+    with scratch() as where, named_lively(where) as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
         check_equal(other.hear(), "ready", "the second program")
         other.wait_socket()
         do(other, "load")
@@ -347,7 +357,7 @@ def top_of_several():
             screen.wait(rf"^ +{other.pid} +\S+ +298K .*lively", "the larger one")
             screen.wait(rf"^ +{live.pid} +\S+ +200K .*lively", "the smaller one")
             screen.press(DOWN + ENTER)
-            screen.wait(rf"pid {live.pid} \(lively\)", "inside of the second one")
+            screen.wait(rf"pid {live.pid} \({LONG_NAME}\)", "inside of the second one")
             screen.wait("load_chunk", "its call paths")
             screen.press("b")
             screen.wait("2 processes", "the list again")
@@ -355,7 +365,9 @@ def top_of_several():
             screen.wait(rf"{other.pid} \(lively\) (was killed|has ended)", "one has ended")
             quit_top(screen)
         text = expect(0, "", "top", "--all", "--batch", 1, "--interval", 0.1, env=live.cli_env).stdout
-        check(re.search(rf"^ +{live.pid} .*lively", text, re.M), text)
+        check(re.search(rf"^ +{live.pid} .*{LONG_NAME}$", text, re.M), text)
+        text = expect(0, "", "top", live.pid, "--batch", 1, "--interval", 0.1, "--no-symbols", env=live.cli_env).stdout
+        check(text.startswith(f"pid {live.pid} ({LONG_NAME}), frame 1 of 1"), text)
 
 
 @test

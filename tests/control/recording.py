@@ -715,7 +715,7 @@ def top_shows_a_recording():
 @test
 def top_goes_from_a_process_to_its_recording():
     """[ shows what the process has recorded so far, b the process again; a process without a recording says so,
-    and shows one that memctx set began meanwhile."""
+    and shows one that memctx set began meanwhile, also when it was switched off."""
     program = harness.build_program("tests/control/recorded.c")
     with recorded() as (target, directory), runtime_dir() as runtime:
         wait_moments(recording_of(directory, target.pid), 3)
@@ -748,6 +748,13 @@ def top_goes_from_a_process_to_its_recording():
                 terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that began later")
                 terminal.press("b")
                 terminal.wait(rf"memctx top: pid {other.pid} \(recorded\), up", "the process again")
+                check_equal(run_cli("set", str(other.pid), "record=off", env=other.cli_env).returncode, 0, "record=off")
+                terminal.press("[")
+                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that was switched off")
+                terminal.press("b")
+                os.remove(recording_of(directory, other.pid))
+                terminal.press("[")
+                terminal.wait("this process writes no recording", "a recording that was removed")
 
 
 @test

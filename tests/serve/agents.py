@@ -37,8 +37,20 @@ def checked(path, *words):
     return run_cli("agent", "--config", path, "--check", *words)
 
 
+def check_help():
+    """The help lists each key of each table; it says of match in one place that all tables take it."""
+    told = run_cli("agent", "--help").stdout
+    with open(os.path.join(ROOT, "tools/memctx/agent/config.c"), encoding="utf-8") as file:
+        keys = re.findall(r'\{PART_(\w+), "([\w-]+)"', file.read())
+    check(len(keys) > 20, keys)
+    for part, key in keys:
+        listed = told.split(f"\n  [{part.lower()}] ")[1].split("\n  [")[0].split("\n\n")[0]
+        check(key == "match" or re.search(rf"(?<![\w-]){key}(?![\w-])", listed), f"[{part}] {key} is not in the help: {listed}")
+
+
 @test
 def the_file_is_read_strictly():
+    check_help()
     serve = '[serve]\nlisten = "127.0.0.1:0"\n'
     for text, line, message in (
             (serve + "lisen = 1", 3, 'has no key "lisen"; did you mean listen?'), ("[sevre]", 1, "did you mean [serve]?"),

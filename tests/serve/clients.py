@@ -67,6 +67,7 @@ def bad_addresses_and_queries():
                     "/debug/pprof/allocs?seconds=99999999999999999999", "/doctor?process=x", "/doctor?target"):
             body = server.get(url, status=400)
             check(body.startswith(b"memctx: ") and body.endswith(b"\n"), f"{url}: {body!r}")
+            check_equal(b"; /debug/pprof/allocs?seconds=N gives" in body, url == "/debug/pprof/heap?seconds=1", f"a hint at allocs: {url}")
         for data in (b"\0\xff\n\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n", b"\r\n" * 5000,
                      b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
             with server.raw(timeout_s=1) as raw, contextlib.suppress(OSError):

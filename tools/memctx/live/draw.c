@@ -196,7 +196,7 @@ static void draw_head(struct ui *ui) {
     if (ui->has_regex)
         snprintf(more + used, sizeof more - used, "  /%s", ui->search);
     snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,
-             watch->facts.name, totals->uptime_s, more);
+             watch->program, totals->uptime_s, more);
     attron(A_BOLD);
     if (watch->replay)
         draw_replay_head(ui, more);

@@ -58,7 +58,7 @@ static void print_totals(const struct watch *watch, const struct frame_options *
         printf("moment of %s, ", frame_clock((char[FRAME_CLOCK_BYTES]){0}, watch));
     printf("pid %d (%s), frame %" PRId64 " of %" PRId64 ": up %.1f s, resident %s, live %s in %s "
            "chunks, growth %s/s, allocs %s/s, contexts %s\n",
-           (int)watch->facts.pid, watch->facts.name, options->number, options->of, totals->uptime_s,
+           (int)watch->facts.pid, watch->program, options->number, options->of, totals->uptime_s,
            NUMBER(totals->rss_bytes, true, false), NUMBER(totals->live_bytes, true, false),
            NUMBER(totals->live_chunks, false, false), NUMBER(totals->growth, true, true),
            NUMBER(totals->alloc_rate, false, false), NUMBER(totals->contexts, false, false));

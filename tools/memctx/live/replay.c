@@ -40,9 +40,13 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
     replay_go(watch, model->recording->chosen);
 }
 
-bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes) {
+bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t bytes) {
     struct cli_failure failure;
     int fd = recording_open(&of->facts);
+    char *last = fd < 0 ? watch_ask_recording(of) : NULL;
+    if (last)
+        fd = recording_open_path(&of->facts, last);
+    free(last);
     if (fd < 0) {
         snprintf(why, bytes,
                  "this process writes no recording; memctx set %d record=DIR begins one",

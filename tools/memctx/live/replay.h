@@ -23,9 +23,10 @@ struct replay {
  * names of its functions. The watch shares the model's contexts and names. It first shows the
  * moment that the model was loaded at. */
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file);
-/* Begins a watch of the recording that the process of another watch, `of`, writes. Returns false if
- * the process has no recording, and writes the reason to `why`. */
-bool replay_begin_of(struct watch *watch, const struct watch *of, char *why, size_t bytes);
+/* Begins a watch of the recording that the process of another watch, `of`, writes, or wrote until
+ * the recording was switched off. Returns false if the process has no recording, and writes the
+ * reason to `why`. */
+bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t bytes);
 void replay_end(struct watch *watch);
 /* Shows the moment with this index, or the last moment if the index is too large. */
 void replay_go(struct watch *watch, size_t moment);

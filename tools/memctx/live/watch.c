@@ -89,6 +89,20 @@ static bool ask_pieces(struct watch *watch, struct loader *loader,
     return good;
 }
 
+char *watch_ask_recording(struct watch *watch) {
+    static const char name[] = "\nrecord_file\t/";
+    struct client_answer answer;
+    if (watch->client.fd < 0 || !ask(watch, WIRE_SELF, NULL, 0, &answer))
+        return NULL;
+    char *found = strstr(answer.body, name), *path = NULL;
+    if (found) {
+        found += sizeof name - 2;
+        path = cli_format("%.*s", (int)strcspn(found, "\t\n"), found);
+    }
+    free(answer.body);
+    return path;
+}
+
 /* --- the totals ------------------------------------------------------------------------------ */
 
 /* Takes the figures of the whole process; the sums may be those of all contexts together. */

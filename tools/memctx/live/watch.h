@@ -85,6 +85,10 @@ int64_t watch_not_loaded(const struct watch *watch);
 /* Takes the figures now as the base. */
 void watch_mark(struct watch *watch);
 
+/* Returns the path of the process's recording, also of one that was switched off; NULL if there is
+ * none, or the process did not answer. The caller frees it. */
+char *watch_ask_recording(struct watch *watch);
+
 /* The figures of one heap of a thread in one context. */
 struct watch_view {
     uint32_t tid; /* 0: of threads that have exited, or have allocated little yet */

@@ -114,20 +114,26 @@ static const struct address live_addresses[] = {
 #define ADDRESSES (sizeof addresses / sizeof addresses[0])
 
 struct argument_check {
-    const char *const *known;
+    const struct address *address;
     struct request_refusal *refusal;
     bool good;
 };
 
 /* Refuses an argument that the address does not know, and names those that it knows. */
 static bool refuse_argument(const struct argument_check *check, const char *key) {
+    const char *const *arguments = check->address->arguments;
     char known[120] = "";
     size_t used = 0;
-    for (size_t i = 0; check->known[i]; i++)
+    /* Go's runtime answers heap?seconds=N with a difference, so users of pprof ask for it. */
+    bool wants_time = check->address->kind == REQUEST_HEAP && strcmp(key, "seconds") == 0;
+    for (size_t i = 0; arguments[i]; i++)
         used += (size_t)snprintf(known + used, sizeof known - used,
-                                 "%s%s=", i == 0 ? "; it takes " : ", ", check->known[i]);
-    return refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "this address takes no %.100s=%s", key,
-                  known);
+                                 "%s%s=", i == 0 ? "; it takes " : ", ", arguments[i]);
+    return refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "this address takes no %.100s=%s%s", key,
+                  known,
+                  wants_time ? "; /debug/pprof/allocs?seconds=N gives what was allocated within N "
+                               "seconds"
+                             : "");
 }
 
 static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, const char *key,
@@ -135,9 +141,9 @@ static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, co
     struct argument_check *check = closure;
     size_t at = 0;
     (void)kind;
-    while (check->known[at] && strcmp(check->known[at], key) != 0)
+    while (check->address->arguments[at] && strcmp(check->address->arguments[at], key) != 0)
         at++;
-    if (!check->known[at])
+    if (!check->address->arguments[at])
         check->good = refuse_argument(check, key);
     else if (!value || value[0] == '\0')
         check->good = refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "%s= needs a value", key);
@@ -267,7 +273,7 @@ bool request_read(struct request_query *query, struct MHD_Connection *connection
     query->kind = address->kind;
     query->format = exposition_choose(
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
-    struct argument_check check = {address->arguments, refusal, true};
+    struct argument_check check = {address, refusal, true};
     mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
     if (!check.good ||
         !read_number(connection, "seconds", REQUEST_SECONDS_MAX, &query->seconds, refusal) ||

@@ -462,8 +462,11 @@ static bool fail_without_socket(const struct client *client, const struct proces
     case PROCESS_UNREADABLE:
         return cli_fail(
             failure, CLI_NOT_PERMITTED,
-            "%s (%s) cannot be examined; this user may not read its memory map (setuid, "
-            "or not dumpable); run memctx as root",
+            geteuid() == 0
+                ? "%s (%s) cannot be examined; memctx may not read its memory map; root needs "
+                  "CAP_SYS_PTRACE for that, and a security module may forbid it"
+                : "%s (%s) cannot be examined; this user may not read its memory map (setuid, "
+                  "or not dumpable); run memctx as root",
             client->source, facts->name);
     case PROCESS_WITHOUT:
         return cli_fail(failure, CLI_NO_TARGET,

@@ -102,6 +102,9 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     for (ssize_t i = 0; i + 1 < length; i++)
         if (facts->command[i] == '\0')
             facts->command[i] = ' ';
+    /* A title that is shorter than the arguments it overwrites often ends in spaces. */
+    for (size_t end = strlen(facts->command); end > 1 && facts->command[end - 1] == ' '; end--)
+        facts->command[end - 1] = '\0';
     if (length <= 0)
         snprintf(facts->command, sizeof facts->command, "[%s]", facts->name);
     cli_clean(facts->command);
@@ -338,7 +341,8 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         snprintf(
             reason, bytes,
             "its control thread runs, but its socket is in no directory that this command sees "
-            "(it was removed, or is in another mount namespace)");
+            "(it was removed, is in another mount namespace, or in an XDG_RUNTIME_DIR that the "
+            "title of the process has overwritten: give memctx this XDG_RUNTIME_DIR)");
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
                  "it is too young (%.2f s); the control thread starts at an allocation after the "

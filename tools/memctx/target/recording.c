@@ -44,6 +44,17 @@ static int open_regular(int directory, const char *name) {
     return fd;
 }
 
+int recording_open_path(const struct process_facts *facts, const char *path) {
+    char *seen = cli_format("/proc/%d/root%s", (int)facts->pid, path);
+    int fd = open_regular(AT_FDCWD, seen);
+    free(seen);
+    if (fd >= 0 && !is_recording(fd, facts)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 /* Finds the recording among the open files of a thread. */
 static int find_open(const char *thread, const struct process_facts *facts) {
     char *path = cli_format("/proc/%d/task/%s/fd", (int)facts->pid, thread);
