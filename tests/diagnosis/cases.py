@@ -7,7 +7,8 @@ import socket
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed, command
+from planted import (PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed,
+                     command, found_at)
 
 
 def plant(case, wrapper, ident, function):
@@ -157,3 +158,13 @@ def healthy_redis():
                 ask([b"SET key:%d %s\r\nGET key:%d\r\n" % (i, b"v" * (20 + i % 80), i)
                      for i in range(first, first + 1000)], 3000)
             check_round(target, count)
+
+
+@test
+def deep_recursion_is_one_finding():
+    """A recursion deeper than MEMCTX_DEPTH cuts the outer end off some paths; they are one cause with the others."""
+    with runtime_dir() as directory, planted(directory, "leaky-recursion", MEMCTX_DEPTH="10") as target:
+        found = found_at(target, 4)
+    check_first(found, "growth", "node_label")
+    listed = [(finding["path"][:6], finding["evidence"]) for finding in found["findings"] if finding["id"] == "growth"]
+    check_equal(len(listed), 1, f"findings of one leak: {listed}")

@@ -66,7 +66,7 @@ def looks(target):
         target.say("")
 
 
-def found_at(target, count):
+def found_at(target, count, ask=doctor):
     """What doctor finds at the look of that number, with a mark for each one before. The program still waits there."""
     for number in range(1, count + 1):
         check_equal(target.hear(120), "look", "what the program says")
@@ -76,7 +76,7 @@ def found_at(target, count):
             done = run_cli("mark", target.pid, f"look-{number}", env=target.cli_env)
             check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")
             target.say("")
-    return doctor(target)
+    return ask(target)
 
 
 def planted(directory, *arguments, **extra):

@@ -5,8 +5,8 @@ import os
 import re
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import check_near, found_at, installed, names, planted
+from harness import Target, check, check_equal, in_tries, run_cli, runtime_dir, test, test_named
+from planted import check_near, doctor, found_at, installed, names, planted
 
 PYTHON_LEAK = """
 import sys
@@ -135,12 +135,24 @@ def one_cause_in_python():
     check(re.search(r'^<string>:3: size=\d+', done.stdout), f"the line that grew most: {done.stdout}")
 
 
+def rate_in(text, number, label, after):
+    """The rate that a finding tells behind a label, in MiB/s."""
+    rate = re.search(rf"\+([0-9.]+) (KiB|MiB|GiB)/s {after}", labelled(text, number, label) or "")
+    check(rate, f"no rate behind {label} of {number}: {text}")
+    return float(rate[1]) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[rate[2]]
+
+
 @test
+@in_tries  # the growth is even only where the processor is free
 def two_causes_are_two_findings():
-    """They have nothing but main in common."""
+    """They have nothing but main in common. Memory is used up at the rate of both."""
     with runtime_dir() as directory, causes(directory, "two") as target:
-        grown = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
-        check(verdict(told(target)).endswith("; 1 more below"), "the first line names one of them alone")
+        text = found_at(target, 4, told)
+        grown = [finding for finding in doctor(target)["findings"] if finding["id"] == "growth"]
+        check(verdict(text).endswith("; 1 more below"), "the first line names one of them alone")
+        rates = [rate_in(text, number, "since", "from then on") for number in (1, 2)]
+        for number in (1, 2):
+            check_near("the rate of all growth", sum(rates), rate_in(text, number, "out", "together"))
         check_equal([(finding["function"].split(",")[0], finding["parts"]) for finding in grown],
                     [("cache_fill", []), ("log_keep", [])], "what grew")
 

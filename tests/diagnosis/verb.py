@@ -100,3 +100,16 @@ def says_it_in_words():
         command = re.search(r"next:  memctx (.*)", done.stdout)[1].split()
         shown = run_cli(*command, env=target.cli_env)
         check(shown.returncode == 0 and "session_open" in shown.stdout, f"the next command: {shown.stdout}{shown.stderr}")
+
+
+@test
+def copies_are_told_as_counted():
+    """How many of the freed chunks became one array is not known, so the text has the counts of both."""
+    with runtime_dir() as directory, planted(directory, "doubling") as target:
+        found = found_at(target, 1)["findings"][0]
+        dump = target.dump("--no-symbols")
+    check_equal(found["id"], "copies", "the first finding")
+    counts = next(one for one in dump["contexts"] if one["id"] == found["context"])["self"]
+    told = re.search(r"^(\d+) chunks of \S+ \S+ on average were freed, and (\d+) chunks? of", found["evidence"])
+    check(told, found["evidence"])
+    check_equal([int(number) for number in told.groups()], [counts["frees"], counts["live_chunks"]], found["evidence"])

@@ -62,6 +62,19 @@ Test(smaps, memory_behind_a_data_file_is_no_bss) {
     cr_assert_eq(mappings.anonymous_bytes, 24 * KI);
 }
 
+/* The library's first tables lie in its .bss, and the ledger has a line for tables. */
+Test(smaps, the_librarys_bss_is_no_file) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /opt/memctx/libmemctx.so (deleted)\nRss: 8 kB\n"
+              "12000-42000 rw-p 00000000 00:00 0\nRss: 96 kB\n"
+              "50000-51000 rw-p 00002000 fe:00 78 /lib/other-libmemctx.so\nRss: 4 kB\n"
+              "51000-53000 rw-p 00000000 00:00 0\nRss: 8 kB\n");
+    cr_assert_eq(mappings.file_bytes, 20 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 96 * KI);
+    const struct model model = {.mappings = mappings,
+                                .ledger = {.segments_resident = 0, .metadata_resident = 80 * KI}};
+    cr_assert_eq(memory_own_mappings(&model), 16 * KI, "the tables are not counted twice");
+}
+
 /* The kernel shows a mapping again that grew between two pieces of smaps. */
 Test(smaps, a_mapping_shown_twice_counts_once) {
     read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"

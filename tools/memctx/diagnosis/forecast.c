@@ -79,7 +79,8 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(step);
 }
 
-#define TOLD_TOUCHED 0.9 /* a larger part in memory is told as all of it */
+#define TOLD_TOGETHER 1.1 /* other growth of less than a tenth of the finding's is not told */
+#define TOLD_TOUCHED 0.9  /* a larger part in memory is told as all of it */
 
 /* Returns which part of the memory that the program asked for is in memory: what it never touched
  * takes address space only, and no limit of memory counts it. */
@@ -90,19 +91,26 @@ static double part_in_memory(const struct look *look, const struct limits_found 
     return (double)look->rss_bytes / (double)asked;
 }
 
+/* Says what has to go on for the forecast: the growth of this finding, whose rate is told beside
+ * it, or that of all findings together. The caller frees the text. */
+static char *write_condition(double own_per_s, double all_per_s, double seen_s, const char *alone) {
+    if (all_per_s <= TOLD_TOGETHER * own_per_s)
+        return cli_copy(alone);
+    char *rate = write_rate(all_per_s, seen_s);
+    char *text = cli_format("if all growth goes on, %s together", rate);
+    free(rate);
+    return text;
+}
+
 /* Returns a rough time until the end, and says why it is rough. The caller frees it. */
-static char *write_rough_end(double left_s, double seen_s) {
+static char *write_rough_end(double left_s, double seen_s, const char *condition) {
     char *seen = look_time(seen_s);
     char *left = left_s < ROUGH_UNTIL ? look_time(left_s) : NULL;
-    char *text =
-        left ? cli_format(
-                   "memory is used up in about %s at this rate; a rough figure, because the growth "
-                   "was watched for %s only",
-                   left, seen)
-             : cli_format(
-                   "memory is used up in more than a year at this rate; the growth was watched for "
-                   "%s only",
-                   seen);
+    char *end =
+        left ? cli_format("in about %s %s; a rough figure, because the growth", left, condition)
+             : cli_format("in more than a year %s; the growth", condition);
+    char *text = cli_format("memory is used up %s was watched for %s only", end, seen);
+    free(end);
     free(seen);
     free(left);
     return text;
@@ -125,17 +133,21 @@ void forecast_tell_end(const struct look *look, struct finding *finding,
     char *room = cli_format("%s are left of %s (%s)%s", look_bytes(limit->left_bytes),
                             look_bytes(limit->bytes), limit->from, touched);
     free(touched);
-    if (left_s <= SEEN_TIMES * seen_s) {
+    bool rough = left_s > SEEN_TIMES * seen_s;
+    char *condition = write_condition(forecast->bytes_per_s, all_per_s, seen_s,
+                                      rough ? "at this rate" : "if this goes on");
+    if (!rough) {
         char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
         finding->out =
-            cli_format("memory is used up at %s, in %s, if this goes on: %s", when, time, room);
+            cli_format("memory is used up at %s, in %s, %s: %s", when, time, condition, room);
         finding->out_s = left_s;
         free(when);
         free(time);
     } else {
-        char *rough = write_rough_end(left_s, seen_s);
-        finding->out = cli_format("%s: %s", rough, room);
-        free(rough);
+        char *end = write_rough_end(left_s, seen_s, condition);
+        finding->out = cli_format("%s: %s", end, room);
+        free(end);
     }
+    free(condition);
     free(room);
 }

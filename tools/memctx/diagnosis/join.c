@@ -11,6 +11,7 @@
 #define SMALL_SHARE 64 /* what has less than 1/SMALL_SHARE of all is not searched */
 #define MULTIPLE_MOST 8
 #define NONE UINT32_MAX
+#define CUT_LABEL "[truncated]"
 
 /* A function in the tree of the paths of all members. The root, node 0, is no function. */
 struct node {
@@ -28,6 +29,12 @@ struct node {
 struct end {
     uint32_t suspect, node;
     int64_t figure;
+};
+
+/* A function of a full path, and its node. */
+struct place {
+    uint64_t key;
+    uint32_t node;
 };
 
 struct tree {
@@ -97,12 +104,52 @@ static void add_figure(struct tree *tree, uint32_t node, int64_t figure) {
     tree->nodes[node].figure = model_tame(tree->nodes[node].figure + model_tame(figure));
 }
 
-/* Adds the folded path of a member, from its outermost function inwards. */
-static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure) {
+/* True if the path was cut at its outer end, so that it begins with the label [truncated]. */
+static bool is_cut(const struct blame_paths *paths, uint32_t number) {
+    uint32_t end = paths->first[number + 1];
+    if (end - paths->first[number] < 2)
+        return false;
+    const struct model_frame *frame = paths->model->contexts[paths->frames[end - 1]].frame;
+    return frame->kind == WIRE_KIND_UNKNOWN && frame->label && strcmp(frame->label, CUT_LABEL) == 0;
+}
+
+static int by_key(const void *a, const void *b) {
+    const struct place *left = a, *right = b;
+    return left->key < right->key ? -1 : left->key > right->key;
+}
+
+/* Lists the functions of the tree by their keys, while it has only full paths. */
+static struct place *list_places(const struct tree *tree) {
+    struct place *places = cli_alloc(tree->count, sizeof *places);
+    for (uint32_t i = 1; i < tree->count; i++)
+        places[i - 1] = (struct place){tree->nodes[i].key, i};
+    qsort(places, tree->count - 1, sizeof *places, by_key);
+    return places;
+}
+
+/* A deep recursion cuts the outer end off a path. Returns the node below which the rest of such a
+ * path continues: the caller of its outermost function, if that function stands at one place of the
+ * full paths. Returns 0, the root, if it stands at none or at several. */
+static uint32_t find_caller(struct tree *tree, const struct place *places, size_t count,
+                            uint32_t number) {
+    uint32_t outermost = tree->paths->frames[tree->paths->first[number + 1] - 2];
+    const struct place wanted = {.key = key_of(tree, (struct who_step){outermost, 0})};
+    const struct place *at = bsearch(&wanted, places, count, sizeof *places, by_key);
+    if (!at || (at > places && at[-1].key == at->key) ||
+        (at + 1 < places + count && at[1].key == at->key))
+        return 0;
+    return tree->nodes[at->node].parent;
+}
+
+/* Adds the folded path of a member below a node, from its outermost function inwards. */
+static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure,
+                       uint32_t node) {
     const struct blame_paths *paths = tree->paths;
-    uint32_t node = 0;
+    uint32_t end = paths->first[number + 1] - (node != 0); /* without the label, below a node */
+    for (uint32_t at = node; at != 0; at = tree->nodes[at].parent)
+        add_figure(tree, at, figure);
     add_figure(tree, 0, figure);
-    for (uint32_t i = paths->first[number + 1]; i-- > paths->first[number];) {
+    for (uint32_t i = end; i-- > paths->first[number];) {
         uint32_t context = paths->frames[i];
         const struct model_frame *frame = paths->model->contexts[context].frame;
         uint32_t count = frame->kind == WIRE_KIND_PATH && frame->names ? frame->names->count : 1;
@@ -117,6 +164,23 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
     tree->ends[tree->end_count++] = (struct end){suspect, node, model_tame(figure)};
 }
 
+/* Adds the members of a group whose paths were cut, or those with full paths. */
+static void add_members(struct tree *tree, const struct blame *blame, const int64_t *figures,
+                        uint8_t group, bool cut) {
+    size_t count = tree->count - 1;
+    struct place *places = cut ? list_places(tree) : NULL;
+    for (size_t i = 0; i < blame->count; i++) {
+        const struct blame_suspect *suspect = &blame->suspects[i];
+        for (size_t k = 0; k < suspect->count && suspect->group == group; k++) {
+            uint32_t number = blame_number(tree->paths, suspect->members[k]);
+            if (is_cut(tree->paths, number) == cut)
+                add_member(tree, (uint32_t)i, number, figures[number],
+                           cut ? find_caller(tree, places, count, number) : 0);
+        }
+    }
+    free(places);
+}
+
 static void make_tree(struct tree *tree, const struct blame *blame, const struct blame_paths *paths,
                       const int64_t *figures, uint8_t group) {
     size_t members = 0;
@@ -127,13 +191,8 @@ static void make_tree(struct tree *tree, const struct blame *blame, const struct
     tree->keys = cli_alloc(paths->model->frame_count, sizeof *tree->keys);
     grow(tree);
     tree->nodes[tree->count++] = (struct node){.first_child = NONE, .next_sibling = NONE};
-    for (size_t i = 0; i < blame->count; i++) {
-        const struct blame_suspect *suspect = &blame->suspects[i];
-        for (size_t k = 0; k < suspect->count && suspect->group == group; k++) {
-            uint32_t number = blame_number(paths, suspect->members[k]);
-            add_member(tree, (uint32_t)i, number, figures[number]);
-        }
-    }
+    add_members(tree, blame, figures, group, false);
+    add_members(tree, blame, figures, group, true);
 }
 
 static void count_suspects(struct tree *tree) {
@@ -389,7 +448,9 @@ static void join(struct blame *blame, const struct tree *tree, const uint32_t *c
         part->count = 0;
     }
     sum.frames = model->contexts[largest].level;
-    sum.common = who_find(model, who_first(model, largest), sum.common);
+    struct who_step common = who_find(model, who_first(model, largest), sum.common);
+    if (common.context != WIRE_NONE) /* else the path of the largest was cut before this function */
+        sum.common = common;
     blame->suspects[first] = sum;
 }
 

@@ -11,6 +11,9 @@
  * in the same way. Where one suspect has nine tenths by itself, or where main allocates, suspects
  * are joined if their numbers of chunks are small multiples of each other: a session of four chunks
  * has the same number of each.
+ *
+ * A recursion deeper than MEMCTX_DEPTH cuts the outer end off some paths. Such a path counts as one
+ * that came through the caller of its outermost function, if the full paths show only one caller.
  */
 #ifndef MEMCTX_JOIN_H
 #define MEMCTX_JOIN_H

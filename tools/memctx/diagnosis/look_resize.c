@@ -133,11 +133,14 @@ void look_for_copies(struct look *look, const struct rule *rule) {
                 chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), resizes.reallocs,
                 resizes.copies, look_bytes(resizes.copied_bytes));
         } else {
+            /* How many of the freed chunks became one array is not known. */
+            int64_t freed = SUM_OVER(look, suspect, requested_cum_bytes) - live;
             finding->evidence = cli_format(
-                "%" PRId64 " chunk%s of %s on average grew through %" PRId64
-                " smaller chunks (%s in all), each copied into the next; during a copy both exist",
-                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), frees,
-                look_bytes(suspect->figure));
+                "%" PRId64 " chunks of %s on average were freed, and %" PRId64 " chunk%s of %s on "
+                "average %s live: arrays seem to grow by being copied into larger chunks, %s in "
+                "all; during a copy both exist",
+                frees, look_bytes(freed / larger(1, frees)), chunks, chunks == 1 ? "" : "s",
+                look_bytes(live / chunks), chunks == 1 ? "is" : "are", look_bytes(suspect->figure));
         }
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }

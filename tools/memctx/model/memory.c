@@ -5,8 +5,8 @@
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
  * file), stacks (the main one, and others by the single guard page that pthread puts below them),
  * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
- * The rest is anonymous memory of the library and of the program. The library knows how much of its
- * own memory is resident, so the program's share shows up in the residue.
+ * The rest is anonymous memory of the library, its .bss among it, and of the program. The library
+ * knows how much of its own memory is resident, so the program's share shows up in the residue.
  */
 #include "model/memory.h"
 
@@ -43,6 +43,14 @@ static bool may_be_data(const struct mapping *mapping, enum model_place_kind kin
            (mapping->offset != 0 || mapping->permissions[1] == 'w');
 }
 
+/* True if the file is the library. Its .bss counts as anonymous memory of the library, because the
+ * first tables lie there and metadata_resident counts them. Kept among the files, these tables
+ * would stand in the ledger twice. */
+static bool is_library(const struct mapping *mapping) {
+    const char *slash = strrchr(mapping->path, '/');
+    return slash && strncmp(slash, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+}
+
 static enum model_place_kind find_kind(const struct mapping *mapping, const struct mapping *before,
                                        enum model_place_kind before_kind) {
     bool adjacent = before->end == mapping->start;
@@ -61,7 +69,7 @@ static enum model_place_kind find_kind(const struct mapping *mapping, const stru
         return MODEL_PLACE_CODE;
     if (adjacent && may_be_data(before, before_kind) && mapping->permissions[1] == 'w' &&
         bytes < BSS_MAX_BYTES)
-        return MODEL_PLACE_FILE;
+        return is_library(before) ? MODEL_PLACE_ANONYMOUS : MODEL_PLACE_FILE;
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
         before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
         return MODEL_PLACE_STACK;

@@ -41,8 +41,8 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct mem
  * in it. */
 bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places);
 
-/* Returns the resident anonymous memory that does not belong to the library. The tables of the
- * library begin inside its own data. */
+/* Returns the resident anonymous memory that neither the segments nor the tables of the library
+ * take. Some 50 KiB of other data in the library's .bss count as the program's here. */
 int64_t memory_own_mappings(const struct model *model);
 
 /* Returns the resident memory that memctx itself takes in the process: its tables, the stack and

@@ -84,7 +84,7 @@ enum model_flags {
 /* Bytes of kinds of mappings, from the kernel's map of the process (memory.c). */
 #define MODEL_MAPPINGS(X)                                                                          \
     X(rss_bytes)                                                                                   \
-    X(file_bytes)       /* program, libraries and other files, with their .bss */                  \
+    X(file_bytes)       /* program, libraries, other files; their .bss, but not memctx's */        \
     X(stack_bytes)      /* the main thread's stack and other threads' */                           \
     X(heap_bytes)       /* the brk heap */                                                         \
     X(executable_bytes) /* anonymous and executable: code made at run time */                      \
