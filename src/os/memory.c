@@ -10,6 +10,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
+/* Headers of glibc older than 2.34 lack it. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 static uint32_t refused; /* atomic */
@@ -98,8 +103,8 @@ bool os_forbid(void *start, size_t bytes, bool forbidden) {
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
-static bool is_advisable(uintptr_t start, size_t bytes) {
-    return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_NORMAL, 0, 0, 0));
+static bool is_advisable(uintptr_t start, size_t bytes, int advice) {
+    return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice, 0, 0, 0));
 }
 
 static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
@@ -114,22 +119,37 @@ static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
     return true;
 }
 
-/* Tests by madvise whether a range is mapped. MADV_NORMAL is the advice that a stack has already,
- * so the call changes nothing, but it fails with ENOMEM if the range has a hole. A filter of system
- * calls that is made for allocators allows madvise. Some kernels (gVisor) accept any advice without
- * looking at the range. They are recognised because they also accept advice for the page
- * NEVER_MAPPED. */
 #define NEVER_MAPPED OS_PAGE_BYTES
 
-bool os_is_mapped(uintptr_t start, uintptr_t end) {
-    /* atomic; 0: not known yet, 1: madvise reports holes, 2: madvise reports none */
-    static uint8_t advice;
+/* How to find out whether a range may be read. */
+enum probe { PROBE_UNKNOWN, PROBE_POPULATE, PROBE_NORMAL, PROBE_MINCORE };
+
+/* Chooses the best probe that this kernel has. A filter of system calls that is made for allocators
+ * allows madvise. Some kernels (gVisor) accept any advice without looking at the range. They are
+ * recognised because they also accept advice for the page NEVER_MAPPED. */
+static enum probe choose_probe(void) {
+    uintptr_t own_page = (uintptr_t)__builtin_frame_address(0) & ~(OS_PAGE_BYTES - 1);
+    if (is_advisable(NEVER_MAPPED, OS_PAGE_BYTES, MADV_NORMAL))
+        return PROBE_MINCORE;
+    /* Linux knows MADV_POPULATE_READ since 5.14. */
+    return is_advisable(own_page, OS_PAGE_BYTES, MADV_POPULATE_READ) ? PROBE_POPULATE
+                                                                     : PROBE_NORMAL;
+}
+
+/* MADV_POPULATE_READ reads a byte of each page, and fails where a read would raise a signal. The
+ * older ways find holes only: MADV_NORMAL is the advice that a stack has already, so the call
+ * changes nothing, but it fails with ENOMEM if the range has a hole. */
+bool os_is_readable(uintptr_t start, uintptr_t end) {
+    static uint8_t known; /* atomic: an enum probe */
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end, OS_PAGE_BYTES) - start;
-    if (UNLIKELY(!load_relaxed(&advice)))
-        store_owner(&advice, is_advisable(NEVER_MAPPED, OS_PAGE_BYTES) ? 2 : 1);
-    return load_relaxed(&advice) == 1 ? is_advisable(start, bytes)
-                                      : is_known_to_mincore(start, bytes);
+    if (UNLIKELY(!load_relaxed(&known)))
+        store_owner(&known, choose_probe());
+    switch (load_relaxed(&known)) {
+    case PROBE_POPULATE: return is_advisable(start, bytes, MADV_POPULATE_READ);
+    case PROBE_NORMAL: return is_advisable(start, bytes, MADV_NORMAL);
+    default: return is_known_to_mincore(start, bytes);
+    }
 }
 
 int64_t os_resident_bytes(const void *start, size_t bytes) {

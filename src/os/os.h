@@ -35,8 +35,8 @@ bool os_protect(void *start, size_t bytes, bool writable);
 /* Makes the range inaccessible (PROT_NONE), or accessible again; its contents may be lost. False:
  * nothing changed. */
 bool os_forbid(void *start, size_t bytes, bool forbidden);
-/* True when every OS page of [start, end) is mapped. */
-bool os_is_mapped(uintptr_t start, uintptr_t end);
+/* True when every OS page of [start, end) is mapped, and on Linux 5.14 and newer also readable. */
+bool os_is_readable(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1: the kernel does not report them. */
 int64_t os_resident_bytes(const void *start, size_t bytes);
 

@@ -20,22 +20,23 @@ struct walker {
 };
 
 /* True if a word may be read. The unwind information of file-backed code led to the word, so it is
- * nearly always readable, but wrong information must not cause a fault. */
-static NOINLINE bool is_mapped(struct stack *stack, uintptr_t address) {
+ * nearly always readable. But wrong information must not cause a fault, nor may assembly that
+ * changes the stack pointer, of which the unwind information does not tell. */
+static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (address >= stack->high && address - stack->high < GROW_MAX) {
-        if (!os_is_mapped(stack->high, page_end))
+        if (!os_is_readable(stack->high, page_end))
             return false;
         stack->high = page_end;
         return true;
     }
-    return os_is_mapped(address, page_end);
+    return os_is_readable(address, page_end);
 }
 
 INLINE bool readable(struct stack *stack, uintptr_t address) {
     if (UNLIKELY(address & 7))
         return false;
-    return LIKELY(address >= stack->low && address + 8 <= stack->high) || is_mapped(stack, address);
+    return LIKELY(address >= stack->low && address + 8 <= stack->high) || may_read(stack, address);
 }
 
 INLINE uint64_t word_at(uintptr_t address) {

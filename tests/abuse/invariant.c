@@ -128,6 +128,34 @@ static int garbage_frame_pointer(void) {
     return 0;
 }
 
+/* Assembly that moves to another stack, of which no unwind information tells. The word that should
+ * hold the caller's return address then stands in the guard behind that stack. */
+__attribute__((noinline, optimize("omit-frame-pointer"))) static void *call_on(char *top) {
+    void *block;
+    __asm__ volatile("mov %%rsp, %%r12\n\t"
+                     "mov %[top], %%rsp\n\t"
+                     "mov $77, %%edi\n\t"
+                     "call malloc@PLT\n\t"
+                     "mov %%r12, %%rsp"
+                     : "=a"(block)
+                     : [top] "r"(top)
+                     : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+    return block;
+}
+
+static int stack_before_a_guard(void) {
+    const size_t bytes = 1 << 17;
+    char *stack =
+        mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED || mprotect(stack + bytes, 4096, PROT_NONE))
+        return 1;
+    for (int i = 0; i < 1000; i++)
+        if (!(sink = call_on(stack + bytes)))
+            return 1;
+    stand_still("ready");
+    return 0;
+}
+
 /* More call paths than any table was made for: two turns a level, 2^15 ways. */
 __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
     void *block;
@@ -334,6 +362,7 @@ int main(int argc, char **argv) {
         {"sums", sums},
         {"no-unwind-info", no_unwind_info},
         {"garbage-frame-pointer", garbage_frame_pointer},
+        {"stack-before-a-guard", stack_before_a_guard},
         {"many-paths", many_paths},
         {"waste", waste},
         {"holes", holes},

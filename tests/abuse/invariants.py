@@ -173,6 +173,16 @@ def garbage_frame_pointer():
         target.end_well()
 
 
+@test_named("invariant-3-stack-before-a-guard")
+def stack_before_a_guard():
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (5, 14):
+        raise Skip("Linux before 5.14 does not tell what may be read")
+    with runtime_dir() as directory, Standing("stack-before-a-guard", directory) as target:
+        check_sums(target.dump())
+        check_equal(figure(target.dump(), "call_on", "live_chunks"), 1000, "chunks")
+        target.end_well()
+
+
 @test_named("invariant-3-many-paths")
 def many_paths():
     """32768 call paths: each is on the books, or in [unknown] and counted; nothing is lost."""

@@ -268,6 +268,10 @@ MUTANTS = {
         "src/path/stack.c", "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
         "    if (!walker->rbp_at)\n        return false;\n    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
         ["invariant-3-garbage-frame-pointer"]),
+    "mapped-is-readable": (
+        "src/os/memory.c", "    case PROBE_POPULATE: return is_advisable(start, bytes, MADV_POPULATE_READ);",
+        "    case PROBE_POPULATE: return is_advisable(start, bytes, MADV_NORMAL);",
+        ["invariant-3-stack-before-a-guard"]),
     "late-views-are-not-counted": (
         "src/region/heap.h", "    add_owner(&view->allocs, 1);", "    add_owner(&view->allocs, view->index < 500);", ["invariant-3-many-paths"]),
     "a-depth-of-one-is-none": (
