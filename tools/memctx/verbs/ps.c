@@ -83,7 +83,7 @@ static bool visit_process(pid_t pid, void *argument) {
     /* The process may have ended while it was asked. */
     struct process_facts again;
     if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
-                       process_find_library(pid) != PROCESS_WITH))
+                       process_find_library(&again) != PROCESS_WITH))
         return true;
     if (list->count == list->capacity) {
         list->capacity = 2 * list->capacity + 16;

@@ -195,7 +195,7 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
     process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
-    if (!limits_find_smallest(&mounts, process->facts.pid, &found))
+    if (!limits_find_smallest(&mounts, process->facts.thread, &found))
         return; /* the last limit stays */
     bool changed = !process->has_limit || found.bytes != process->limit.bytes;
     process->limit = found;
@@ -211,7 +211,7 @@ static void open_triggers(struct watched *process) {
     char path[PATH_MAX];
     if (!needs_pressure)
         return;
-    if (limits_find_pressure(&mounts, process->facts.pid, path, sizeof path))
+    if (limits_find_pressure(&mounts, process->facts.thread, path, sizeof path))
         process->pressure = cli_copy(path);
     else
         cli_warn("pid %d (%s): this kernel has no figures of memory pressure, so psi conditions "
