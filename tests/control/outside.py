@@ -215,6 +215,19 @@ def without_the_first_thread():
 
 
 @test
+def no_process_is_seen_without_proc():
+    """Without /proc, as in a chroot with nothing but the command, a verb names the reason; files are read."""
+    hide = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /proc && cd {harness.ROOT} && exec \"$@\"", "sh"]
+    if harness.run_program([*hide, "true"], harness.clean_env()).returncode != 0:
+        raise Skip("needs root, to hide /proc in a mount namespace")
+    for words in ("ps", "dump 1", "dump redis-server", "top --all", "watch --all --when rss>1", "serve --all"):
+        done = harness.run_program([*hide, harness.CLI, *words.split()], harness.clean_env())
+        check(done.returncode == 3 and "/proc is not mounted" in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+    done = harness.run_program([*hide, harness.CLI, "dump", "Makefile"], harness.clean_env())
+    check(done.returncode == 1 and "Makefile" in done.stderr, f"a file: {done.returncode} {done.stderr}")
+
+
+@test
 def outside_forbidden():
     """A user reads no memory of another user's process, stopped or not."""
     if os.geteuid() != 0:

@@ -363,6 +363,12 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     }
 }
 
+void process_need_proc(void) {
+    if (access("/proc/stat", F_OK) != 0)
+        cli_die(CLI_NO_TARGET, "/proc is not mounted here, so no process can be seen; mount it: "
+                               "mount -t proc proc /proc");
+}
+
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument) {
     DIR *directory = opendir("/proc");
     const struct dirent *entry;

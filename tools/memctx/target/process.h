@@ -55,6 +55,9 @@ bool process_has_name(const struct process_facts *facts, const char *word);
 bool process_matches(const struct process_facts *facts, const char *glob);
 /* Writes why a process that has the library has no socket, as far as that can be found out. */
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes);
+/* Ends the command if /proc is not mounted, as in a container with no files but the command: no
+ * process can be seen then. */
+void process_need_proc(void);
 /* Calls `visit` for every process, until it returns false. */
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument);
 /* Returns "name (uid N)" for a user. The text stays valid until the next call. */

@@ -86,6 +86,7 @@ static void open_stopped(struct target *target, bool live) {
 
 static void open_process(struct target *target, pid_t pid, bool live) {
     struct cli_failure failure, other;
+    process_need_proc();
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X')
@@ -172,6 +173,7 @@ void target_open(struct target *target, const char *word, bool live) {
             return;
         }
         if (!is_file(word)) {
+            process_need_proc();
             if (search.closed > 0) {
                 cli_die(CLI_NOT_PERMITTED,
                         "\"%s\" runs as another user, or does not let this user examine it; run "

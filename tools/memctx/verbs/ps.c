@@ -209,6 +209,7 @@ int ps_main(int argc, char **argv) {
     }
     if (optind < argc)
         cli_usage("ps takes no TARGET; got %s", argv[optind]);
+    process_need_proc();
     process_for_each(visit_process, &list);
     size_t swept = sweep();
     if (json)

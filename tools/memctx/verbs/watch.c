@@ -624,6 +624,7 @@ int watch_main(int argc, char **argv) {
         client_close(&target.client);
         ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
     }
+    process_need_proc();
     limits_read_mounts(&mounts, "");
     watch_log_begin(settings.json);
     watch_act_begin(&settings);
