@@ -528,7 +528,9 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
     dump->allocs = sums ? all.allocs : WIRE_UNKNOWN;
     dump->frees = sums ? all.frees : WIRE_UNKNOWN;
     fill_ledger(&dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
-    if (os_read_link("/proc/self/exe", dump->exe, sizeof dump->exe) <= 0)
+    /* The first link cannot be read any more after the end of the first thread. */
+    if (os_read_link("/proc/self/exe", dump->exe, sizeof dump->exe) <= 0 &&
+        os_read_link("/proc/thread-self/exe", dump->exe, sizeof dump->exe) <= 0)
         dump->exe[0] = 0;
     dump->exe[sizeof dump->exe - 1] = 0;
     dump->took_ns = (uint32_t)(os_now_exact_ns() - started);

@@ -297,9 +297,9 @@ int64_t os_read_link(const char *path, char *buffer, size_t capacity) {
     return length;
 }
 
-int64_t os_rss_bytes(void) {
+static int64_t read_rss_bytes(const char *path) {
     char line[128];
-    if (os_read_file("/proc/self/statm", line, sizeof line) <= 0)
+    if (os_read_file(path, line, sizeof line) <= 0)
         return -1;
     const char *at = line;
     while (*at && *at != ' ')
@@ -308,6 +308,13 @@ int64_t os_rss_bytes(void) {
     for (at += *at == ' '; *at >= '0' && *at <= '9'; at++)
         pages = pages * 10 + (*at - '0');
     return pages * (int64_t)OS_PAGE_BYTES;
+}
+
+/* /proc/self shows the first thread. Once that thread has ended, it has no memory, and the file of
+ * the calling thread has the figure. */
+int64_t os_rss_bytes(void) {
+    int64_t bytes = read_rss_bytes("/proc/self/statm");
+    return bytes != 0 ? bytes : read_rss_bytes("/proc/thread-self/statm");
 }
 
 void os_print(const struct text *text) {

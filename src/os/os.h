@@ -76,7 +76,7 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
 /* Reads the target of a symbolic link, terminated with 0. Returns its length, or -1. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
-int64_t os_rss_bytes(void); /* from /proc/self/statm; -1: the file cannot be read */
+int64_t os_rss_bytes(void); /* from statm in /proc; -1: the file cannot be read */
 
 /* --- messages ------------------------------------------------------------------------------ */
 void os_print(const struct text *text); /* to standard error, one write, errors ignored */

@@ -192,20 +192,39 @@ def is_below(pid, ancestor):
 
 
 @test
-def outside_without_the_first_thread():
-    """A process whose first thread ended is read through another thread; marks are refused with the reason."""
+def without_the_first_thread():
+    """A process whose first thread ended answers, and is listed, watched and read as any other one."""
     program = harness.build_program("tests/control/last_thread.c")
-    with runtime_dir() as directory, harness.Target([program, "wait"], directory) as target:
-        wait_until(lambda: harness.read_status(target.pid, "State").startswith("Z"), "the end of its first thread")
-        dump = read(target.pid)
-        check_equal(dump["pid"], target.pid, "pid")
-        check(f"the first thread of pid {target.pid} has ended" in dump["how"], dump["how"])
-        check(dump["totals"]["live_chunks"] > 0 and dump["rss_bytes"] > 0, f"figures: {dump['totals']}")
-        for verb in ("doctor", "frag"):
-            done = harness.run_cli(verb, str(target.pid))
-            check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
-        done = harness.run_cli("mark", str(target.pid), "x")
-        check(done.returncode == 1 and "its first thread has ended" in done.stderr, done.stderr)
+    with runtime_dir() as directory, harness.Target([program, "wait"], directory, MEMCTX_CONTROL="eager") as target:
+        pid = target.pid
+        wait_until(lambda: harness.read_status(pid, "State").startswith("Z"), "the end of its first thread")
+        wait_until(lambda: "how" not in read(pid), "an answer of the control thread, which starts anew then")
+        dump = read(pid)
+        check_equal((dump["pid"], dump["exact"], dump["exe"]), (pid, True, program), "pid, exact, exe")
+        check(dump["rss_bytes"] > 0 and dump["totals"]["live_chunks"] > 0, f"figures: {dump['totals']}")
+        rows = {row["pid"]: row for row in json.loads(harness.run_cli("ps", "--json").stdout)["processes"]}
+        row = rows.get(pid, {})
+        check(row.get("socket") and row["rss_bytes"] > 0 and program in row["command"], f"row of ps: {row}")
+        how = read(pid, "--outside")["how"]
+        thread = re.search(r"/proc/(\d+)/mem ", how)
+        check(thread and int(thread[1]) != pid and os.path.exists(f"/proc/{pid}/task/{thread[1]}"), how)
+        for words in (["doctor", pid], ["frag", pid], ["mark", pid, "x"],
+                      ["watch", pid, "--when", "inuse>1", "--every", "50ms", "--do", "exec:kill -9 $MEMCTX_PID"]):
+            done = harness.run_cli(*map(str, words))
+            check_equal(done.returncode, 0, f"{words}; {done.stderr}")
+
+
+@test
+def no_process_is_seen_without_proc():
+    """Without /proc, as in a chroot with nothing but the command, a verb names the reason; files are read."""
+    hide = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /proc && cd {harness.ROOT} && exec \"$@\"", "sh"]
+    if harness.run_program([*hide, "true"], harness.clean_env()).returncode != 0:
+        raise Skip("needs root, to hide /proc in a mount namespace")
+    for words in ("ps", "dump 1", "dump redis-server", "top --all", "watch --all --when rss>1", "serve --all"):
+        done = harness.run_program([*hide, harness.CLI, *words.split()], harness.clean_env())
+        check(done.returncode == 3 and "/proc is not mounted" in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+    done = harness.run_program([*hide, harness.CLI, "dump", "Makefile"], harness.clean_env())
+    check(done.returncode == 1 and "Makefile" in done.stderr, f"a file: {done.returncode} {done.stderr}")
 
 
 @test

@@ -9,7 +9,7 @@ import time
 
 import harness
 from harness import PATIENCE_S, Failure, Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
-from serving import OWN_NAME, Server, fake, served
+from serving import OWN_NAME, Server, fake, named, served
 
 
 # The processes of these tests, as metrics name them.
@@ -52,6 +52,16 @@ def processes_come_and_go():
         check_equal(metrics.all("memctx_requested_bytes"), {}, "after the end of all")
         check_equal(metrics.one("memctx_serve_processes"), 0, "processes")
         check_equal(server.end(), (0, ""), "end of the server")
+
+
+@test
+def a_process_without_its_first_thread_is_served():
+    with runtime_dir() as runtime, named(harness.build_program("tests/control/last_thread.c"), OWN_NAME) as program, \
+            harness.Target([program, "wait"], runtime, MEMCTX_CONTROL="eager") as target:
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("Z"), "the end of its first thread")
+        with Server(runtime, "--match", OWN_NAME) as server:
+            expect_up(server, {FIRST: 1}, "up")
+            check(server.metrics().one("memctx_resident_bytes", program=OWN_NAME, process="1") > 0, "its resident set")
 
 
 @test

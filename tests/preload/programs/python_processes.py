@@ -4,6 +4,10 @@ import multiprocessing
 import os
 import sys
 import threading
+import warnings
+
+# Python 3.12 and newer warn of fork in a process with threads, and the warning has the process id.
+warnings.simplefilter("ignore", DeprecationWarning)
 
 
 def square(number):

@@ -65,7 +65,7 @@ bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t by
     }
     free(model->source);
     model->source = cli_format("pid %d, recorded", (int)of->facts.pid);
-    const struct symbols_options options = {.live_pid = of->facts.pid,
+    const struct symbols_options options = {.live_pid = of->facts.thread,
                                             .inner_pid = of->facts.inner_pid,
                                             .debug_directory = of->debug_directory};
     if (!of->no_names && !model->has_names)

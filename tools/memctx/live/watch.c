@@ -394,7 +394,7 @@ static void look_up_names(struct watch *watch) {
     if (wanted > 0 &&
         watch_is_due(&watch->names_due, nameless > 0 ? DUE_SHARE_NAMELESS : DUE_SHARE)) {
         sigset_t set, old;
-        struct symbols_options options = {.live_pid = watch->facts.pid,
+        struct symbols_options options = {.live_pid = watch->facts.thread,
                                           .inner_pid = watch->facts.inner_pid,
                                           .debug_directory = watch->debug_directory,
                                           .progress = true,

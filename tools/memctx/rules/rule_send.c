@@ -127,7 +127,7 @@ bool rule_send_all(struct target *target) {
         read_state(target, &state);
         if (!state.patterns.any || state.count == 0)
             return true;
-        rule_code_find(state.objects, state.count, &state.patterns, target->facts.pid);
+        rule_code_find(state.objects, state.count, &state.patterns, target->facts.thread);
         if (send_objects(target, &state, attempt == ATTEMPTS, &left))
             break;
     }

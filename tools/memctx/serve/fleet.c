@@ -113,7 +113,7 @@ static bool visit_process(pid_t pid, void *argument) {
     if (known) {
         known->found = true;
         known->facts = facts;
-    } else if (process_find_library(pid) == PROCESS_WITH) {
+    } else if (process_find_library(&facts) == PROCESS_WITH) {
         if (search->count == search->room) {
             search->room = 2 * search->room + 16;
             search->fresh = cli_grow(search->fresh, search->room, sizeof facts);

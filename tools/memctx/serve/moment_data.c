@@ -44,7 +44,7 @@ static void load(struct report_state *state, struct model *model, const struct m
     struct tm local;
     target_open(&target, make_file(moment->bytes, moment->length), false);
     target_load(&target, model, &options);
-    const struct symbols_options symbols = {.live_pid = wish->ended ? 0 : wish->facts->pid,
+    const struct symbols_options symbols = {.live_pid = wish->ended ? 0 : wish->facts->thread,
                                             .inner_pid = wish->ended ? 0 : wish->facts->inner_pid};
     if (!model->has_names)
         symbols_finish(symbols_begin(model, &symbols), model);

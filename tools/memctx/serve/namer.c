@@ -205,7 +205,7 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
     target_ask_head(&target, WIRE_DUMP_END);
     if (!loader_link(loader))
         cli_die_failure(&target.failure);
-    struct symbols_options options = {.live_pid = target.facts.pid,
+    struct symbols_options options = {.live_pid = target.facts.thread,
                                       .inner_pid = target.facts.inner_pid};
     symbols_finish(symbols_begin(&model, &options), &model);
     for (size_t i = 0; i < count; i++) {

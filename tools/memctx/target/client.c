@@ -56,11 +56,10 @@ static void add_runtime_directory(struct client_directories *list, const char *r
 void client_list_directories(const struct process_facts *facts, struct client_directories *list) {
     char root[64];
     list->count = list->own_count = 0;
-    snprintf(root, sizeof root, "/proc/%d/root", (int)facts->pid);
+    snprintf(root, sizeof root, "/proc/%d/root", (int)facts->thread);
     const char *prefixes[] = {"", root};
     for (size_t i = 0; i < 2; i++) {
-        add_runtime_directory(list, prefixes[i],
-                              process_find_variable(facts->pid, "XDG_RUNTIME_DIR"));
+        add_runtime_directory(list, prefixes[i], process_find_variable(facts, "XDG_RUNTIME_DIR"));
         add_user_directories(list, prefixes[i], facts->uid);
         add_user_directories(list, prefixes[i], facts->effective_uid);
     }
@@ -458,7 +457,7 @@ static bool fail_without_socket(const struct client *client, const struct proces
                         "%s (%s) belongs to %s; run memctx as that user or as root", client->source,
                         facts->name, process_user_name(facts->uid));
     }
-    switch (process_find_library(facts->pid)) {
+    switch (process_find_library(facts)) {
     case PROCESS_UNREADABLE:
         return cli_fail(
             failure, CLI_NOT_PERMITTED,
@@ -542,8 +541,8 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
 
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure) {
-    struct outside_process process = {.pid = facts->process,
-                                      .thread = facts->pid,
+    struct outside_process process = {.pid = facts->pid,
+                                      .thread = facts->thread,
                                       .stopped = facts->state == 'T' || facts->state == 't',
                                       .age_s = facts->age_s,
                                       .rss_bytes = facts->rss_bytes,

@@ -36,9 +36,9 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
 
 /* Reads the name and the fields behind it from /proc/PID/stat. The name may itself have spaces and
  * brackets. */
-static bool read_stat(struct process_facts *facts) {
+static bool read_stat(pid_t pid, struct process_facts *facts) {
     char text[1024];
-    if (read_proc(facts->pid, "stat", text, sizeof text) <= 0)
+    if (read_proc(pid, "stat", text, sizeof text) <= 0)
         return false;
     char *open = strchr(text, '('), *close = strrchr(text, ')');
     if (!open || !close || close < open)
@@ -68,7 +68,7 @@ static bool read_stat(struct process_facts *facts) {
 
 static void read_status(struct process_facts *facts) {
     char text[4096];
-    if (read_proc(facts->pid, "status", text, sizeof text) <= 0)
+    if (read_proc(facts->thread, "status", text, sizeof text) <= 0)
         return;
     const char *ids = strstr(text, "\nUid:");
     if (ids)
@@ -82,7 +82,7 @@ static void read_status(struct process_facts *facts) {
     facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
     /* The line has a number for each nested namespace; the last one is that of the process itself.
      */
-    const char *inner = strstr(text, "\nNSpid:");
+    const char *inner = strstr(text, "\nNStgid:");
     if (inner) {
         char line[256];
         snprintf(line, sizeof line, "%.*s", (int)strcspn(inner + 1, "\n"), inner + 1);
@@ -92,13 +92,35 @@ static void read_status(struct process_facts *facts) {
     }
 }
 
+/* Finds a thread that has not ended, of a process whose first thread has: the kernel shows memory
+ * and files of the process under the ids of such threads only. */
+static void find_thread(struct process_facts *facts) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)facts->pid);
+    DIR *directory = opendir(path);
+    const struct dirent *entry;
+    while (directory && facts->thread == facts->pid && (entry = readdir(directory))) {
+        struct process_facts thread = {.pid = 0};
+        pid_t id = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (id > 0 && read_stat(id, &thread) && !strchr("ZX", thread.state)) {
+            facts->thread = id;
+            facts->state = thread.state;
+            facts->rss_bytes = thread.rss_bytes;
+        }
+    }
+    if (directory)
+        closedir(directory);
+}
+
 bool process_read_facts(pid_t pid, struct process_facts *facts) {
     *facts =
-        (struct process_facts){.pid = pid, .process = pid, .inner_pid = pid, .anonymous_bytes = -1};
-    if (!read_stat(facts))
+        (struct process_facts){.pid = pid, .thread = pid, .inner_pid = pid, .anonymous_bytes = -1};
+    if (!read_stat(pid, facts))
         return false;
+    if (strchr("ZX", facts->state))
+        find_thread(facts);
     read_status(facts);
-    ssize_t length = read_proc(pid, "cmdline", facts->command, sizeof facts->command);
+    ssize_t length = read_proc(facts->thread, "cmdline", facts->command, sizeof facts->command);
     for (ssize_t i = 0; i + 1 < length; i++)
         if (facts->command[i] == '\0')
             facts->command[i] = ' ';
@@ -111,25 +133,9 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
-pid_t process_find_thread(pid_t pid) {
+enum process_library process_find_library(const struct process_facts *facts) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *directory = opendir(path);
-    const struct dirent *entry;
-    pid_t found = 0;
-    while (directory && !found && (entry = readdir(directory))) {
-        struct process_facts facts = {.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
-        if (facts.pid > 0 && read_stat(&facts) && !strchr("ZX", facts.state))
-            found = facts.pid;
-    }
-    if (directory)
-        closedir(directory);
-    return found;
-}
-
-enum process_library process_find_library(pid_t pid) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)facts->thread);
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
@@ -151,12 +157,13 @@ enum process_library process_find_library(pid_t pid) {
 
 bool process_read_askable(pid_t pid, struct process_facts *facts) {
     return pid != getpid() && process_read_facts(pid, facts) && !strchr("ZX", facts->state) &&
-           (geteuid() == 0 || facts->uid == geteuid()) && process_find_library(pid) == PROCESS_WITH;
+           (geteuid() == 0 || facts->uid == geteuid()) &&
+           process_find_library(facts) == PROCESS_WITH;
 }
 
-const char *process_find_variable(pid_t pid, const char *name) {
+const char *process_find_variable(const struct process_facts *facts, const char *name) {
     static char text[256 * 1024];
-    ssize_t length = read_proc(pid, "environ", text, sizeof text);
+    ssize_t length = read_proc(facts->thread, "environ", text, sizeof text);
     size_t name_length = strlen(name);
     for (char *at = text; length > 0 && at < text + length; at += strlen(at) + 1)
         if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
@@ -184,9 +191,9 @@ static void copy_base_name(char *name, size_t bytes, const char *word) {
 }
 
 /* Writes the path of the program's file. Returns false if it cannot be read. */
-static bool read_exe(pid_t pid, char *path, size_t bytes) {
+static bool read_exe(const struct process_facts *facts, char *path, size_t bytes) {
     char link[64];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
+    snprintf(link, sizeof link, "/proc/%d/exe", (int)facts->thread);
     ssize_t length = readlink(link, path, bytes - 1);
     path[length > 0 ? length : 0] = '\0';
     char *deleted = strstr(path, " (deleted)");
@@ -199,8 +206,8 @@ static bool read_exe(pid_t pid, char *path, size_t bytes) {
  * file; otherwise NULL: the program's name ends at the first space of the command line. */
 static char *find_spaced_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
-    if (!strchr(facts->command, ' ') || !read_exe(facts->pid, exe, sizeof exe) ||
-        !strchr(exe, ' ') || read_proc(facts->pid, "cmdline", argument, sizeof argument) <= 0)
+    if (!strchr(facts->command, ' ') || !read_exe(facts, exe, sizeof exe) || !strchr(exe, ' ') ||
+        read_proc(facts->thread, "cmdline", argument, sizeof argument) <= 0)
         return NULL;
     const char *slash = strrchr(exe, '/'), *name = slash ? slash + 1 : exe;
     return is_base_name(argument, name) ? cli_clean(cli_copy(name)) : NULL;
@@ -235,9 +242,9 @@ bool process_matches(const struct process_facts *facts, const char *glob) {
 bool process_has_name(const struct process_facts *facts, const char *word) {
     char target[PATH_MAX], argument[256];
     if (strcmp(facts->name, word) == 0 ||
-        (read_exe(facts->pid, target, sizeof target) && is_base_name(target, word)))
+        (read_exe(facts, target, sizeof target) && is_base_name(target, word)))
         return true;
-    return read_proc(facts->pid, "cmdline", argument, sizeof argument) > 0 &&
+    return read_proc(facts->thread, "cmdline", argument, sizeof argument) > 0 &&
            is_base_name(argument, word);
 }
 
@@ -290,9 +297,9 @@ static bool explain_directories(const struct process_facts *facts, char *reason,
     return false;
 }
 
-static bool is_chrooted(pid_t pid) {
+static bool is_chrooted(const struct process_facts *facts) {
     char path[64], target[PATH_MAX];
-    snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/root", (int)facts->thread);
     ssize_t length = readlink(path, target, sizeof target - 1);
     return length > 0 && !(length == 1 && target[0] == '/');
 }
@@ -323,7 +330,7 @@ static bool explain_sandbox(const struct process_facts *facts, bool thread, char
 }
 
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes) {
-    const char *control = process_find_variable(facts->pid, "MEMCTX_CONTROL");
+    const char *control = process_find_variable(facts, "MEMCTX_CONTROL");
     if (control && (strcmp(control, "off") == 0 || strcmp(control, "0") == 0)) {
         snprintf(reason, bytes, "it was started with MEMCTX_CONTROL=off; start it without");
         return;
@@ -334,7 +341,7 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         return;
     if (explain_directories(facts, detail, sizeof detail)) {
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
-    } else if (is_chrooted(facts->pid)) {
+    } else if (is_chrooted(facts)) {
         snprintf(reason, bytes,
                  "it runs in a chroot in which no directory for the socket could be made");
     } else if (thread) {
@@ -358,6 +365,12 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
             "sleep or the like; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the "
             "reason");
     }
+}
+
+void process_need_proc(void) {
+    if (access("/proc/stat", F_OK) != 0)
+        cli_die(CLI_NO_TARGET, "/proc is not mounted here, so no process can be seen; mount it: "
+                               "mount -t proc proc /proc");
 }
 
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument) {

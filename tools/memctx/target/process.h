@@ -13,12 +13,13 @@
 #include "base/cli.h"
 
 struct process_facts {
-    pid_t pid;       /* or the id of another thread, if the first one has ended */
-    pid_t process;   /* the pid in any case */
-    pid_t parent;    /* of the process that it is a child of now */
+    pid_t pid;
+    pid_t thread; /* /proc shows memory and files of the process under this id: the pid, or the id
+                   * of another thread if the first one has ended */
+    pid_t parent; /* of the process that it is a child of now */
     pid_t inner_pid; /* pid in the process's own pid namespace */
     uid_t uid, effective_uid;
-    char state; /* as in /proc/PID/stat; 'Z': the process has exited */
+    char state; /* of the thread, as in /proc/PID/stat; 'Z': the process has exited */
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;
@@ -33,18 +34,14 @@ enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE };
 
 /* Returns false if the process does not exist (any more). */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
-/* Returns the id of a thread of the process that has not ended; 0: all have ended. After the end of
- * its first thread, the kernel shows memory and files of a process only under the ids of the
- * others. */
-pid_t process_find_thread(pid_t pid);
 /* Tells whether libmemctx.so is mapped into the process. */
-enum process_library process_find_library(pid_t pid);
+enum process_library process_find_library(const struct process_facts *facts);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs
  * to this user (root: to anyone) and is not this process. Returns false for any other process. */
 bool process_read_askable(pid_t pid, struct process_facts *facts);
 /* Returns the value that an environment variable had when the program started; NULL: not set, or
  * not readable. Programs may overwrite it. The text stays valid until the next call. */
-const char *process_find_variable(pid_t pid, const char *name);
+const char *process_find_variable(const struct process_facts *facts, const char *name);
 /* Returns the name of the program as the user started it, without folders: the script of an
  * interpreter, or the program's argument 0, which symbolic links do not change. A program that
  * writes a title into its arguments ("nginx: worker process") keeps the word before it. The caller
@@ -58,6 +55,9 @@ bool process_has_name(const struct process_facts *facts, const char *word);
 bool process_matches(const struct process_facts *facts, const char *glob);
 /* Writes why a process that has the library has no socket, as far as that can be found out. */
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes);
+/* Ends the command if /proc is not mounted, as in a container with no files but the command: no
+ * process can be seen then. */
+void process_need_proc(void);
 /* Calls `visit` for every process, until it returns false. */
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument);
 /* Returns "name (uid N)" for a user. The text stays valid until the next call. */

@@ -71,7 +71,7 @@ static void put_part(struct streaming *streaming, enum wire_part part, uint32_t 
 
 static void put_facts(struct streaming *streaming) {
     const struct target *target = streaming->target;
-    struct stream_facts facts = {.pid = target->facts.process,
+    struct stream_facts facts = {.pid = target->facts.pid,
                                  .start_ticks = target->facts.start_ticks};
     char *program = process_program(&target->facts);
     snprintf(facts.program, sizeof facts.program, "%s", program ? program : "");
@@ -99,7 +99,7 @@ static void put_marks(struct streaming *streaming) {
 static void put_mappings(struct streaming *streaming) {
     struct model_mappings mappings;
     struct memory_places places = {0};
-    if (memory_read_mappings(streaming->target->facts.pid, &mappings, &places))
+    if (memory_read_mappings(streaming->target->facts.thread, &mappings, &places))
         stream_put(streaming->writer, STREAM_MAPPINGS, 0, &mappings, sizeof mappings);
     for (size_t i = 0; i < places.count; i++)
         free(places.list[i].path);

@@ -27,7 +27,7 @@ static bool visit_process(pid_t pid, void *argument) {
     if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
         !process_has_name(&facts, search->word))
         return true;
-    switch (process_find_library(pid)) {
+    switch (process_find_library(&facts)) {
     case PROCESS_WITH: search->found[search->count++] = pid; break;
     case PROCESS_UNREADABLE: search->closed++; break;
     default: search->without_library++;
@@ -84,38 +84,15 @@ static void open_stopped(struct target *target, bool live) {
             live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
 }
 
-/* Opens a process whose first thread has ended. If other threads run, its memory is read through
- * the id of one of them, which the facts then have. */
-static void open_ended(struct target *target, bool live) {
-    struct process_facts *facts = &target->facts, first = *facts;
-    struct cli_failure failure;
-    pid_t thread = process_find_thread(first.pid);
-    if (thread == 0 || !process_read_facts(thread, facts))
-        cli_die(CLI_NO_TARGET,
-                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
-                (int)first.pid, first.name);
-    if (live)
-        cli_die(CLI_REFUSED,
-                "pid %d (%s) cannot be asked, because its first thread has ended; verbs that only "
-                "read, such as dump, read its memory",
-                (int)first.pid, first.name);
-    facts->age_s = first.age_s;
-    facts->start_ticks = first.start_ticks;
-    facts->process = first.pid;
-    char *why = cli_format("the first thread of pid %d has ended", (int)first.pid);
-    if (!client_open_outside(&target->client, facts, why, &failure))
-        cli_die_failure(&failure);
-    free(why);
-}
-
 static void open_process(struct target *target, pid_t pid, bool live) {
     struct cli_failure failure, other;
+    process_need_proc();
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
-    if (target->facts.state == 'Z' || target->facts.state == 'X') {
-        open_ended(target, live);
-        return;
-    }
+    if (target->facts.state == 'Z' || target->facts.state == 'X')
+        cli_die(CLI_NO_TARGET,
+                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
+                (int)pid, target->facts.name);
     bool stopped = target->facts.state == 'T' || target->facts.state == 't';
     if (stopped) {
         open_stopped(target, live);
@@ -130,7 +107,8 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     if (client_connect(&target->client, &target->facts, false, &failure))
         return;
     /* The first failure tells more than the second one, unless memory was the only obstacle. */
-    if (live || failure.code == CLI_NOT_PERMITTED || process_find_library(pid) != PROCESS_WITH ||
+    if (live || failure.code == CLI_NOT_PERMITTED ||
+        process_find_library(&target->facts) != PROCESS_WITH ||
         !client_open_outside(&target->client, &target->facts, failure.text, &other))
         cli_die_failure(&failure);
 }
@@ -144,7 +122,7 @@ static void open_core(struct target *target, const char *path) {
     snprintf(target->client.source, sizeof target->client.source, "%s", path);
     snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
              "%s", outside_library_version(outside));
-    target->facts.pid = target->facts.process = (pid_t)outside_pid(outside);
+    target->facts.pid = target->facts.thread = (pid_t)outside_pid(outside);
 }
 
 static bool is_file(const char *word) {
@@ -195,6 +173,7 @@ void target_open(struct target *target, const char *word, bool live) {
             return;
         }
         if (!is_file(word)) {
+            process_need_proc();
             if (search.closed > 0) {
                 cli_die(CLI_NOT_PERMITTED,
                         "\"%s\" runs as another user, or does not let this user examine it; run "
@@ -349,7 +328,7 @@ void target_load_begun(struct target *target, struct model *model,
     model_sort_marks(model);
     target_ask_part(target, WIRE_PART_NOTES, 0);
     target_ask_part(target, WIRE_PART_RESIZES, 0);
-    model->pid = target->facts.process;
+    model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     model->from_snapshot = target->is_snapshot;
     if (target->is_snapshot)
@@ -372,7 +351,7 @@ void target_load_rest(struct target *target, struct model *model,
         return;
     bool mappings = options->mappings && !target->is_snapshot;
     if (mappings) /* now, because the sums were read just before */
-        start_map_reader(&reader, target->facts.pid);
+        start_map_reader(&reader, target->facts.thread);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
@@ -423,7 +402,7 @@ void target_load_marks(struct target *target, struct model *model) {
     target_ask_head(target, 0);
     target_ask_part(target, WIRE_PART_MARKS, 0);
     model_sort_marks(model);
-    model->pid = target->facts.process;
+    model->pid = target->facts.pid;
 }
 
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {

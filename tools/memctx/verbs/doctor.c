@@ -245,7 +245,7 @@ int doctor_main(int argc, char **argv) {
         if (!target.client.outside)
             input.foreign_frees = self_figure(&target, "foreign_frees");
         limits_read_mounts(&mounts, "");
-        if (limits_find_tightest(&mounts, target.facts.pid, &limit))
+        if (limits_find_tightest(&mounts, target.facts.thread, &limit))
             input.limit = &limit;
     }
     if (request.watch_s > 0)

@@ -123,7 +123,7 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_REBOOTED;
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_other_program(model, facts.pid) ? ENDING_EXECUTED : ENDING_RUNS;
+        return runs_other_program(model, facts.thread) ? ENDING_EXECUTED : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 

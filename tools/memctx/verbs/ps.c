@@ -83,7 +83,7 @@ static bool visit_process(pid_t pid, void *argument) {
     /* The process may have ended while it was asked. */
     struct process_facts again;
     if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
-                       process_find_library(pid) != PROCESS_WITH))
+                       process_find_library(&again) != PROCESS_WITH))
         return true;
     if (list->count == list->capacity) {
         list->capacity = 2 * list->capacity + 16;
@@ -209,6 +209,7 @@ int ps_main(int argc, char **argv) {
     }
     if (optind < argc)
         cli_usage("ps takes no TARGET; got %s", argv[optind]);
+    process_need_proc();
     process_for_each(visit_process, &list);
     size_t swept = sweep();
     if (json)

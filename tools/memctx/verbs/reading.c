@@ -46,7 +46,7 @@ static struct symbols_work *begin(const struct model *model, const struct target
     struct process_facts facts = target->facts;
     if (!target->is_snapshot ||
         (!target->client.outside && reading_still_runs(model, target->path, &facts))) {
-        options.live_pid = facts.pid;
+        options.live_pid = facts.thread;
         options.inner_pid = facts.inner_pid;
     }
     return symbols_begin(model, &options);

@@ -62,6 +62,7 @@ int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range
 }
 
 void serving_check_targets(const struct fleet_wanted *wanted) {
+    process_need_proc();
     for (size_t i = 0; i < wanted->word_count; i++) {
         struct fleet fleet = {.wanted = {.words = wanted->words + i, .word_count = 1}};
         struct target target;

@@ -102,6 +102,8 @@ static struct top_request parse(int argc, char **argv) {
 
 /* Finds the processes of the command line. A mistake in any of them ends the command. */
 static void find_targets(struct herd *herd, const struct top_request *request, char **words) {
+    if (request->all)
+        process_need_proc();
     herd->all = request->all;
     herd->no_names = request->names.none;
     herd->debug_directory = request->names.debug_directory;

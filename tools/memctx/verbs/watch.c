@@ -195,7 +195,7 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
     process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
-    if (!limits_find_smallest(&mounts, process->facts.pid, &found))
+    if (!limits_find_smallest(&mounts, process->facts.thread, &found))
         return; /* the last limit stays */
     bool changed = !process->has_limit || found.bytes != process->limit.bytes;
     process->limit = found;
@@ -211,7 +211,7 @@ static void open_triggers(struct watched *process) {
     char path[PATH_MAX];
     if (!needs_pressure)
         return;
-    if (limits_find_pressure(&mounts, process->facts.pid, path, sizeof path))
+    if (limits_find_pressure(&mounts, process->facts.thread, path, sizeof path))
         process->pressure = cli_copy(path);
     else
         cli_warn("pid %d (%s): this kernel has no figures of memory pressure, so psi conditions "
@@ -624,6 +624,7 @@ int watch_main(int argc, char **argv) {
         client_close(&target.client);
         ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
     }
+    process_need_proc();
     limits_read_mounts(&mounts, "");
     watch_log_begin(settings.json);
     watch_act_begin(&settings);
