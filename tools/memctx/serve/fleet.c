@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "serve/child.h"
+#include "serve/namer.h"
 #include "serve/teller.h"
 
 #define NAME_CHARACTERS 64
@@ -208,6 +209,7 @@ static bool start_teller(struct fleet_process *process) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         return false;
     fflush(NULL);
+    namer_share_turns();
     process->teller = fork();
     if (process->teller == 0) {
         int fd = child_begin(fds[1]);

@@ -6,11 +6,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -73,6 +76,53 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
         namer->count++;
     free(entry->label);
     *entry = (struct namer_entry){hash, label ? cli_copy(label) : NULL};
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+#define TURNS_MAX 64
+#define TURN_WAIT_S 20 /* a longer look-up may hang, so the next one no longer waits for it */
+
+/* One turn for each processor, in memory that the server shares with its child processes. A look-up
+ * holds its turn until its process ends. */
+static pthread_mutex_t *turns;
+static long turn_count;
+
+void namer_share_turns(void) {
+    pthread_mutexattr_t shared;
+    size_t bytes = TURNS_MAX * sizeof *turns;
+    if (turns)
+        return;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    turns = memory;
+    turn_count = sysconf(_SC_NPROCESSORS_ONLN);
+    turn_count = turn_count < 1 ? 1 : turn_count > TURNS_MAX ? TURNS_MAX : turn_count;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    for (long turn = 0; turn < turn_count; turn++)
+        pthread_mutex_init(&turns[turn], &shared);
+    pthread_mutexattr_destroy(&shared);
+}
+
+static void take_turn(void) {
+    struct timespec until;
+    long turn = 0;
+    int error = EBUSY;
+    if (!turns)
+        return;
+    while (turn < turn_count && (error = pthread_mutex_trylock(&turns[turn])) == EBUSY)
+        turn++;
+    if (error == EBUSY) {
+        turn = getpid() % turn_count;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += TURN_WAIT_S;
+        error = pthread_mutex_timedlock(&turns[turn], &until);
+    }
+    if (error == EOWNERDEAD) /* the process that held the turn has ended */
+        pthread_mutex_consistent(&turns[turn]);
 }
 
 /* --- the child ------------------------------------------------------------------------------- */
@@ -190,6 +240,7 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
     struct model model;
     char word[16];
     snprintf(word, sizeof word, "%d", (int)pid);
+    take_turn();
     target_open(&target, word, true);
     struct loader *loader = &target.loader;
     loader_begin(loader, &model, target.client.source, &target.failure);

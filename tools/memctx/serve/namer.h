@@ -33,6 +33,9 @@ struct namer_wish {
     uint64_t hash;
 };
 
+/* Bounds the look-ups of all child processes that the calling process makes from now on: at most as
+ * many run at a time as there are processors, and the others wait. */
+void namer_share_turns(void);
 void namer_begin(struct namer *namer);
 /* Adds one frame to the hash of a path. */
 uint64_t namer_hash(uint64_t hash, const struct model_frame *frame);
