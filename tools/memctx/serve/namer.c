@@ -85,7 +85,10 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 
 /* One turn for each processor, in memory that the server shares with its child processes. A look-up
  * holds its turn until its process ends. */
-static pthread_mutex_t *turns;
+struct turn {
+    pthread_mutex_t lock;
+};
+static struct turn *turns;
 static long turn_count;
 
 void namer_share_turns(void) {
@@ -103,7 +106,7 @@ void namer_share_turns(void) {
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
     for (long turn = 0; turn < turn_count; turn++)
-        pthread_mutex_init(&turns[turn], &shared);
+        pthread_mutex_init(&turns[turn].lock, &shared);
     pthread_mutexattr_destroy(&shared);
 }
 
@@ -113,16 +116,16 @@ static void take_turn(void) {
     int error = EBUSY;
     if (!turns)
         return;
-    while (turn < turn_count && (error = pthread_mutex_trylock(&turns[turn])) == EBUSY)
+    while (turn < turn_count && (error = pthread_mutex_trylock(&turns[turn].lock)) == EBUSY)
         turn++;
     if (error == EBUSY) {
         turn = getpid() % turn_count;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += TURN_WAIT_S;
-        error = pthread_mutex_timedlock(&turns[turn], &until);
+        error = pthread_mutex_timedlock(&turns[turn].lock, &until);
     }
     if (error == EOWNERDEAD) /* the process that held the turn has ended */
-        pthread_mutex_consistent(&turns[turn]);
+        pthread_mutex_consistent(&turns[turn].lock);
 }
 
 /* --- the child ------------------------------------------------------------------------------- */
