@@ -37,7 +37,8 @@ void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
 /* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
 /* The common case of the function above: a narrow page with no flag but META_MIXED, of a heap whose
- * thread lives. `chunk` is in a segment of slices. False: nothing changed, it is another case. */
+ * thread lives. `chunk` must be in a segment of slices. False: nothing changed, and the caller uses
+ * region_free. */
 bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
 /* Puts a block that another thread freed on its page's list. The page's owner collects it. */
 void page_push_remote(struct page *page, void *block);

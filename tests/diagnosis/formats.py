@@ -85,7 +85,8 @@ def speedscope_profiles():
         check("session_open()" in [frames[index]["name"] for index in best[1]], "whose pinned bytes are most")
 
 
-# Newer go builds pprof at its first use. tests/preload/programs has the cache there, too.
+# Newer releases of go build pprof when it is used first, and keep it in this cache. The Makefile of
+# tests/preload/programs uses the same cache.
 GO_CACHE = os.path.join(harness.ROOT, "out/test/go-cache")
 
 

@@ -431,7 +431,7 @@ def main(arguments=None):
             print(f"{path} is missing; run make first", file=sys.stderr)
             return 1
     signal.signal(signal.SIGALRM, on_alarm)
-    # A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
+    # A shell starts background jobs with SIGINT ignored. Programs under test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # kill what runs, remove what is ours
     verdicts = [run_one(name) for name in (arguments or TESTS)]

@@ -81,7 +81,8 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 /* --- turns ----------------------------------------------------------------------------------- */
 
 #define TURNS_MAX 64
-#define TURN_WAIT_S 20 /* a longer look-up may hang, so the next one no longer waits for it */
+/* A look-up that takes longer may hang. One that waits for its turn begins without a turn then. */
+#define TURN_WAIT_S 20
 
 /* One turn for each processor, in memory that the server shares with its child processes. A look-up
  * holds its turn until its process ends. */
