@@ -22,8 +22,10 @@
 #define FIRST_NS 100000000ULL   /* life before the first moment, with `at_once` */
 #define OTHERS_NS 2000000000ULL /* life before the first moment of other processes */
 #define LOOK_NS 250000000ULL    /* time between two looks at the growth */
-#define SHARE 500U              /* moments take at most one part in SHARE of the time */
-#define GREW_LEAST (1L << 20)   /* less growth is no reason for a moment */
+/* Moments take at most one part in SHARE of the time of a processor. The time of the clock would
+ * count the time in which a busy machine runs other programs, and the pauses would be minutes. */
+#define SHARE 500U
+#define GREW_LEAST (1L << 20) /* less growth is no reason for a moment */
 
 struct recorder *recorder;
 /* Each `memctx set TARGET record=DIR` uses the other one of the two, because an exit handler may
@@ -150,8 +152,9 @@ void record_look(void) {
      * up and down is no reason for ever more moments. */
     high = due ? high - high / 50 : high;
     recorder->high_bytes = used > high ? used : high;
+    uint64_t cpu_ns = os_thread_cpu_ns();
     take_moment(now, due ? RECORD_TIMER : RECORD_GREW);
-    uint64_t after = os_now_exact_ns(), pause = (after - now) * SHARE;
+    uint64_t after = os_now_exact_ns(), pause = (os_thread_cpu_ns() - cpu_ns) * SHARE;
     recorder->quiet_ns = after + pause;
     recorder->next_ns = after + (pause > EVERY_NS ? pause : EVERY_NS);
 }

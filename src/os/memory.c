@@ -196,6 +196,10 @@ uint64_t os_now_exact_ns(void) {
     return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
+uint64_t os_thread_cpu_ns(void) {
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t os_slept_ns(void) {
     if (load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY)
         return 0;

@@ -48,6 +48,7 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 /* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);
+uint64_t os_thread_cpu_ns(void); /* processor time of the calling thread */
 /* Returns how long the machine has slept (was suspended) since it was booted: the monotonic clock
  * does not count that time. 0 in seccomp's strict mode, because no clock that counts it can be
  * read. */

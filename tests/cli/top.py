@@ -240,7 +240,7 @@ def top_threads_list():
         screen.wait("load_chunk", "the first look")
         screen.press("T")
         screen.wait(r">LIVE .* THREADS AND THEIR CALL PATHS\n +\d\S+ .* thread \d+ (lively|feeder)", "the threads")
-        check(re.search(r"^ +97\.7K +\S+ +\? +\S+ +50 thread \d+ feeder", screen.text(), re.M), screen.text())
+        screen.wait(r"^ +97\.7K +\S+ +\? +\S+ +50 thread \d+ feeder", "the figures of feeder")
         do(live, "feed")
         do(live, "feed")
         screen.wait(r" thread \d+ feeder[^\n]*\n(.*\n)+.* thread \d+ lively", "the thread with more comes first")
@@ -290,7 +290,7 @@ def top_tree():
         time.sleep(0.5)
         while screen.read(0.1):
             pass
-        check(re.search(r"^ +97\.7K .* 100 load_chunk", screen.text(), re.M), screen.text())
+        screen.wait(r"^ +97\.7K .* 100 load_chunk", "the figures of load_chunk")
         screen.press("p")
         screen.wait(r"live 298K", "it goes on")
         quit_top(screen)
