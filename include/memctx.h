@@ -252,8 +252,8 @@ MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* As memctx_alloc; the address is a multiple of `alignment`, which must be a power of two. Returns
- * NULL also when it is not. */
+/* As memctx_alloc; the address is a multiple of `alignment`. Returns NULL as memctx_alloc does, and
+ * when `alignment` is not a power of two. */
 MEMCTX_SIZE_IS(3)
 MEMCTX_ALIGNMENT_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
@@ -353,7 +353,7 @@ static inline int memctx_walk(memctx_t context,
     return context && memctx_do_walk ? memctx_do_walk(context, visit, argument) : 0;
 }
 /* Checks the library's records of the context's pages and chunks against each other. Returns NULL
- * when they agree, else a text that says what does not. Reads every chunk's record. */
+ * when they agree, else a text that names the first disagreement. Reads every chunk's record. */
 static inline const char *memctx_check(memctx_t context) {
     return context && memctx_do_check ? memctx_do_check(context) : NULL;
 }

@@ -28,7 +28,7 @@ static inline const char *memctx_marks_digits(const char *text, int64_t *value) 
     return at == text ? "?" : at; /* "?" stands nowhere in a value, so the caller refuses it */
 }
 
-/* Returns the parsed value; -1: the text is none. */
+/* Returns the parsed value; -1: the text is not valid. */
 static inline int64_t memctx_marks_parse(const char *text) {
     int64_t ms, count = MEMCTX_MARKS_COUNT;
     if (text[0] == 'o' && text[1] == 'f' && text[2] == 'f' && !text[3])

@@ -5,10 +5,10 @@
  * Purpose: a process that cannot answer on its socket (stopped, sandboxed, without descriptors) and
  * a core file are read from outside. The library keeps one constant struct outside_root in its
  * data. A reader finds it by its magic in the mappings of libmemctx.so.
- * Shape: three lists of names. OUTSIDE_ADDRESSES names variables, OUTSIDE_CONSTANTS numbers that
- * tables are divided by, OUTSIDE_FIELDS fields of structs. The library fills in addresses, values,
- * offsets and sizes; so the reader needs no header of the library's, and reads any build whose
- * lists are these.
+ * Shape: three lists of names. OUTSIDE_ADDRESSES names variables, OUTSIDE_CONSTANTS names numbers
+ * (lengths of tables, shifts, flags), OUTSIDE_FIELDS names fields of structs. The library fills in
+ * addresses, values, offsets and sizes. So the reader needs no internal header of the library, and
+ * reads every build that has these lists.
  * Versions: OUTSIDE_VERSION changes when a list changes, or the meaning of a field (for example the
  * bits of a block's record). A reader refuses every other version, and says which one it found.
  */
@@ -24,8 +24,8 @@
 #define OUTSIDE_VERSION 3
 #define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
 
-/* Variables. Each line of the second half names a pointer to the variable, because the variable is
- * private to its file. */
+/* Variables. The lines from tree_count_shown on each name a pointer to a variable, because the
+ * variable itself is private to its file. */
 #define OUTSIDE_ADDRESSES(X)                                                                       \
     X(heap_global)                                                                                 \
     X(tree_blocks)                                                                                 \
@@ -241,7 +241,7 @@ enum outside_address {
     OUTSIDE_ADDRESSES(X)
 #undef X
         OUTSIDE_ADDRESS_COUNT,
-    OUTSIDE_FIRST_SHOWN = OUTSIDE_AT_tree_count_shown, /* from here on: pointers to pointers */
+    OUTSIDE_FIRST_SHOWN = OUTSIDE_AT_tree_count_shown, /* from here on: a pointer to the variable */
 };
 enum outside_constant {
 #define X(name) OUTSIDE_IS_##name,

@@ -3,8 +3,8 @@
  * record.h - the file of the black box (MEMCTX_RECORD), which the library writes and the command
  * reads.
  *
- * The file has four parts, and a fifth one if the command added names. The head says whose file it
- * is, and is written once. The end is written when the program ends by itself. Two directories take
+ * The file has four parts, and a fifth one if the command added names. The head names the process,
+ * and is written once. The end is written when the program ends by itself. Two directories take
  * turns: each lists the watched contexts with all of their callers, and the modules. The ring holds
  * moments: the totals, and the figures of the watched contexts. A moment refers to contexts by
  * their ids, which the newest directory explains. Each part is a struct record_block and its body,
@@ -25,7 +25,7 @@
 #define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
 #define RECORD_MAGIC_BYTES 8
 #define RECORD_VERSION 1
-#define RECORD_FILE_BYTES (16UL << 20) /* the file has at most so many bytes */
+#define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
 #define RECORD_DIRECTORY_AT 4096UL
@@ -35,7 +35,7 @@
 #define RECORD_NAMES_BYTES (512UL << 10) /* of each of the two */
 #define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
 #define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
-/* A moment begins at a multiple of this, counted from the start of the ring. */
+/* A moment begins at a multiple of RECORD_ALIGN, counted from the start of the ring. */
 #define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */
 #define RECORD_REST (WIRE_NONE - 1)
@@ -63,7 +63,7 @@ struct record_head {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     char boot_id[40];     /* tells the boots of a machine apart */
     char library_version[32];
-    char program[64];  /* the first argument, without the folders before its first space */
+    char program[64];  /* argv[0] without the folders before its first space */
     char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
     uint32_t v1;       /* 1: a control group of version 1 */
     uint32_t reserved; /* 0 */
@@ -73,7 +73,7 @@ struct record_head {
 enum record_ending {
     RECORD_ENDED_NORMALLY = 1, /* the library's exit handler ran */
     RECORD_ENDED_RESTRICTED,   /* the program forbade itself system calls, so the recording ended */
-    RECORD_ENDED_SWITCHED_OFF, /* memctx set ended it, or began another one; the program went on */
+    RECORD_ENDED_SWITCHED_OFF, /* memctx set ended the recording or began another one */
 };
 
 struct record_end {
@@ -98,20 +98,22 @@ struct record_moment {
     uint64_t uptime_ns;
     uint32_t reason; /* enum record_reason */
     uint32_t entries, entry_bytes;
-    uint32_t lost; /* directories and moments that could not be written so far */
-    uint32_t uid;  /* the effective user, who may not be the one that made the file */
+    uint32_t lost; /* number of directories and moments that could not be written */
+    uint32_t uid;  /* effective user now; another user may have made the file */
     uint32_t reserved;
-    /* figures of the control group; WIRE_UNKNOWN: it has no such file, or no limit */
+    /* figures of the control group; WIRE_UNKNOWN: the group has no file with the figure, or no
+     * limit */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* contexts with figures that have no entry */
-    struct wire_sums rest;  /* the sum over these */
+    struct wire_sums rest;  /* the sum over these contexts */
     /* struct wire_dump up to its member `exe`; the sums are those of all contexts. */
     char dump[offsetof(struct wire_dump, exe)];
 };
 
-/* Entries follow a moment, by rising id. Each is a row of numbers of seven bits a byte, the lowest
- * first; the highest bit of a byte says that more bytes follow. A signed number is doubled, and a
- * negative one then inverted, so that small ones are short.
+/* Entries follow a moment, by rising id. An entry is a sequence of numbers of variable length
+ * (LEB128): each byte holds seven bits of the number, the lowest first, and its highest bit says
+ * that more bytes follow. A signed number is first doubled, and inverted if it is negative, so that
+ * numbers near 0 are short.
  *   the id less the id of the entry before, times 4, plus RECORD_FREED, plus RECORD_PEAK
  *   signed: live bytes; signed: live chunks
  *   with RECORD_FREED: allocations, bytes ever allocated; without it nothing was ever freed

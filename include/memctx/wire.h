@@ -74,8 +74,9 @@ enum wire_type {
      * text "look NAME" -> text "asked\treset since\tbytes freed" */
     WIRE_RESET_NAMED = 13,
     /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds for
-     * which new paths keep every turn of their recursion; 0: none -> text "their functions\t
-     * unfolded functions of all\tseconds until the last of these is folded again" */
+     * which new paths keep every turn of their recursion; 0: none -> text "number of functions of
+     * these contexts\tnumber of all unfolded functions\tseconds until the last unfolded function is
+     * folded again" */
     WIRE_UNFOLD = 14,
     /* struct wire_rule_ranges -> text */
     WIRE_RULE_RANGES = 15,
@@ -135,7 +136,8 @@ struct wire_dump {
     int64_t requested_bytes, live_chunks, allocs, frees;
 
     /* The memory of the allocator, in bytes, for comparison with the kernel's figure:
-     * mapped = reserved by contexts + mixed free + freelist + segment headers + clean.
+     * segments_mapped = pages_reserved + mixed_reserved + freelist_bytes + segment_headers + free
+     * address space without memory.
      * A field marked "from the pages" is 0 here; the reader adds it up from the pages. */
     struct wire_ledger {
         int64_t segments_mapped;   /* address space of segments and large chunks */
@@ -168,7 +170,8 @@ enum wire_part {
     WIRE_PART_ENTRIES = 5,  /* struct wire_mark_entry of one mark */
     WIRE_PART_NOTES = 6,    /* texts, each with its final 0 */
     WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
-    /* struct wire_survey, then records as of CONTEXTS for contexts in which one figure is large */
+    /* struct wire_survey, then records as of CONTEXTS for contexts with a large value of one
+     * figure */
     WIRE_PART_BEST = 8,
     WIRE_PART_PATH = 9,     /* records as of CONTEXTS: from the root to one context */
     WIRE_PART_RESIZES = 10, /* struct wire_resizes */
@@ -182,8 +185,8 @@ struct wire_piece_request {
      * WIRE_FROM_ID(id). */
     uint64_t from;
     uint32_t most;           /* records; 0: as many as fit */
-    uint32_t figure;         /* BEST: enum wire_figure, ... */
-    int64_t least;           /* ... and the least value that a context must have */
+    uint32_t figure;         /* BEST: enum wire_figure */
+    int64_t least;           /* BEST: the least value of that figure in a context that is sent */
     uint64_t ids_below;      /* BEST: ignore ids from here on, which are newer than the dump */
     uint64_t mark_uptime_ns; /* ENTRIES: tells marks of one name apart */
     char mark[WIRE_MARK_NAME_MAX]; /* ENTRIES */
@@ -336,15 +339,15 @@ struct wire_remote {
 struct wire_resizes {
     uint32_t context; /* id; WIRE_NONE: `reallocs` is the number of calls without room for counts */
     uint32_t heap;
-    int64_t reallocs;         /* calls that resized a chunk and whose path pays for it since */
-    int64_t copies;           /* of these: the chunk was copied to another place */
-    int64_t copied_bytes;     /* bytes that these copied */
-    int64_t grows;            /* of the calls: to more bytes than before */
-    int64_t grown_bytes;      /* requested bytes that these added */
-    int64_t grown_from_bytes; /* requested bytes that the chunks of these had before */
+    int64_t reallocs;         /* calls that resized a chunk and charged it to this context */
+    int64_t copies;           /* of these calls: the chunk was copied to another place */
+    int64_t copied_bytes;     /* bytes that were copied */
+    int64_t grows;            /* calls that made the chunk larger */
+    int64_t grown_bytes;      /* requested bytes that the growing calls added */
+    int64_t grown_from_bytes; /* requested bytes before the growing calls */
 };
 
-/* The contexts that a mark had no room for: those that held least. Sums since the start. */
+/* The contexts that a mark had no room for. They held few bytes each. Sums since the start. */
 struct wire_left_out {
     uint64_t contexts;  /* 0: none, and the other fields mean nothing */
     uint64_t ids_below; /* a context with this id or a higher one did not exist yet */
@@ -403,12 +406,12 @@ struct wire_page {
     uint32_t tid;             /* of the owning thread; 0: it exited, or any thread may use it */
     uint32_t oldest_age;      /* no chunk in the page is older */
     uint32_t newest_age;      /* no chunk in the page is younger */
-    /* OS pages by the share of their bytes that is live. The first bin counts OS pages without
-     * live bytes that cannot be returned, or that are not resident, if that was asked. */
+    /* OS pages by the share of their bytes that is live. The first bin also counts OS pages without
+     * live bytes that a trim cannot return. */
     uint16_t os_pages[WIRE_OCCUPANCY_BINS];
     uint16_t os_empty;    /* OS pages without live bytes, which a trim of the context returns */
-    uint16_t guard_bytes; /* large chunk: its guard page's part of live_bytes, without rounding */
-    uint16_t further;     /* 1: not another page, but further shares of the previous record's */
+    uint16_t guard_bytes; /* large chunk: bytes of live_bytes that are guard, not rounding */
+    uint16_t further;     /* 1: the record has further shares of the previous page */
     uint8_t kind;         /* enum wire_page_kind */
     uint8_t state;        /* enum wire_page_state */
     /* Mixed page: 1: only of contexts with WIRE_PLACE_APART. Own page: WIRE_PAGE_ALIGNED: its
@@ -423,7 +426,7 @@ struct wire_page {
 struct wire_share {
     uint32_t context;
     uint16_t live;     /* blocks */
-    uint16_t resident; /* of these blocks, if asked */
+    uint16_t resident; /* blocks of these in memory; 0 without RESIDENT */
 };
 
 /* --- the small requests ------------------------------------------------------------------ */
@@ -440,7 +443,7 @@ struct wire_reset_request {
 /* Trims only the listed contexts: returns their empty memory, and OS pages without live bytes.
  * Without this flag a trim is for all contexts. */
 #define WIRE_TRIM_CONTEXTS 1U
-#define WIRE_MORE (1U << 31) /* further contexts come with the next request, which then acts */
+#define WIRE_MORE (1U << 31) /* the next request has further contexts; the last one acts */
 #define WIRE_CONTEXTS_MAX 240U
 #define WIRE_UNFOLD_SECONDS_MAX 86400U
 
@@ -450,8 +453,8 @@ struct wire_contexts_request {
 };
 
 /* The code of a module that rules match, as the command found it (docs/rules.md). */
-#define WIRE_RULE_RANGES_MAX 16384U /* the most that the library keeps, of all modules */
-#define WIRE_RANGES_SENT_MAX 61U    /* the most in one request */
+#define WIRE_RULE_RANGES_MAX 16384U /* upper bound for all modules together */
+#define WIRE_RANGES_SENT_MAX 61U    /* upper bound for one request */
 
 struct wire_rule_range {
     uint64_t start; /* address in the module's file */
@@ -460,7 +463,7 @@ struct wire_rule_range {
 };
 
 struct wire_rule_ranges {
-    uint32_t version;        /* of the list of rules, as "unresolved" told */
+    uint32_t version;        /* of the list of rules, from the answer to "unresolved" */
     uint32_t module;         /* index of struct wire_module */
     uint32_t at;             /* ranges of the module that were sent before; 0 begins anew */
     uint32_t last;           /* 1: these are the last ranges of the module */
@@ -481,7 +484,7 @@ struct wire_rule_ranges {
 
 struct wire_trim {
     int64_t released_bytes; /* returned to the kernel by this request */
-    int64_t punched_bytes;  /* part of it: empty OS pages inside pages that are in use */
+    int64_t punched_bytes;  /* part of released_bytes: empty OS pages inside pages in use */
     int64_t rss_before, rss_after;
     uint32_t threads; /* threads that have memory */
     /* Threads among these that have not allocated since the request. Each returns its memory with
