@@ -123,9 +123,9 @@ static void call_back(memctx_t context, const char *what) {
 }
 
 /* Frees the chunk of a member of a crowd. If `ends` is true, also ends the member. Returns false
- * when the context is no such member, or when `memctx reset` asked the crowd for a reset: the
- * member must then become a full context, which can answer. `anyhow`: frees in this case, too,
- * because there is no memory for a full context. */
+ * when the context is no member of a crowd, or when `memctx reset` asked the crowd for a reset: the
+ * member must then become a full context, which can answer. `anyhow`: frees the chunk in spite of
+ * such a request, because there is no memory for a full context. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -167,8 +167,9 @@ static memctx_t next_child(memctx_t context, const char *what) {
     return named_next(context);
 }
 
-/* The walk below a context uses no recursion, because a chain of contexts may have any length. It
- * visits children before their parents, and starts here. */
+/* Returns the context at which a walk over `context` and the contexts below it starts. The walk
+ * visits children before their parents. It uses no recursion, because a chain of contexts may have
+ * any length. */
 static memctx_t lowest(memctx_t context, const char *what) {
     for (memctx_t child; (child = first_child(context, what));)
         context = child;
@@ -180,7 +181,8 @@ static memctx_t parent_of(memctx_t context, const char *what) {
     return named_parent(context);
 }
 
-/* Returns the context that the walk visits next; `top` is the last one. NULL: the walk is over. */
+/* Returns the context that the walk visits after `context`. `top` is the last context of the walk.
+ * NULL: the walk is over. */
 static memctx_t after(memctx_t context, memctx_t top, const char *what) {
     memctx_t next = context == top ? NULL : next_child(context, what);
     if (next)
@@ -297,8 +299,8 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_page_used_up(heap, view, size, how, frame);
 }
 
-/* Allocates in a plain context of this thread. A case that needs more work is left to another
- * function by a tail call, so that the common cases save no callee-saved register. */
+/* Allocates in a plain context of this thread. A case that needs more work tail-calls another
+ * function, so that the common cases save no callee-saved register. */
 INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
                          enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
@@ -399,7 +401,7 @@ static bool move_one(memctx_t context, const char *what,
     return moved;
 }
 
-/* Moves the context and every context below it. */
+/* Calls `move` for the context and every context below it. */
 static bool move_all(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     bool all = true;

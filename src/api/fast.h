@@ -57,9 +57,9 @@ void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame
 /* Entered; the first guess of the call path is wrong. */
 void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame);
-/* Entered, view known; the heap has no recent block of the size, or the view's current page has no
- * freed block. Takes a recent block of a page with META_OWNERS, or another block of the current
- * page, mostly one that was never handed out. */
+/* Entered, view known; the heap has no recent block of the size (heap.recent_room), or the view's
+ * current page has no freed block. Takes a recent block of a page with META_OWNERS, or another
+ * block of the current page, mostly one that was never handed out. */
 void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
                                enum allocate_how how, uintptr_t frame);
 /* Entered, view known; more than NARROW_MAX and at most SMALL_MAX bytes. */
@@ -86,8 +86,8 @@ void free_not_entered(void *chunk);
 void free_foreign(struct heap *heap, void *chunk);
 /* Entered; a page of this heap. Frees the chunk, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
-/* Entered; the block is free already, and the page has to move in its owner's lists: it was full
- * and can serve requests again, or is empty, or changes its band (region/slab.h). */
+/* Entered; free_block has freed the block, and now the page has to move in its owner's lists: it
+ * was full and can serve requests again, or is empty, or changes its band (region/slab.h). */
 void free_changes_page(struct heap *heap, struct page *page, void *block);
 
 /* --- 1. enter and leave ---------------------------------------------------------------------- */

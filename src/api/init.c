@@ -79,7 +79,7 @@ static void fork_done(bool child) {
         oracle_fork_child();
     }
     control_fork_done(child);
-    if (heap && heap->forks) { /* the thread may have got its heap since fork_prepare */
+    if (heap && heap->forks) { /* 0: the thread got the heap after fork_prepare */
         heap->forks--;
         order_stores();
         add_owner(&heap->busy, -1);
@@ -150,8 +150,8 @@ static bool is_browser_helper(int count, char *const *arguments) {
     return helper;
 }
 
-/* pthread_atfork of every glibc calls this function, with an address that identifies the library.
- */
+/* pthread_atfork of every glibc calls this function. `library` is an address that identifies the
+ * calling library. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *library);
 static void *const library_handle = (void *)&library_handle;
@@ -162,9 +162,9 @@ static bool has_cxx_library(void) {
     return new_handler != NULL;
 }
 
-/* Prints that the program's malloc is another one than this library's. `file` has that malloc: a
- * sanitizer's run-time library, another preloaded library, or a linked allocator. NULL: there is
- * none. */
+/* Prints that the program does not call this library's malloc. `file` has the malloc that the
+ * program calls: a sanitizer's run-time library, another preloaded library, or a linked allocator.
+ * NULL: the program calls this library's malloc. */
 static void tell_of_other_malloc(const char *file) {
     char line[1024];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};

@@ -39,8 +39,8 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
-/* Allocates for an operator new with an alignment. NULL, too, for an alignment that is not a power
- * of two, as in libstdc++. */
+/* Allocates for an operator new with an alignment. NULL: memory is short or, as in libstdc++, the
+ * alignment is not a power of two. */
 static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
     if (!is_power_of_two(alignment))
         return NULL;

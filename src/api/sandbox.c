@@ -32,7 +32,8 @@ static bool is_filter(long number, const unsigned long *arguments) {
                                : arguments[0] == SECCOMP_SET_MODE_FILTER && arguments[2];
 }
 
-/* Programs do this before they install a filter. By itself it forbids no call of this library. */
+/* Programs set PR_SET_NO_NEW_PRIVS before they install a filter. By itself it forbids no call of
+ * this library. */
 static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps this many in its thread descriptor */
+#define KEYS_WITHOUT_ALLOCATION 32 /* for the values of this many keys glibc allocates nothing */
 /* glibc calls key destructors in up to 4 rounds. The heap is parked in the third round, so that
  * destructors of other keys, which may allocate and free, mostly run before. */
 #define EXIT_ROUNDS 2
@@ -31,7 +31,7 @@ static THREAD_LOCAL uint32_t refused_first_entries;
  * Each of these entries takes a lock and unwinds the stack. */
 #define HEAPS_AT_ONCE 8U
 #define YOUNG_ENTRIES 512U
-#define YOUNG_WAIT 4U /* an entry that waits for the lock counts as so many */
+#define YOUNG_WAIT 4U /* an entry that waits for the lock counts as this many entries */
 static THREAD_LOCAL uint32_t young_entries;
 /* The thread that last used the shared heap, as an address in its thread-local storage. Under the
  * lock of the shared heap. */

@@ -28,8 +28,9 @@
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; larger sets are not copied */
-/* The process walks stacks that do not let the thread start this many times at most: an event loop
- * may wait 100 000 times a second. */
+/* Each stack walk that finds that the thread may not start yet counts as one look. After LOOKS_MAX
+ * looks the process walks no stack for this purpose, because an event loop may wait 100 000 times a
+ * second. */
 #define LOOKS_MAX 64U
 
 /* How a function takes the time that it may wait for. */
@@ -79,8 +80,8 @@ static const struct {
     WAITS(X)
 #undef X
 };
-/* By place in `waits`: the address of the function that the program would call without this
- * library; 0 until its first call. Each word is atomic. */
+/* For each entry of `waits`, the address of the function that the program would call without this
+ * library; 0 until the first call. Each word is atomic. */
 static uintptr_t wait_next[sizeof waits / sizeof waits[0]] START_PAGE __attribute__((used));
 static uint32_t looks; /* atomic */
 
@@ -89,8 +90,9 @@ static long missing(void) {
     return -1;
 }
 
-/* True if 8 bytes can be read at an address. A program may pass a bad one, and gets EFAULT. The
- * kernel reads the bytes, a set of signals, before it refuses the operation -1. */
+/* True if 8 bytes can be read at an address. A program may pass a bad address, and then gets EFAULT
+ * from the wait. The kernel takes the 8 bytes for a set of signals and reads them before it refuses
+ * the unknown operation -1. */
 static bool is_readable(unsigned long address) {
     return os_syscall(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EINVAL;
 }
@@ -139,8 +141,8 @@ static int call(uintptr_t function, const unsigned long *a) {
                      unsigned long))function)(a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* Calls select or pselect with the arguments `part`. When the time is over, these have cleared the
- * sets, which get their contents back. */
+/* Calls select or pselect with the arguments `part`. When the time is over, select has cleared the
+ * sets of descriptors, so this function restores them. */
 static int select_first(uintptr_t function, const unsigned long *part) {
     uint64_t sets[3][SETS_BITS / 64];
     size_t bytes = align_up((uint32_t)part[0], 64) / 8;
@@ -224,7 +226,7 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
         arguments[0] = (unsigned long)result;
         return (uintptr_t)wait_done;
     }
-    if (load_relaxed(&control_waiting)) /* else it was started meanwhile */
+    if (load_relaxed(&control_waiting)) /* 0: another thread has started it meanwhile */
         start_control((uintptr_t)__builtin_frame_address(0));
     errno = saved;
     return function;
