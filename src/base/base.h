@@ -70,8 +70,8 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
-/* The thread sanitizer knows no fences, and needs none: the accesses that these order are atomic.
- */
+/* The thread sanitizer does not understand fences. It needs none, because the accesses that these
+ * fences order are atomic. */
 #ifdef __SANITIZE_THREAD__
 #define fence_acquire() __atomic_signal_fence(__ATOMIC_ACQUIRE)
 #define fence_release() __atomic_signal_fence(__ATOMIC_RELEASE)

@@ -10,7 +10,8 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
-/* Empty lists of words. The address marks an option that is a size, or one for marks. */
+/* Empty lists. An option whose `words` is one of these lists is a size (size_words) or a value of
+ * MEMCTX_MARKS (marks_words). */
 static const char *const size_words[] = {NULL};
 static const char *const marks_words[] = {NULL};
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
