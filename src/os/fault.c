@@ -12,7 +12,7 @@
 static struct {
     /* `at`: number of the one call to refuse, 0: none; `seen`: atomic: number of calls so far */
     uint64_t at, seen;
-    /* number of the first request for memory to refuse; all later ones fail, too; 0: refuse none */
+    /* number of the first request for memory to refuse; all later requests fail, too; 0: none */
     uint64_t from;
     uint64_t asked; /* atomic: number of requests for memory so far */
     bool known;     /* atomic: the settings have been read from the environment */

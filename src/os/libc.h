@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libc.h - what the library takes from libc, but not every glibc from 2.28 on has where the library
- * looks for it.
+ * libc.h - functions and variables of libc that older versions of glibc, from 2.28 on, keep in
+ * another place or lack.
  *
- * One binary serves all of them. Newer wrappers of system calls (stat, close_range) are not used;
- * the calls are made by number here. Functions that glibc keeps in libpthread.so.0 or libdl.so.2
- * before 2.34 are called through os_libc. The library must not be linked with these two: that would
- * load them into every process, also with a newer glibc, where they are empty.
+ * One binary of the library serves all these versions. Newer wrappers of system calls (stat,
+ * close_range) are not used; this file makes the calls by number. Functions that glibc keeps in
+ * libpthread.so.0 or libdl.so.2 before 2.34 are called through os_libc. The library must not be
+ * linked with these two: that would load them into every process, also with a newer glibc, where
+ * they are empty.
  *
  * Threads: os_libc_init runs once, in the constructor; afterwards os_libc is constant.
  */
@@ -53,7 +54,8 @@ bool os_libc_init(bool symbols);
  * Returns an error number. */
 int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *));
 
-/* The functions of these names, with their results and errno. */
+/* The functions below behave as the functions of libc without the prefix os_: the same results, the
+ * same errno. os_result turns the result of a raw system call into such a result. */
 INLINE int os_result(long result) {
     if (!OS_FAILED(result))
         return (int)result;

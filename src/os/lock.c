@@ -106,9 +106,9 @@ static uint64_t note_waiting(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    /* this thread waited, so other threads may wait, too */
+    /* WAITED_FOR: this thread will have waited, so other threads may wait, too */
     uint64_t self = self_word() | WAITED_FOR;
-    /* when this thread first saw the present fork hold the lock; 0: no fork holds it */
+    /* when this thread first saw that a forking thread holds the lock; 0: none holds it */
     uint64_t since = 0;
     rank_enter(lock);
     order_stores();

@@ -121,7 +121,7 @@ static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
 
 #define NEVER_MAPPED OS_PAGE_BYTES
 
-/* How to find out whether a range may be read. */
+/* The system call that tells whether a range may be read. */
 enum probe { PROBE_UNKNOWN, PROBE_POPULATE, PROBE_NORMAL, PROBE_MINCORE };
 
 /* Chooses the best probe that this kernel has. A filter of system calls that is made for allocators

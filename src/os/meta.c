@@ -8,7 +8,7 @@
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
-struct room { /* memory that blocks are cut from: [next, end) is still free */
+struct room { /* memory that blocks are cut from; [next, end) is not cut yet */
     char *next, *end;
 };
 static struct {
@@ -76,8 +76,9 @@ static void *cut(struct room *room, size_t bytes) {
     return block;
 }
 
-/* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Of the
- * OS page that small blocks are cut from and a new one, the one with less room is lost. */
+/* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Blocks
+ * smaller than an OS page are cut from one OS page at a time. When a second OS page is needed, the
+ * one with less room is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {

@@ -4,9 +4,9 @@
  *
  * Threads: any; one lock guards everything. Blocks are zeroed and have sizes that are powers of
  * two. They are cut from a first chunk in the library's data, then from mappings of
- * META_CHUNK_BYTES, and kept in free lists by size. Larger blocks
- * have a mapping of their own. meta_alloc returns NULL when the kernel has no more memory. The
- * `metadata` line of a dump counts the memory taken here.
+ * META_CHUNK_BYTES, and kept in free lists by size. Larger blocks have a mapping of their own.
+ * meta_alloc returns NULL when the kernel has no more memory. The `metadata` line of a dump counts
+ * the memory taken here.
  */
 #ifndef MEMCTX_META_H
 #define MEMCTX_META_H
@@ -33,8 +33,8 @@ void *meta_alloc(size_t bytes);
 void meta_free(void *block, size_t bytes); /* `bytes`: the size passed to meta_alloc */
 size_t meta_block_bytes(size_t bytes);     /* size of the block that meta_alloc(bytes) uses */
 struct meta_usage meta_usage(bool with_resident);
-/* For control/outside.c: where the first two fields stand, the mappings, and the first chunk, which
- * begins at the next boundary of an OS page. */
+/* For control/outside.c: the addresses of mapped_bytes and used_bytes, of the number of mappings,
+ * of the mappings, and of the first chunk, which begins at the next boundary of an OS page. */
 INTERNAL const int64_t *const meta_usage_shown;
 INTERNAL const size_t *const meta_mapping_count_shown;
 INTERNAL const struct meta_mapping *const meta_mappings_shown;

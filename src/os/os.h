@@ -13,7 +13,7 @@
 
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
-uint32_t os_refused(void);  /* how many mappings the kernel refused; wraps around */
+uint32_t os_refused(void);  /* number of mappings that the kernel refused; wraps around */
 /* As os_map, but the start is aligned to `alignment`, a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Asks the kernel for huge pages in this range, or for none. A kernel without huge pages ignores
@@ -123,8 +123,8 @@ bool lock_try(struct lock *lock);
 void lock_release(struct lock *lock);
 /* Makes every other thread of the process pass a full memory barrier before it returns. A thread
  * that writes a word and reads another one needs no barrier of its own then: either it saw what the
- * caller wrote before the call, or the caller sees its write. False: the kernel does not offer it,
- * or the process restricted itself. */
+ * caller wrote before the call, or the caller sees its write. False: no barrier was made, because
+ * the kernel does not offer one, or because the process restricted its system calls. */
 bool os_barrier_in_threads(void);
 /* True when the calling thread holds the lock. */
 bool lock_is_mine(const struct lock *lock);
