@@ -21,12 +21,12 @@
 #define PROMOTE_LIVE_LOG 16 /* 64 KiB */
 #define PROMOTE_SHARE 64
 
-/* Each region has a few pages that are not full. To keep them a small part of the whole, a
- * context must hold more bytes to get a region when more bytes are alive in the process:
+/* Each region has a few pages that are not full. To keep them a small part of the whole, a context
+ * must hold more bytes to get a region when more bytes are alive in the process:
  * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
- * times, beginning at 2^PROMOTE_LIVE_LOG. But a context that holds PROMOTE_SHARE of the live bytes
- * gets its region at once: there are few such contexts, and what they leave in mixed pages would
- * keep these pages. A page that is not used up counts as half full. */
+ * times, beginning at 2^PROMOTE_LIVE_LOG. But a context that holds 1/PROMOTE_SHARE of the live
+ * bytes gets its region at once: there are few such contexts, and their chunks in mixed pages would
+ * keep many of these pages in use. A page that is not used up counts as half full. */
 static int64_t promote_bytes(const struct heap *heap) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free) -
                    (int64_t)heap->open_slices * (int64_t)(SLICE_BYTES / 2);
@@ -127,8 +127,9 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 }
 
 /* A heap does its periodic work (look_around) when no page with free blocks is left. A thread that
- * frees enough itself never runs out of such pages, so the work is also done after every LOOK_EVERY
- * pages that were used up, if there is any: chunks that other threads freed, or new placements. */
+ * frees enough itself never runs out of such pages, so the heap also does the work after every
+ * LOOK_EVERY pages that were used up, if other threads have freed chunks or placements have
+ * changed. */
 #define LOOK_EVERY 16U
 
 static bool look_is_due(struct heap *heap) {
@@ -137,7 +138,8 @@ static bool look_is_due(struct heap *heap) {
 }
 
 /* Lets a context whose own pages are used up go on in mixed pages, as aset_alloc would, when the
- * waste cap refuses it another page and nothing else has to be decided. False: use region_alloc. */
+ * waste cap refuses the context another page and nothing else has to be decided. False: use
+ * region_alloc. */
 static bool go_mixed(struct heap *heap, struct view *view, unsigned size_class) {
     if (view->region->recipe || region_of(view->region)->looked != heap->placings ||
         heap_placement(view->context) != PLACE_DEFAULT || region_is_named(view) || terms_exist() ||
@@ -163,8 +165,8 @@ void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, 
                               : region_alloc_wide(heap, view, size, fresh);
 }
 
-/* As region_alloc and region_alloc_aligned, with a pattern behind the chunk that its free checks
- * (check.h). */
+/* As region_alloc and region_alloc_aligned, for the checking mode (check.h): puts a pattern behind
+ * the chunk, which the chunk's free compares. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
@@ -263,7 +265,7 @@ void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size
         return region_alloc(heap, view, size, false);
     if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* a policy: no room is added */
+    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* with a policy no room is added */
         return region_alloc(heap, view, size, false);
     struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;

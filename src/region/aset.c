@@ -39,8 +39,8 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
 
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room) {
-    /* The class that serves this class needs no check of the alignment: its blocks are aligned as
-     * well as those of any class that it serves. */
+    /* Another class may serve this class. Its blocks need no check of the alignment: they are
+     * aligned as well as the blocks of any class that it serves. */
     if (!aset_slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
         bins_split_class(heap, size_class);
     if (!aset_slack_fits(blocks_bytes_table[size_class], size))

@@ -19,12 +19,12 @@
  * keeps an empty current page. See current_is_empty. */
 #define RELEASE_EVERY 256
 #define SPARE_SHIFT 5       /* a full page is used again with 1/32 of its blocks free: spare_of */
-#define EXACT_SPARE_SHIFT 4 /* the same with RECIPE_EXACT: 1/16 */
-#define DONORS_MAX 64U      /* share_own_page looks at so many views at a time */
-#define DONATIONS_MAX 8U    /* share_own_page looks at so many pages of a view */
+#define EXACT_SPARE_SHIFT 4 /* with RECIPE_EXACT, with 1/16 of them free */
+#define DONORS_MAX 64U      /* number of views that one call of share_own_page looks at */
+#define DONATIONS_MAX 8U    /* number of pages that share_own_page looks at in each view */
 
-/* For each class, the largest class of its doubling, or the class itself where the slack would not
- * fit a record. */
+/* For each class, the largest class up to the next power of two. That class can serve the smaller
+ * ones (heap.served_by). Where a record cannot store the slack, the class itself. */
 static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
                                                  15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
                                                  27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};

@@ -40,8 +40,8 @@ bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_clas
 /* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
-/* bins_put_aside leaves a region without a current page of the class. The page becomes one of the
- * other pages.
+/* bins_put_aside leaves a region without a current page of the class. The page stays in the region,
+ * unless it is empty.
  * bins_put_aside_others does so with all pages of the class that the region's recipe, terms or
  * block size do not fit any more. Their free blocks are not handed out, and each of these pages is
  * given back when it is empty. */

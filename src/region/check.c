@@ -2,8 +2,8 @@
 /* The patterns of MEMCTX_CHECK; see check.h. */
 #include "region/check.h"
 
-/* The bytes look like no pointer, text or small number. They differ, so that one pattern is not
- * taken for the other. */
+/* Neither byte looks like a part of a pointer, a text or a small number. The bytes differ, so that
+ * one pattern is not taken for the other. */
 #define TAIL_BYTE 0xa7
 #define FREE_BYTE 0xd9
 

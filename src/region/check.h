@@ -19,7 +19,7 @@
 
 #define CHECK_TAIL 16U
 
-/* Returns the bytes that a request is larger by; 0 without MEMCTX_CHECK. */
+/* Returns the bytes that MEMCTX_CHECK adds to a request; 0 without MEMCTX_CHECK. */
 INLINE size_t check_tail_bytes(void) {
     return UNLIKELY(options.check) ? CHECK_TAIL : 0;
 }

@@ -11,7 +11,7 @@
 
 #define FREED_BY_MAX 20U
 
-/* A freed chunk whose memory waits, and the call path that freed it. */
+/* A freed chunk whose memory is not used again yet, and the call path that freed the chunk. */
 struct waiting {
     struct page *page;
     uint32_t count; /* number of addresses in freed_by */
@@ -23,9 +23,9 @@ static struct {
      * chunk was freed yet */
     struct waiting *ring;
     uint64_t freed;          /* number of guarded chunks that were ever freed */
-    uint32_t pages;          /* number of guarded chunks, with freed ones that wait */
+    uint32_t pages;          /* number of guarded chunks, including freed ones that wait */
     bool watching;           /* the handler for SIGSEGV was set */
-    struct sigaction before; /* the action for SIGSEGV before that */
+    struct sigaction before; /* the action for SIGSEGV that the program had before */
 } guards;
 
 static size_t span_bytes(const struct page *page) {
@@ -117,7 +117,7 @@ static void watch(void) {
 static void give_back(struct page *page) {
     guards.pages--;
     if (os_forbid(segment_span_start(page), span_bytes(page), false))
-        segment_span_free(page); /* if the kernel refuses, the address space is lost */
+        segment_span_free(page); /* if the kernel refuses, the slices are never used again */
 }
 
 struct page *guard_alloc(size_t size, size_t alignment) {

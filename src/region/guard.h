@@ -24,7 +24,7 @@
 /* Two OS pages. A stack has one inaccessible OS page below it, and `memctx frag` tells stacks by
  * that. */
 #define GUARD_BYTES 8192U
-#define GUARD_MAX 16000U    /* greatest number of guarded chunks, with freed ones that wait */
+#define GUARD_MAX 16000U    /* greatest number of guarded chunks, including freed ones that wait */
 #define GUARD_WAITING 4096U /* number of freed chunks whose memory waits */
 
 /* Allocates a guarded chunk; the caller accounts it. NULL: the chunk can have no guard. */

@@ -119,7 +119,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     }
     if (heap) {
         heap_collect_remote(heap);
-        REGION_HOOK(leave_named, heap); /* a fork may have left out its last thread */
+        REGION_HOOK(leave_named, heap); /* a fork may not have copied its last thread */
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;

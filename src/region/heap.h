@@ -118,8 +118,8 @@ struct heap {
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
-    struct page *remote_pages
-        __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
+    /* atomic: list of the pages with blocks that other threads freed */
+    struct page *remote_pages __attribute__((aligned(CACHE_LINE)));
     struct lock lock;
     uint32_t state;        /* atomic: enum heap_state */
     uint32_t forks;        /* owner: number of forks of this thread that are under way */
@@ -141,9 +141,9 @@ struct heap {
      * blocks count as used in their own pages. Only the first cache line of a struct page is
      * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-    /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by
-     * size class. The largest class of each doubling serves the whole doubling as long as all
-     * blocks fit into one page of that class; after that each class serves itself. */
+    /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by size
+     * class. The classes between two powers of two are served by the largest of them as long as all
+     * their blocks fit into one page; after that each class serves itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
      * cache, a free of another thread's chunk need not read the other view. The owner of that view
@@ -172,9 +172,9 @@ struct heap {
      * the view; NULL: no reset was made yet. */
     struct baseline **baselines;
     struct resizes *resizes; /* atomic: see region/resizes.h; NULL: no chunk was resized yet */
-    /* For threads that look up views of other threads, see heap_views_next: the current slots,
-     * and the old slots if the table grew during such a walk. The low bits of each value hold
-     * the logarithm of the table's length. */
+    /* For threads that look up views of other threads, see heap_views_next. slots_shown: the
+     * current slots. slots_retired: the old slots, if the table grew during such a walk. The low
+     * bits of each value hold the logarithm of the table's length. */
     uintptr_t slots_shown;   /* atomic */
     uintptr_t slots_retired; /* atomic */
     /* Atomic, and so is each word: for each block of views, a bit for each OS page of the block
@@ -238,8 +238,9 @@ void heap_park(struct heap *heap);
 /* Returns the heap that has the figures of ended threads. The caller holds heap_global.lock. NULL:
  * out of memory. */
 struct heap *heap_totals(void);
-/* Counts a heap without a thread as one that has lost its room for traces and a walked stack. The
- * caller holds the heap's lock. */
+/* From now on a heap without a thread counts with TABLES_PARKED_BYTES in the tables' budget,
+ * because its memory for traces and for the walked stack was given back. The caller holds the
+ * heap's lock. */
 void heap_keep_less(struct heap *heap);
 /* Counts the free of another heap's chunk: in this heap's view of the context, or, where the budget
  * has no room for one, in that of heap_totals. */

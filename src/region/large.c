@@ -66,15 +66,15 @@ void region_settle(struct heap *heap) {
     lock_release(&region_lock);
 }
 
-/* Makes sure that an emergency chunk (region_settle) is in the accounts. False: it never will be.
- */
+/* Adds an emergency chunk (region_settle) to the accounts if that was not done yet. False: the
+ * chunk can never be added. */
 static bool is_settled(struct heap *heap, struct page *page) {
     if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
         return true;
     region_settle(heap);
     if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))
         return true;
-    segment_emergency_booked(page); /* a fork left out the thread that was to account the chunk */
+    segment_emergency_booked(page); /* a fork did not copy the thread that had to account */
     add_relaxed(&heap_global.lost_views, 1);
     return false;
 }
@@ -124,7 +124,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 /* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
  * NULL: the chunk has to be copied. */
 static struct page *resize_memory(struct page *page, size_t size) {
-    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* its free checks the tail */
+    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* its free checks its tail */
         return NULL;
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)

@@ -32,8 +32,8 @@ INLINE bool blocks_is_punched(const struct page *page, const char *block) {
     unsigned last = (unsigned)((offset + page->block_bytes - 1) / OS_PAGE_BYTES);
     return mask >> first & ((2UL << (last - first)) - 1);
 }
-/* The next four are for the control thread, which punches the pages of a thread that is outside the
- * allocator, or of a heap whose lock it holds. */
+/* The next four functions are for the control thread, which punches the pages of a thread that is
+ * outside the allocator, or of a heap whose lock the control thread holds. */
 /* True when the page is in a list of pages with free blocks, and these are enough for an empty OS
  * page. May be called for a header that its owner is changing. */
 bool punch_may_help(const struct page *page);

@@ -5,8 +5,8 @@
  * Every call takes the calling thread's heap (busy, see api/thread.h) and, to allocate, the view of
  * the context that pays. Small chunks (up to 8 KiB) are blocks of pages: pages of the context's own
  * once it has MEMCTX_PROMOTE_BYTES alive and the waste cap allows, mixed pages before that. Larger
- * chunks are spans of slices or huge mappings. The common malloc and free are in api/fast.h
- * and call these functions only where they cannot go on.
+ * chunks are spans of slices or huge mappings. The common malloc and free are in api/fast.h and
+ * call these functions for the cases that they do not serve.
  *
  * NULL means out of memory and nothing changed. errno is never written.
  */
@@ -36,9 +36,9 @@ void region_give_large(struct page *page);
 void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
 /* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
-/* The common case of the function above: a narrow page with no flag but META_MIXED, of a heap whose
- * thread lives. `chunk` must be in a segment of slices. False: nothing changed, and the caller uses
- * region_free. */
+/* The common case of region_free_by_other_thread: a narrow page with no flag but META_MIXED, of a
+ * heap whose thread lives. `chunk` must be in a segment of slices. False: nothing changed, and the
+ * caller uses region_free. */
 bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
 /* Puts a block that another thread freed on its page's list. The page's owner collects it. */
 void page_push_remote(struct page *page, void *block);

@@ -18,11 +18,11 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         bins_init(&region->bins);
         policy_set(&region->bins, policy);
         region->named = true;
-        region->others_chunks = REGION_RECOUNT; /* the list's chunks are not in the region */
+        region->others_chunks = REGION_RECOUNT; /* the region lacks the chunks of a tiny list */
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    /* The terms of the region, and those that its next slow allocation will give it. */
+    /* view->region->terms are in force; the next slow allocation puts terms_number in force. */
     bool no_bins =
         view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
     view->bins = no_bins ? (struct bins *)&heap_no_bins : view->region;

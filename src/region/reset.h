@@ -65,8 +65,7 @@ struct region_size region_size(struct heap *heap, struct view *view);
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* Returns the view of the chunk's context. NULL: the chunk belongs to no named context of this
- * heap.
- */
+ * heap. */
 struct view *region_named_view(struct heap *heap, const void *chunk);
 
 /* Keep the region's list of large chunks: region_named_large adds a chunk's header,

@@ -8,7 +8,7 @@
  *
  * Cost: a dozen instructions for a call by the view that resized last, else a look-up in a hash
  * table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at most.
- * What finds no room is counted in resizes_lost.
+ * A realloc for which there is no room is counted in resizes_lost.
  * Owner: as for views, the owner of the heap writes, without a lock. Entries never move, so a dump
  * reads them at any time. `base` belongs to the thread that holds heap_global.lock.
  */

@@ -465,7 +465,7 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
         return false;
     } else if (old - size != place.run.slack) {
         if (place.run.count > 1 || place.number == serial_records(page->run))
-            return false; /* the run's slack is that of its other chunks, too */
+            return false; /* all chunks of a run have one slack */
         uint32_t *record = serial_record(page, segment_span_start(page), place.number);
         uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
         store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);

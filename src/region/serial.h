@@ -11,17 +11,22 @@
  * alive. Its memory is counted in units of 16 bytes. A *run* is a number of neighbouring chunks
  * that have the same number of units and the same slack (bytes that were not requested). The page
  * stores its runs, not its chunks. The last run is a word of the page's header (page.run), so a
- * chunk like the one before needs no further memory. The word has these fields, with their bits:
- *   end of the run in units (13), units of a chunk (10), slack of a chunk (8), number of chunks
- * (13), number of record words in the page (13) The other runs are records at the page's end, the
- * first run last, away from the memory that programs write to. A run of one chunk has a record of
- * one word, a longer run has two words: first unit (12), units of a chunk (10), slack of a chunk
- * (8), enum serial_record (2) first unit once more (12), number of chunks (13), enum serial_record
- * The records are in the order of their chunks, so the record of a chunk is found by bisection.
- * Mostly it is found at once: in the last run, in the run that was looked up last, or in the next
- * one. A table beside the page (page.gone) notes the chunks that are not alive any more. The first
- * free that leaves other chunks alive makes this table. It has two bits for each unit: one for
- * chunks that the owner freed or collected, one for chunks that other threads freed.
+ * chunk like the one before needs no further memory. page.run has these fields, from the lowest bit
+ * on, each with its number of bits:
+ *   end of the run in units (13), units of a chunk (10), slack of a chunk (8),
+ *   number of chunks (13), number of record words in the page (13)
+ * All other runs have records at the page's end, away from the memory that programs write to. The
+ * record of the first run stands last. A record has one word of 32 bits for a run of one chunk, and
+ * a second word for a longer run:
+ *   first word: first unit (12), units of a chunk (10), slack of a chunk (8), enum serial_record
+ *   second word: first unit once more (12), number of chunks (13), enum serial_record
+ * Records are numbered in the order of their chunks, so bisection finds the record of a chunk.
+ * Mostly the chunk is in the last run, in the run that was looked up last, or in the next one; then
+ * its record is found at once.
+ *
+ * A table beside the page (page.gone) notes the chunks that are not alive any more. The first free
+ * that leaves other chunks alive makes this table. It has two bits for each unit: one for chunks
+ * that the owner freed or collected, one for chunks that other threads freed.
  *
  * Cost: nothing for a chunk like the one before; else 4 bytes for the record of the run before, or
  * 8 if that run has several chunks. A page with frees costs 1/64 of its size.

@@ -9,7 +9,7 @@ uint32_t tables_heaps START_PAGE;
 bool tables_want_traces START_PAGE;
 int64_t tables_live_bytes START_PAGE = -1;
 
-/* Returns that percentage of the bytes of the blocks in use. */
+/* Returns `percent` percent of the bytes of the blocks in use. */
 static int64_t share_of_blocks(int64_t percent) {
     return (segment_used_bytes() - load_relaxed(&heap_global.own_free)) / 100 * percent;
 }

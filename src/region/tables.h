@@ -11,9 +11,9 @@
  * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread that has a heap. A heap whose
  * thread ended adds nothing to the limit, and counts for the bytes that it keeps. MEMCTX_TABLES may
  * be a share of the program's live bytes. When that share may be more than TABLES_LEAST_BYTES, the
- * control thread adds up the live bytes twice a second; until it has, MEMCTX_TABLES counts as
- * TABLES_LEAST_BYTES. The live bytes may fall between
- * two of these sums, so only TABLES_LIVE_PARTS of their share may be used.
+ * control thread adds up the live bytes twice a second. Before the first sum the share counts as
+ * TABLES_LEAST_BYTES. The live bytes may fall between two of these sums, so only TABLES_LIVE_PARTS
+ * eighths of their share may be used.
  *
  * Threads: any; atomic words, which the common malloc and free never touch.
  */
@@ -50,9 +50,9 @@ enum tables_share {
     TABLES_NEAR = 25,        /* nodes near the root, and sites below nodes near the root */
     TABLES_RULE = 26,        /* paths that a rule names */
     TABLES_ASKED = 26,       /* marks; see control/marks.c */
-    TABLES_SITE = 30,  /* sites below the [other callers] of the process; what resets subtract */
-    TABLES_STACK = 31, /* how a deep stack was walked */
-    TABLES_MUST = 32,  /* counted, but never refused: frees in the pages of others */
+    TABLES_SITE = 30,        /* sites below [other callers] of the process; baselines of resets */
+    TABLES_STACK = 31,       /* how a deep stack was walked */
+    TABLES_MUST = 32,        /* counted, but never refused */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
@@ -89,8 +89,8 @@ INLINE int64_t tables_reserve(int64_t limit) {
 /* Atomic: the limit without the part that heaps always have (TABLES_HEAP_BYTES), as last
  * computed. */
 INTERNAL int64_t tables_limit_known;
-/* Counts a thread that gets a heap, or that leaves it (-1). `kept`: the bytes that the heap keeps,
- * or kept, while it has no thread; 0: the heap is new. */
+/* Counts a thread that gets a heap (`change` 1), or that leaves its heap (-1). `kept`: the bytes
+ * that the heap keeps, or kept, while it has no thread; 0: the heap is new. */
 void tables_count_heap(int change, int64_t kept);
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);

@@ -343,7 +343,7 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
         uint64_t *made = meta_alloc(VIEW_BLOCKS * sizeof *made);
         if (!made)
             return false;
-        heap_take(heap, OS_PAGE_BYTES, TABLES_MUST); /* more of it is hardly ever touched */
+        heap_take(heap, OS_PAGE_BYTES, TABLES_MUST); /* counts the one OS page that is touched */
         store_release(&heap->views_discarded, made);
     }
     uint64_t *pages = &heap->views_discarded[index / VIEWS_PER_BLOCK];
@@ -371,7 +371,7 @@ static void discard_dropped(struct heap *heap) {
     }
 }
 
-#define SLOTS_SPARSE 16U /* slots for each view in use, from which on fewer slots are made */
+#define SLOTS_SPARSE 16U /* with more slots than this for each view in use, the table shrinks */
 
 /* Makes fewer slots, all empty. False: there are not many more than are needed, or no memory. */
 static bool slots_shrink(struct heap *heap) {
