@@ -4,8 +4,8 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define ASTRAY_FIRST 256      /* paths.astray_max at first */
-#define ASTRAY_LAST (1 << 20) /* paths.astray_max at last */
+#define ASTRAY_FIRST 256      /* first value of paths.astray_max */
+#define ASTRAY_LAST (1 << 20) /* greatest value of paths.astray_max */
 #define KEEP_ANYWAY_EVERY 32  /* see cache_keep */
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
@@ -263,11 +263,12 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     return trace->count * 4U;
 }
 
-/* Called when the first guess was wrong. This counts against the present way to guess if no guess
- * since the last wrong one was right, and for it otherwise. If more than four of five wrong guesses
- * count against guessing by the last trace, the next guesses are made without the last trace. If
- * more than one of nine counts against that, the last trace is used again. Each change takes longer
- * than the one before, because in some programs neither way is right. */
+/* Called when the first guess was wrong. There are two ways to make the first guess: with the last
+ * trace, or without it. The wrong guess counts against the present way if no guess since the
+ * previous wrong one was right, and for the present way otherwise. If more than four of five wrong
+ * guesses count against the way with the last trace, the next guesses are made without it. If more
+ * than one of nine counts against the way without it, the last trace is used again. Each change
+ * takes longer than the one before, because in some programs neither way is right. */
 static void judge_first_guess(struct paths *paths) {
     int32_t wrong = paths->last_mask ? 1 : 8, right = paths->last_mask ? 4 : 1;
     paths->astray += paths->found ? -right : wrong;

@@ -7,24 +7,25 @@
  * one of its words is on the stack again. The words are compared innermost first, in the order in
  * which a walk would read them, so each read is as safe as the walk's.
  *
- * Guesses find the trace. The first guess is the trace that came after the last trace the last
- * time, at the same return address and stack pointer. Where that guess is mostly wrong, the first
- * guess is the trace that was last used at this return address and stack pointer. All these values
- * are at hand at once, while a hash of the stack has to wait for words of the stack. The
- * second guess is by a hash of the stack pointer and the innermost four return addresses. For each
- * inner return address, a hint says where the next two stand further out, because a call mostly has
- * a frame of one size. Hints are followed only within the OS page of the exported function's frame.
- * If the guessed trace differs from the stack at word k, the next guess is by (place, k, the word
- * on the stack), and so on. So paths that begin alike are told apart by the words in which they
- * differ. When the guesses end, the stack is walked (stack.h), which costs only the frames that
- * changed since the last walk. Where walks are cheaper, the table of traces is passed over.
+ * Guesses find the trace. The first guess remembers sequences: it is the trace that followed the
+ * thread's previous trace before, at the present return address and stack pointer. Where this guess
+ * is mostly wrong, the first guess is the trace that was last used at this return address and stack
+ * pointer. All these values are known at once, while a hash of the stack has to wait for words of
+ * the stack. The second guess is by a hash of the stack pointer and the innermost four return
+ * addresses. For each inner return address, a hint says where the next two stand further out,
+ * because a call mostly has a frame of one size. Hints are followed only within the OS page of the
+ * exported function's frame. If the guessed trace differs from the stack at word k, the next guess
+ * is by (place, k, the word on the stack), and so on. So paths that begin alike are told apart by
+ * the words in which they differ. When the guesses end, the stack is walked (stack.h), which costs
+ * only the frames that changed since the last walk. Where walks are cheaper, the table of traces is
+ * passed over.
  *
- * A path gets a trace only when it was missed at its place twice in a row, or now and then. So a
- * program with ever new paths does not spend its time on making traces. A forked child makes no
- * traces at first. A trace takes two cache lines, which hold its first eight checks. Traces stand
- * one behind the other, and the places that lead to them stand apart, so that little memory is
- * touched. Room for traces doubles when it is used up, up to CACHE_TRACES_MAX; then the oldest
- * trace is given up.
+ * A path gets a trace only when two walks in a row that missed at one place led to the path, or now
+ * and then without this condition. So a program with ever new paths does not spend its time on
+ * making traces. A forked child makes no traces at first. A trace takes two cache lines, which hold
+ * its first eight checks. Traces stand one behind the other, and the places that lead to them stand
+ * apart, so that little memory is touched. Room for traces doubles when it is used up, up to
+ * CACHE_TRACES_MAX; then the oldest trace is given up.
  *
  * Threads: only the owner of the heap. Memory: at most CACHE_TRACES_MAX traces for each heap.
  */
@@ -54,7 +55,7 @@
  * time in which the table is used, the second for the time in which it is passed over. */
 #define CACHE_PATIENCE 200U
 #define CACHE_PATIENCE_PAST 25U
-#define CACHE_HINT_MAX 1024U /* words; a return address that is further away gets no hint */
+#define CACHE_HINT_MAX 1024U /* in words; a return address further away gets no hint */
 /* Number of misses and searches of which a forked child keeps nothing. Most children end before so
  * many, and each OS page that the child writes is copied. */
 #define CACHE_QUIET 64
@@ -227,8 +228,8 @@ void cache_flush(struct paths *paths);
  * before the next look-up. */
 void cache_shrink(struct paths *paths);
 /* Gives the traces back during a look-up, because the path's site needs their room. The walked
- * stack stays. False: there are none to speak of. cache_make has to follow before the next look-up.
- */
+ * stack stays. False: nothing was given back, because the tables have their first size. After true
+ * cache_make has to follow before the next look-up. */
 bool cache_make_way(struct paths *paths);
 /* Frees the cache of a thread that ended. With `all`, nothing is kept for the next thread, not even
  * room for its first traces. */

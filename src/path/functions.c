@@ -11,8 +11,8 @@
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
 #define RECURRING_TRIED 8U /* entries in which a function's own one is searched for */
-#define RECURS_OFTEN 64U   /* paths on which a function stands twice before it is folded */
-/* paths on which a function stands twice, for it to be folded along with one that reached
+#define RECURS_OFTEN 64U   /* a function is folded when it stands twice on so many paths */
+/* a function that stands twice on so many paths is folded together with a function that reached
  * RECURS_OFTEN */
 #define RECURS_TOO 16U
 
@@ -132,8 +132,9 @@ void functions_unfold(const struct function_set *set) {
         unwind_rules_new_generation();
 }
 
-/* Folds all functions that recur on at least RECURS_TOO paths, all at once: each folding changes
- * the numbers in all rules, and all threads forget their stacks. */
+/* Folds all functions that recur on at least RECURS_TOO paths. They are folded together, because
+ * each call of this function changes the numbers in all rules and makes all threads forget their
+ * stacks. */
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];

@@ -34,11 +34,11 @@ static struct {
     struct part *parts; /* atomic */
     bool missed;        /* atomic: an address was not found since loaded_look last looked */
     bool grown;         /* atomic: the table has changed since loaded_look last said so */
-    bool complete;      /* the table is that of `adds` and `subs`; under loaded_lock */
-    bool forbidden;     /* the loader's lock may be held by a thread that does not exist */
+    bool complete;      /* the table holds all objects as of `adds` and `subs`; under loaded_lock */
+    bool forbidden;     /* a fork may have copied the loader's lock as held */
     uint32_t pass;      /* under loaded_lock */
-    uint64_t adds,
-        subs; /* how many objects the loader had loaded and unloaded; under loaded_lock */
+    /* number of objects that the loader had loaded and unloaded; under loaded_lock */
+    uint64_t adds, subs;
 } table START_PAGE;
 
 static bool entry_holds(const struct entry *entry, uintptr_t pc, struct loaded_range *range) {
@@ -77,8 +77,7 @@ void loaded_closed(const void *link_map) {
         entry_free(entry);
 }
 
-/* --- bringing the table up to date, under loaded_lock ------------------------------------------
- */
+/* --- bringing the table up to date, under loaded_lock ---------------------------------------- */
 
 struct look {
     const struct link_map *map; /* the loader's list, from the object that was met last */
@@ -88,7 +87,7 @@ struct look {
     bool full;      /* there was no place for an entry */
 };
 
-/* Returns a free entry. *untouched: the part whose first unused entry it is; else NULL. */
+/* Returns a free entry. If the entry was never used, *untouched becomes its part; else NULL. */
 static struct entry *free_entry(struct part **untouched) {
     *untouched = NULL;
     EACH_ENTRY(entry)
@@ -129,8 +128,9 @@ static void note_range(struct look *look, const struct loaded_range *range) {
     look->changed = true;
 }
 
-/* Returns the loader's description of the object. The loader's lock is held. dl_iterate_phdr tells
- * the objects in the order of the loader's list, so the search goes on where the last one ended. */
+/* Returns the loader's description of the object. The loader's lock is held. dl_iterate_phdr visits
+ * the objects in the order of the loader's list, so each search continues where the last search
+ * ended. */
 static const struct link_map *find_map(struct look *look, const struct dl_phdr_info *info) {
     for (int round = 0; round < 2; round++) {
         for (const struct link_map *map = look->map; map; map = map->l_next)

@@ -32,7 +32,7 @@ struct loaded_range { /* a part of an object that is mapped in one piece */
 
 INTERNAL struct lock loaded_lock; /* held while the table is brought up to date */
 
-/* True when glibc lacks _dl_find_object, so that the table is what is asked. */
+/* True when glibc lacks _dl_find_object, so that look-ups use the table. */
 bool loaded_is_used(void);
 /* Finds the part of an object that holds the address; false: none is known. */
 bool loaded_find(uintptr_t pc, struct loaded_range *range);

@@ -114,8 +114,9 @@ static bool find_both(struct symbols *ours, struct symbols *libc) {
 }
 
 /* Returns the object whose malloc is called; NULL: none is known. `malloc_in_use` is the address of
- * that malloc, but for programs at a fixed address that use malloc as a value. There it is the
- * address of a jump in the program, which leads to the first malloc of the objects behind it. */
+ * that malloc, except in a program at a fixed address that takes the address of malloc. There it is
+ * the address of a jump in the program, which leads to the first malloc of the objects behind the
+ * program. */
 static const struct link_map *find_malloc(uintptr_t malloc_in_use) {
     struct cfi_object object;
     struct symbols symbols;

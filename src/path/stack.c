@@ -200,7 +200,8 @@ static NOINLINE int join_at_not_inlined(struct stack *stack, int join, unsigned 
 }
 
 /* The usual walk meets some new frames and then old ones, and its new frames are *plain*: their
- * code finds its caller by the stack pointer. This is a new frame of such a walk. */
+ * unwind rules find the caller by the stack pointer. struct plain_frame is a new frame of such a
+ * walk. */
 struct plain_frame {
     uintptr_t address, sp;
     uint64_t rule;
@@ -208,8 +209,8 @@ struct plain_frame {
 struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp; /* frame: where the walk began; address, sp: where it is now */
-    /* bound for sp: within it there is always an old frame at sp or further out, and all words are
-     * mapped */
+    /* bound for sp: as long as sp is below `end`, an old frame stands at sp or further out, and all
+     * words up to there are mapped */
     uintptr_t end;
     struct plain_frame *first, *next; /* the new frames are [first, next), innermost first */
     struct stack_frame *old;          /* the innermost old frame that the walk can still meet */

@@ -124,15 +124,15 @@ uintptr_t unwind_rules_function_start(uintptr_t key);
 
 /* Gives each known rule the function number that `folded` returns for its address. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
-/* Returns the number of a folded function, given the function's start; 0: it is not folded. Called
- * under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
+/* Returns the number of the folded function that starts at `function`; 0: the function is not
+ * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
 INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
 
-/* Modules with an index below the count are valid. Of their fields only `closed` and `link_map`
- * ever change. */
-/* For control/outside.c: where the modules and their count stand. */
+/* For control/outside.c: the addresses of the modules and of their number. */
 INTERNAL const struct module *const unwind_rules_shown;
 INTERNAL const uint32_t *const unwind_rules_count_shown;
+/* Modules with an index below the count are valid. Of their fields only `closed` and `link_map`
+ * ever change. */
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */
