@@ -95,7 +95,7 @@ static void cuts_drop(struct huge_cuts *cuts, size_t bytes) {
         add_relaxed(&cuts_of_all, (int64_t)cuts->count - (int64_t)before);
 }
 
-/* Extends or shrinks a mapping where it is. False: there is no room behind it. */
+/* Extends or shrinks a mapping where it is. False: there is no room behind the mapping. */
 static bool resize_in_place(char *start, size_t old_bytes, size_t bytes) {
     struct huge_cuts *cuts = cuts_of(start);
     size_t last = area_before(cuts, old_bytes < bytes ? old_bytes : bytes);
@@ -107,7 +107,7 @@ static bool resize_in_place(char *start, size_t old_bytes, size_t bytes) {
     return true;
 }
 
-/* A move that is being made. */
+/* A move of areas into one mapping. */
 struct move {
     char *target;        /* the mapping that the OS pages come to */
     size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */

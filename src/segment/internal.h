@@ -47,11 +47,12 @@ void segment_map_set(enum segment_map map, const void *segment, bool set);
 /* Gives cached mappings back to the kernel: all, or those that waited longer than the decay time.
  * Returns the bytes given back. */
 size_t segment_huge_purge(bool all);
-/* Returns the most bytes of empty slices, or of mappings in huge_cache, that the freelist keeps; of
- * the other kind it has `others` bytes. *plain is the bound as the options give it. More is kept
- * for a program that takes memory again shortly after it gave the memory back, if a control thread
- * gives back what is not taken after all; but not so much that
- * the freelist and the bytes in use together exceed what was in use lately. */
+/* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
+ * mappings in huge_cache. `others` are the bytes in the other part. *plain becomes the bound that
+ * the options give. The result is larger for a program that takes memory again shortly after it
+ * gave the memory back, as long as the freelist and the bytes in use together stay near the peak of
+ * the bytes in use. The result is never larger where no control thread runs, which would give the
+ * memory back if the program does not take it again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */

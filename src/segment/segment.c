@@ -328,7 +328,8 @@ void segment_note_taken(int64_t fresh) {
     }
 }
 
-#define EARLY_FORGOTTEN 4 /* a quarter in each quarter of the decay time */
+/* In each quarter of the decay time, one part in so many of the field of `demand` is forgotten. */
+#define EARLY_FORGOTTEN 4
 #define AGAIN_FORGOTTEN 32
 #define PEAK_FORGOTTEN 16
 
