@@ -5,9 +5,9 @@
  * Each frame of the stack has a *place*: the node of the path up to the frame, the length of that
  * path in nodes, and a hash. A place is *cold* where the path is not in the tree (which has nothing
  * to do with TREE_COLD): the node is WAITS plus the deepest ancestor that is in the tree, and the
- * hash is that of the path. Otherwise the hash
- * has a bit for each folded function on the path. The places of frames that a walk kept are known,
- * so only new frames are looked up.
+ * hash is that of the path. Where the path is in the tree, the hash has a bit for each folded
+ * function on the path. The places of frames that a walk kept are known, so only new frames are
+ * looked up.
  *
  * Folding erases loops from the path in the order in which they were made. Of a folded function
  * only its last frame stands on the path, followed by the frames that this frame called. So one
@@ -38,10 +38,11 @@
 #define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of so many */
 #define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
 
-/* Counts how often a path was seen lately: 16 bits of the path's hash, and below them its weight.
- * Other paths that come to the same place wear the weight down. All threads share the counts. One
- * thread now and then undoes what another one counted; that does no harm. */
-static uint32_t *sightings; /* atomic, and so is each */
+/* Each element counts how often a path was seen lately. It holds 16 bits of the path's hash, and
+ * below them the path's weight. Sightings of other paths that lead to this element lower the
+ * weight. All threads share the elements. A thread may overwrite the count of another thread, which
+ * does no harm. */
+static uint32_t *sightings; /* atomic, as is each element */
 /* The view that pays for waiting paths with the same two innermost frames and the same ancestor. */
 struct known {
     struct view *view;
@@ -295,7 +296,7 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
         admission->last[rule_folded(frames[i].rule)] = look++;
         frames[i].length = 0;
     }
-    admission->last[0] = 0; /* that is no function */
+    admission->last[0] = 0; /* 0 is no function's number */
     for (int i = outer; i >= 0; i = frame_before(admit, i))
         if (last_frame(admission, rule_folded(frames[i].rule)) >= 0)
             hit = i;
@@ -591,7 +592,7 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
 #define EXTEND_WEIGHTS 4 /* a frame needs so many times the weight that a path needs */
 
 /* The first frame whose path is not in the tree gets a node if waiting paths went through it very
- * often. The tree then tells of the callers of paths that are never admitted. */
+ * often. The tree then shows the callers of paths that are never admitted. */
 static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
@@ -639,7 +640,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 /* --- what the layer offers ------------------------------------------------------------------- */
 
 #define FOLDING_LOOK_EVERY 16U /* walks between two looks, if no function is folded meanwhile */
-#define NODE_IN_LOOK_UPS 8U    /* paths come fast if there is a node for so many look-ups */
+#define NODE_IN_LOOK_UPS 8U    /* paths come fast if more than one look-up in so many made a node */
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&

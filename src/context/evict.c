@@ -80,10 +80,11 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
 #define OVER_PATIENCE 8             /* sweeps in a row that found the tables above their limit */
 #define SITES_BEFOREHAND (32 << 10) /* bytes of sites made before evictions have paid for them */
 
-/* As site_for, when the tables are above their limit. Takes a site further out that is there
- * already, else one of the process. That one is made out of bytes that come free by evictions: the
- * tables held `used_bytes` when these began. Only after OVER_PATIENCE sweeps the figures go to
- * [other callers] of the process without a site. NULL: not yet. */
+/* As site_for, when the tables are above their limit. Takes a site below an ancestor further out if
+ * there is one, else a site below [other callers] of the process. A missing site of the process is
+ * made only out of bytes that evictions have freed: `used_bytes` is what the tables held before the
+ * evictions. After OVER_PATIENCE sweeps the figures go to [other callers] of the process itself.
+ * NULL: the figures cannot go anywhere yet. */
 static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
                                      int64_t used_bytes) {
     for (uint32_t at = ancestor; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {

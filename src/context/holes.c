@@ -7,7 +7,7 @@
 
 #define LOOK_MIN_MS 50     /* time between two looks, where MEMCTX_DECAY_MS is less */
 #define LOOK_NS 4000000U   /* a look ends after this time */
-#define LOOK_SHARE 32      /* the pause after a look is at least so many times as long as it */
+#define LOOK_SHARE 32      /* the pause after a look is at least this many times its length */
 #define LOOK_SEGMENTS 256U /* segments that one look reads: 1 GiB */
 #define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
 #define PAGES_MAX 32U      /* pages of one visit */
@@ -202,7 +202,7 @@ size_t holes_look_now(void) {
         if (!visit(&look))
             look.busy[look.busy_count++] = look.heap;
     } while (os_now_exact_ns() < until && look.busy_count < BUSY_MAX);
-    if (look.busy_count == BUSY_MAX) /* the next look begins behind them */
+    if (look.busy_count == BUSY_MAX) /* the next look begins at the next segment */
         look.place += SEGMENT_BYTES;
     state.hurries = look.heap != NULL;
     state.place = look.heap || look.stopped ? look.place : 0;

@@ -15,9 +15,9 @@ struct change {
     struct {             /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
-        uint32_t node, marks; /* marks: the lower half of its `proof` */
-        uint32_t above;       /* its stack pointer, above the new one */
-        uint32_t rbp_above;   /* where it saved its caller's rbp; KEPT: it did not save it */
+        uint32_t node, low_proof; /* low_proof: the lower half of its `proof` */
+        uint32_t above;           /* distance of its stack pointer above the new stack pointer */
+        uint32_t rbp_above;       /* distance of the saved rbp of its caller; KEPT: not saved */
     } frames[REPLAY_FRAMES];
 };
 #define KEPT 1U
@@ -43,7 +43,8 @@ INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
 
-/* Returns the first of REPLAY_WAYS entries; these differ in the frames that stay. */
+/* Returns the first of the REPLAY_WAYS entries for changes with this key. Such changes differ in
+ * the frames that stay. */
 INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
     uint64_t place = key * 0x9e3779b97f4a7c15ULL >> 56;
     return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
@@ -76,7 +77,7 @@ INLINE void put(struct stack *stack, const struct change *change, unsigned stay,
         frame->caller_rbp = rbp_above == KEPT ? RBP_KEPT : sp + rbp_above;
         frame->node = change->frames[i].node;
         frame->hash = UINT32_MAX; /* all folded functions may be on the path */
-        frame->proof = proof | change->frames[i].marks;
+        frame->proof = proof | change->frames[i].low_proof;
     }
     stack->count = stay + 1 + change->count;
     stack->check_count = (uint32_t)(check - stack->checks);
@@ -203,7 +204,7 @@ void replay_note(struct paths *paths, struct view *view) {
         change.frames[i].rule = frame->rule;
         change.frames[i].above = (uint32_t)(frame->sp - leaf->sp);
         change.frames[i].node = frame->node;
-        change.frames[i].marks = frame->length | ADMIT_BEFORE_UNKNOWN << BEFORE_SHIFT;
+        change.frames[i].low_proof = frame->length | ADMIT_BEFORE_UNKNOWN << BEFORE_SHIFT;
         change.frames[i].rbp_above = saves ? (uint32_t)rbp_above : KEPT;
     }
     struct change *place = changes_at(paths->replays, change.key);

@@ -223,7 +223,8 @@ static void keep_seen(const struct found *found, uint32_t count) {
     state.seen_count = count;
 }
 
-/* Where the tables are above their limit, each empty context is cold, and the memory is needed. */
+/* Gives the memory of state.seen back. Where the tables are above their limit, each empty context
+ * is cold, so state.seen is not needed. */
 static void forget_seen(void) {
     for (uint32_t first = 0; first < state.seen_count; first += TREE_NODES_PER_BLOCK) {
         meta_free(state.seen[first / TREE_NODES_PER_BLOCK], SEEN_BYTES);

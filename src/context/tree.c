@@ -57,8 +57,8 @@ uint32_t tree_nodes(void) {
     return load_relaxed(&tree.count) - load_relaxed(&waiting_ids);
 }
 
-/* The loads are plain: whoever reads an old bit only maps a page of zeros, or takes a node that is
- * just being made for none. */
+/* The loads are plain. A thread that reads an old bit only maps a page of zeros, or takes a node
+ * that is just being made for a removed one. */
 bool tree_is_gone(uint32_t id) {
     const struct gone *block = load_plain(&gone[id / TREE_NODES_PER_BLOCK]);
     const uint64_t *word = block ? &block->discarded[id % TREE_NODES_PER_BLOCK / 64] : NULL;

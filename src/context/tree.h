@@ -195,7 +195,7 @@ void tree_discard(void);    /* gives the memory of removed nodes to the kernel *
 uint32_t tree_nodes(void);  /* counts the nodes that exist */
 uint32_t tree_made(void);   /* counts the nodes ever made, also removed ones; it wraps around */
 void tree_fork_child(void); /* for a forked child: its first nodes go into no list */
-INTERNAL const uint32_t *const tree_count_shown; /* for control/outside.c: where the count stands */
+INTERNAL const uint32_t *const tree_count_shown; /* for control/outside.c: the count's address */
 uint32_t tree_count(void); /* ids below it are valid, or tree_is_gone is true of them */
 const char *tree_fixed_label(uint32_t id); /* NULL for a node that is a frame */
 
