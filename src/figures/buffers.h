@@ -46,8 +46,8 @@ void buffers_unmap(void *start);
 enum buffers_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
 void *buffers_scratch(enum buffers_scratch which, size_t bytes);
 void buffers_unmap_kept(void); /* call when no client is connected */
-/* Returns the bytes of the control thread's stack and mappings: of the mappings the resident bytes
- * or all, of the stack the resident bytes. */
+/* Returns the resident bytes of the control thread's stack, plus the bytes of the mappings: with
+ * `resident` the resident bytes, else all. */
 int64_t buffers_bytes(bool resident);
 INTERNAL char *buffers_stack_top; /* end of the control thread's stack; NULL: it does not run */
 INTERNAL const struct buffer *const buffers_shown; /* for control/outside.c: the mappings */

@@ -115,9 +115,8 @@ struct scan {
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* of this segment */
     bool resident_known;                                   /* `resident` is filled */
     struct wire_page *last; /* last record of this segment; the next page may extend it */
-    /* State of the mixed page being scanned. */
-    /* Numbers of blocks: blocks before from_block are in an earlier piece; block_now is examined.
-     */
+    /* The mixed page that is examined. Blocks with numbers below from_block are in an earlier
+     * piece; block_now is the number of the block that is examined. */
     uint32_t from_block, block_now;
     bool full; /* the answer had no room from block from_block on */
     struct {
@@ -246,8 +245,7 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
 }
 
-/* False: OS page `number` of the page is known not to be in memory, so a trim gets nothing for it.
- */
+/* False: OS page `number` of the page is not in memory, so a trim gets nothing for it. */
 static bool may_be_resident(const struct scan *scan, const char *start, size_t number) {
     return !scan->resident_known ||
            resident_in(scan->resident, (uintptr_t)start + number * OS_PAGE_BYTES,

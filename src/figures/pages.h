@@ -16,8 +16,8 @@
 #include "figures/pieces.h"
 
 struct page;
-/* The smallest spare room (block size less requested size) of a live block of a page that belongs
- * to one context, in whole units of the room that a slab could save. */
+/* Returns the smallest spare room (block size less requested size) of the live blocks of a page
+ * that belongs to one context, in units of 16 bytes, rounded down. A slab could save this room. */
 uint8_t pages_spare_units(const struct page *page, const char *start);
 /* Calls `visit` with a copy of each page's header, for each page of a sliced segment from the slice
  * `from` on, until `visit` returns false. Returns the slice of the page for which `visit`

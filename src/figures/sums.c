@@ -13,8 +13,8 @@
  * is younger than the first walk may have allocated a chunk whose free that walk already read in
  * another view.
  */
-/* Readings of one context at most. A reading in which many frees came between is repeated: the
- * reader may have been preempted. */
+/* Greatest number of readings of one context. A reading is repeated when the threads freed many
+ * chunks meanwhile: the reader may have been preempted. */
 #define TRIES_MAX 8U
 
 bool sums_resets_made;
