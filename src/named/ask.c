@@ -4,7 +4,7 @@
  * memctx_reset_requested, and its next reset of the context notes the answer. */
 #include "named/named.h"
 
-static uint32_t last_wish; /* number of the last request; control thread only */
+static uint32_t last_request; /* its number; control thread only */
 
 /* Returns how many contexts a request asks at one place: the members of a crowd, or one context if
  * it is alive. */
@@ -25,7 +25,7 @@ static struct named *next_of_name(uint32_t *place, const char *name) {
 }
 
 void named_ask_reset(const char *name) {
-    last_wish++;
+    last_request++;
     for (uint32_t place = 0; place < load_acquire(&named_count);) {
         struct named *named = next_of_name(&place, name);
         if (!named || !asked_by(named))
@@ -35,7 +35,7 @@ void named_ask_reset(const char *name) {
             store_release(&named->done, 0);
             named->freed = 0;
         }
-        store_release(&named->wanted, last_wish);
+        store_release(&named->wanted, last_request);
         if (crowd)
             store_release(&named->asking, 1);
     }
@@ -45,7 +45,7 @@ struct named_answers named_answers(const char *name) {
     struct named_answers answers = {0};
     for (uint32_t place = 0; place < load_acquire(&named_count);) {
         struct named *named = next_of_name(&place, name);
-        if (!named || load_relaxed(&named->wanted) != last_wish || !last_wish)
+        if (!named || load_relaxed(&named->wanted) != last_request || !last_request)
             continue;
         if (named->policy == NAMED_CROWD) {
             uint32_t ended = load_acquire(&named->done);
@@ -54,7 +54,7 @@ struct named_answers named_answers(const char *name) {
             answers.freed_bytes += load_relaxed(&named->freed);
             continue;
         }
-        bool done = load_acquire(&named->done) == last_wish;
+        bool done = load_acquire(&named->done) == last_request;
         answers.asked++;
         answers.done += done;
         answers.freed_bytes += done ? load_relaxed(&named->freed) : 0;

@@ -37,8 +37,8 @@ static struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Adds the answer of a context that ends to the crowd's, because the place soon belongs to another
- * context. */
+/* Adds the answer of a context that ends to the crowd's answer, because the context's place soon
+ * belongs to another context. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;
@@ -102,7 +102,7 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
         lock_release(&region_lock);
         return first ? crowd : NULL;
     }
-    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* this heap takes it over */
+    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* this heap takes the crowd */
         struct view *view = heap_view_within(heap, crowd->context, TABLES_UNCOUNTED);
         if (!view || view->context != crowd->context)
             return NULL;

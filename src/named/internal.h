@@ -11,8 +11,8 @@
 /* A kind: the contexts that have one name and one parent. Under region_lock. */
 struct kind {
     const char *name;
-    /* Places, 0: none: the parent, and the first place that was given up (a list by named.spare).
-     */
+    /* Places; 0: none. parent: the place of the parent. spare: the first of the places that were
+     * given up, a list linked by named.spare. */
     uint32_t parent, spare;
     uint32_t alive; /* number of places in use; members have no place */
     uint32_t crowd; /* place of the kind's crowd; 0: none yet */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* misuse.h - prints the call paths of a chunk that a program misused. The region
- * layer calls these functions through its hooks; region/hooks.h says what each does. */
+/* misuse.h - prints the call paths of a chunk that a program misused. The region layer calls these
+ * functions through its hooks; region/hooks.h describes each function. */
 #ifndef MEMCTX_MISUSE_H
 #define MEMCTX_MISUSE_H
 

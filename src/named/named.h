@@ -182,7 +182,7 @@ bool named_limit_reached(uint32_t context, size_t bytes);
 /* Returns the view of the chunk's context, for a realloc; a member grows. NULL if the chunk is in
  * no named context of this heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
-/* Returns the view that keeps a chunk whose size changes, where there are named contexts. A chunk
+/* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
  * of a named context stays in it, so that it lives as long as the context. While the thread is
  * switched to a named context, a chunk of no named context stays with its call path's view. NULL:
  * the view of the path that resizes the chunk pays. */
