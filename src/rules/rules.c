@@ -42,7 +42,7 @@ static bool set_rule(uint32_t context, uint8_t rule) {
 }
 
 /* True for a rule that names one context by its number. */
-static bool is_by_hand(uint8_t rule) {
+static bool names_context(uint8_t rule) {
     return rule && rule_list.rules[rule - 1].kind == OF_CONTEXT;
 }
 
@@ -62,7 +62,7 @@ static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
     uint8_t *byte = heap_placed_byte(context);
     enum placement placement =
         rule ? (enum placement)rule_list.rules[rule - 1].placement : PLACE_DEFAULT;
-    if (!byte || named || (*byte & PLACED_BY_HAND && !is_by_hand(rule)) || (!rule && !before) ||
+    if (!byte || named || (*byte & PLACED_BY_HAND && !names_context(rule)) || (!rule && !before) ||
         heap_placement(context) == placement)
         return moved;
     return heap_set_placement(context, placement) || moved;
@@ -79,10 +79,10 @@ static bool match(uint32_t context) {
     const struct tree_node *node = tree_node(context);
     uint8_t before = (uint8_t)policy_rules_of(context);
     uint8_t rule = context ? (uint8_t)policy_rules_of(node->parent) : 0;
-    uint8_t by_hand = rule_of_context(context);
-    if (by_hand)
-        rule = by_hand;
-    else if (!is_by_hand(rule))
+    uint8_t own = rule_of_context(context);
+    if (own)
+        rule = own;
+    else if (!names_context(rule))
         rule = rule_first(rule, rule_list.count ? objects_rule_of(node) : 0);
     return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
 }
