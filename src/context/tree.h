@@ -177,7 +177,7 @@ INTERNAL bool (*tree_is_ruled)(uint32_t id);
 INTERNAL void (*tree_watch)(uint32_t id);
 /* Until this time (os_now_exact_ns) a reader reads the tree in pieces, so the meaning of ids must
  * not change. Only the control thread sets it: when a dump begins, with each piece, and to 0 when
- * no dump is left; see control_dump_begins. */
+ * no dump is left; see dump_begins in control/server.c. */
 INTERNAL uint64_t tree_read_until_ns; /* atomic */
 INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
     if (load_relaxed(&tree_node(id)->flags) & flag)

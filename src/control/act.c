@@ -103,13 +103,13 @@ const char *note_next(unsigned *place) {
 
 /* --- trimming --------------------------------------------------------------------------------- */
 
-static void mark(uint8_t *byte, uint32_t context, uint32_t verb) {
+static void set_trim_mark(uint8_t *byte, uint32_t context, uint32_t verb) {
     (void)context;
     (void)verb;
     store_owner(byte, (uint8_t)(*byte | TRIM_MARK));
 }
 
-static void forget_marks(void) {
+static void clear_trim_marks(void) {
     for (uint32_t leaf = 0; leaf < PLACED_LEAVES; leaf++) {
         uint8_t *bytes = load_acquire(&heap_placed[leaf]);
         for (uint32_t i = 0; bytes && i < PLACED_PER_LEAF; i++)
@@ -151,7 +151,7 @@ static uint32_t count_waiting(uint32_t *threads) {
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer) {
     struct wire_trim *trim = answer_add(answer, sizeof *trim);
     bool some = request->verb & WIRE_TRIM_CONTEXTS;
-    if (!trim || (some && !for_each_byte(request, mark)))
+    if (!trim || (some && !for_each_byte(request, set_trim_mark)))
         return WIRE_NO_MEMORY;
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
@@ -174,6 +174,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        forget_marks(); /* until then, threads that join in later need the marks */
+        clear_trim_marks(); /* until then, threads that join in later need the marks */
     return WIRE_OK;
 }

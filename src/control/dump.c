@@ -22,9 +22,10 @@
 #include "region/terms.h"
 #include "rules/rules.h"
 
-/* Look-ups of a piece, at most. Each context is looked up in every heap. */
+/* Greatest number of look-ups for one piece. Each context is looked up in every heap. */
 #define LOOKUPS_MAX 65536U
-/* Bytes of a label and a reason together. A rule, as a reason, is shorter than a request. */
+/* Bytes for a label and a reason together. A reason may be the text of a rule, which is shorter
+ * than a request. */
 #define TEXT_MAX 1200U
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -42,8 +43,8 @@ static void fill_sums(struct wire_sums *out, const struct sum *sum) {
     };
 }
 
-/* Writes a named context as PostgreSQL writes it: its name, and the ident that tells it from
- * others. */
+/* Writes a named context as PostgreSQL writes it: its name, and the identifier that tells it from
+ * other contexts of that name. */
 static void add_label(struct text *text, uint32_t id) {
     const char *fixed = tree_fixed_label(id);
     if (fixed)
@@ -415,7 +416,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
             RESIZE_COUNTS(X)
 #undef X
             if (number < first || !told.reallocs)
-                continue; /* the view's memory may be gone, see heap_view_after */
+                continue; /* the kernel may have the view's memory, see heap_view_after */
             told.context = load_relaxed(&heap_view_at(heap, entry->view_index)->context);
             struct wire_resizes *out = piece_record(piece, sizeof *out);
             if (!out) {

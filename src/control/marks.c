@@ -41,7 +41,7 @@ static struct kept_marks *kept_marks;
 struct mark *const *const marks_shown = &user_marks;
 struct kept_marks *const *const marks_kept_shown = &kept_marks;
 _Static_assert(MARKS_KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
-static int64_t marks_bytes; /* bytes of the chunks of all marks, and of the mark in the making */
+static int64_t marks_bytes; /* bytes of the chunks of all marks, also of an unfinished one */
 /* In a forked child: the contexts of its parent's marks may still be flagged. */
 static bool pins_are_stale;
 
@@ -409,8 +409,8 @@ static void drop_oldest(unsigned most) {
         marks_pin();
 }
 
-/* Makes the next mark, of which the newest `wanted` are kept. If it has no room, older marks make
- * room for it. */
+/* Makes the next mark of MEMCTX_MARKS and keeps the newest `wanted` of these marks. If the mark has
+ * no room, older marks go. */
 static void keep_mark(unsigned wanted) {
     char name[WIRE_MARK_NAME_MAX] = {0};
     struct text text = {.bytes = name, .capacity = sizeof name - 1}, none = {.capacity = 0};
@@ -462,7 +462,7 @@ void marks_look(void) {
         kept_marks->next_ns = now + every;
         drop_oldest((unsigned)(setting % MEMCTX_MARKS_PACK));
     }
-    /* While a client reads a dump, no mark that it was told of may go. */
+    /* While a client reads a dump, no mark that the dump lists may go. */
     if (!setting || now < kept_marks->next_ns ||
         os_now_exact_ns() < load_relaxed(&tree_read_until_ns))
         return;

@@ -27,7 +27,8 @@
 
 INTERNAL const struct outside_root outside_root;
 
-/* The pointers of the second half of OUTSIDE_ADDRESSES are variables themselves. */
+/* From tree_count_shown on, the names in OUTSIDE_ADDRESSES are pointers to variables. The addresses
+ * of these pointers are stored, as the addresses of all other names are. */
 const struct outside_root outside_root
     __attribute__((used, aligned(OUTSIDE_ALIGNMENT), section(".data.rel.ro.memctx"))) = {
         .magic = OUTSIDE_MAGIC_A OUTSIDE_MAGIC_B,

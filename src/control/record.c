@@ -19,8 +19,8 @@
 #include <sys/resource.h>
 
 #define EVERY_NS 10000000000ULL
-#define FIRST_NS 100000000ULL   /* life before the first moment, with `at_once` */
-#define OTHERS_NS 2000000000ULL /* life before the first moment of other processes */
+#define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
+#define OTHERS_NS 2000000000ULL /* age at the first moment in other processes */
 #define LOOK_NS 250000000ULL    /* time between two looks at the growth */
 /* Moments take at most one part in SHARE of the time of a processor. The time of the clock would
  * count the time in which a busy machine runs other programs, and the pauses would be minutes. */
@@ -105,7 +105,8 @@ void record_begin(void) {
         complain(recorder->error);
 }
 
-/* Writes a moment, and before it a directory where the last one does not explain it. */
+/* Writes a moment. If the last directory does not list all contexts of the moment, writes a
+ * directory first. */
 static void take_moment(uint64_t now, enum record_reason reason) {
     struct walk walk;
     if (!recorder->tables)

@@ -113,8 +113,8 @@ static bool write_head(void) {
     return recorder_write(&out, sizeof out, RECORD_HEAD_AT);
 }
 
-/* Makes the file. An older one of the same name is kept once: in a container the next program often
- * has the same pid. */
+/* Makes the file. First renames an older file of the same name to .1.rec: in a container the next
+ * program often has the same pid. */
 static bool make_file(void) {
     char old[640];
     struct text path = {.bytes = recorder->path, .capacity = sizeof recorder->path - 1};

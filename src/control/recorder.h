@@ -24,7 +24,7 @@
 
 struct watched {
     uint32_t id;
-    uint32_t large; /* sequence of the last moment at which it was large or named */
+    uint32_t large; /* sequence of the last moment at which the context was large or named */
     struct sum sum;
 };
 
@@ -52,7 +52,7 @@ struct recorder {
     uint32_t sequence, directories;      /* number of the last moment; of directories written */
     uint32_t modules, closed;            /* as in the last directory */
     bool changed;                        /* the last directory does not list all watched contexts */
-    bool unpin;                          /* contexts that are no longer watched have their mark */
+    bool unpin;                          /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
     bool cgroup_v1;

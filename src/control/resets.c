@@ -122,8 +122,8 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
     return WIRE_OK;
 }
 
-/* The figures stay where they are meanwhile, so the views that are reset are the views that were
- * counted. */
+/* While tree_read_until_ns is set, no figures move between views. So the views that are reset are
+ * the views that were counted. */
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ring.h - places in a ring of blocks of different lengths, whose room is reserved step by step.
+ * ring.h - finds places for blocks of different lengths in a ring. The room of the ring is reserved
+ * step by step.
  *
- * No block is split: one that does not fit behind the last one begins the ring anew. Where a step
- * is refused, the ring turns in what it has, and asks again at its next end.
+ * No block is split: a block that does not fit behind the last block goes to the start of the ring.
+ * If a step is refused, the ring continues in the room that is reserved, and asks again when that
+ * room ends.
  *
  * Threads: one at a time.
  */
@@ -14,7 +16,7 @@
 
 struct ring {
     uint64_t at;   /* where the next block begins */
-    uint64_t end;  /* of what is reserved */
+    uint64_t end;  /* of the reserved room */
     uint64_t most; /* bytes of the ring, at most */
     uint64_t step; /* bytes that are reserved at a time */
     uint64_t unit; /* a block begins at a multiple of this */
@@ -22,8 +24,8 @@ struct ring {
 
 #define RING_NO_ROOM UINT64_MAX
 
-/* Returns the end that must be reserved before a block of so many bytes fits behind the last one;
- * 0: nothing must be, or nothing can. */
+/* Returns up to which end room must be reserved before a block of so many bytes fits behind the
+ * last block. 0: the block fits already, or the ring may not grow that far. */
 INLINE uint64_t ring_wanted(const struct ring *ring, uint64_t bytes) {
     uint64_t end = ring->at + bytes, wanted = align_up(end, ring->step);
     if (end <= ring->end || end > ring->most)
@@ -31,8 +33,8 @@ INLINE uint64_t ring_wanted(const struct ring *ring, uint64_t bytes) {
     return wanted < ring->most ? wanted : ring->most;
 }
 
-/* Takes a place, after `end` was set to what could be reserved. RING_NO_ROOM: the block is longer
- * than the ring. */
+/* Takes a place for a block. The caller has set `end` to the end of the reserved room.
+ * RING_NO_ROOM: the block is longer than that room. */
 INLINE uint64_t ring_take(struct ring *ring, uint64_t bytes) {
     if (ring->at + bytes > ring->end)
         ring->at = 0;

@@ -96,7 +96,7 @@ static void note_dumps(void) {
 }
 
 /* The client starts to read a dump, or continues. */
-static void control_dump_begins(struct client *client) {
+static void dump_begins(struct client *client) {
     client->dump_until_ns = os_now_exact_ns() + DUMP_QUIET_NS;
     note_dumps();
 }
@@ -111,12 +111,12 @@ static void control_dump_ends(struct client *client) {
 static void note_request(struct client *client, uint16_t type, const char *body) {
     struct wire_dump_request request;
     if (type == WIRE_PIECE && client->dump_until_ns)
-        control_dump_begins(client);
+        dump_begins(client);
     if (type != WIRE_DUMP)
         return;
     __builtin_memcpy(&request, body, sizeof request);
     if (request.flags & WIRE_DUMP_BEGIN)
-        control_dump_begins(client);
+        dump_begins(client);
     if (request.flags & WIRE_DUMP_END)
         control_dump_ends(client);
     else

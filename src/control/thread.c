@@ -82,8 +82,8 @@ static bool is_alone(void) {
     if (OS_TRY(os_stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
-    for (int64_t i = length - 1; i > 0;
-         i--) /* "pid (name) state ..."; the name may contain anything */
+    /* The line is "pid (name) state ..."; the name may contain anything, also parentheses. */
+    for (int64_t i = length - 1; i > 0; i--)
         if (line[i] == ')')
             return line[i + 1] == ' ' && line[i + 2] == 'Z';
     return false;
