@@ -27,15 +27,15 @@
 
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
-#define KNOWN 62U /* so many that struct admission fits an OS page */
-/* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says. Its stack is walked
- * to the end anyway. And paths that begin at the root share their outer nodes; paths that begin at
- * [truncated] hardly do. */
+#define KNOWN 62U /* the greatest number with which struct admission fits an OS page */
+/* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says, for two reasons.
+ * The stack of a folded path is walked to its end in any case. Paths that begin at the root share
+ * their outer nodes, which paths that begin at [truncated] hardly do. */
 #define FOLDED_DEPTH_TIMES 4U
 #define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
 #define WATCHED_MAX 64U /* frames that watch_all compares */
-#define WATCH_EVERY 32U /* one of so many waiting paths is searched for functions that recur */
-#define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of so many */
+#define WATCH_EVERY 32U /* of this many waiting paths, one is searched for functions that recur */
+#define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of this many */
 #define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
 
 /* Each element counts how often a path was seen lately. It holds 16 bits of the path's hash, and
@@ -194,7 +194,7 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
 }
 
 /* For a path that drops more outer nodes than its caller's path did: looks up every node that is
- * kept, from the outermost on, below [truncated], and returns that of frame `i`. */
+ * kept, from the outermost on, below [truncated], and returns the node of frame `i`. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
@@ -465,7 +465,7 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-#define WORN_ONCE_IN 4 /* one of so many sightings of other paths lowers the weight */
+#define WORN_ONCE_IN 4 /* of this many sightings of other paths, one lowers the weight */
 
 /* Counts a sighting of a path. Returns the path's weight, or 1 if another path has its place in
  * `sightings`. */
@@ -589,7 +589,7 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
     return false;
 }
 
-#define EXTEND_WEIGHTS 4 /* a frame needs so many times the weight that a path needs */
+#define EXTEND_WEIGHTS 4 /* a frame needs this many times the weight that a path needs */
 
 /* The first frame whose path is not in the tree gets a node if waiting paths went through it very
  * often. The tree then shows the callers of paths that are never admitted. */
@@ -637,10 +637,10 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     return view_of_site(admit, ancestor_of(place.node));
 }
 
-/* --- what the layer offers ------------------------------------------------------------------- */
+/* --- the functions of admit.h ----------------------------------------------------------------- */
 
 #define FOLDING_LOOK_EVERY 16U /* walks between two looks, if no function is folded meanwhile */
-#define NODE_IN_LOOK_UPS 8U    /* paths come fast if more than one look-up in so many made a node */
+#define NODE_IN_LOOK_UPS 8U    /* paths come fast if over one in this many look-ups makes a node */
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&

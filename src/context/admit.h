@@ -41,7 +41,7 @@
 #define ADMIT_WEIGHT 16U
 #define ADMIT_STEPS 4              /* each step is half of 1/TABLES_PARTS of the budget */
 #define ADMIT_LIVE_SHARE 1024      /* one allocation of 1/1024 of the live bytes admits its path */
-#define ADMIT_LIVE_LEAST (4 << 20) /* live bytes are taken to be at least so many */
+#define ADMIT_LIVE_LEAST (4 << 20) /* fewer live bytes count as this many */
 
 /* Atomic: counts the look-ups of all threads, except each thread's last few. */
 INTERNAL uint64_t admit_looked_up;

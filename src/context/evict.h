@@ -63,7 +63,8 @@ void evict_caches(void);
 /* Forgets the ids of nodes that the heap's earlier look-ups noted. The caller is the heap's owner,
  * or nobody uses the heap meanwhile. */
 void evict_changed(struct heap *heap);
-/* The owner calls these two before and after a look-up that uses ids of nodes. */
+/* The owner calls evict_look_begins before a look-up that uses ids of nodes, and evict_look_ends
+ * after it. */
 INLINE void evict_look_begins(struct heap *heap) {
     /* The result is odd in any case: a thread may have ended inside a look-up. */
     (void)exchange_full(&heap->looks, (heap->looks + 1) | 1);

@@ -19,8 +19,8 @@
 #define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
 #define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
-#define SWEEP_SHARE 50U /* the pause is at least so many times as long as the last sweep */
-#define TOGETHER 8U     /* a subtree with so many contexts gets sites of its own below its parent */
+#define SWEEP_SHARE 50U /* the pause is at least this many times the length of the last sweep */
+#define TOGETHER 8U     /* this many contexts of one subtree get sites below its parent */
 /* A context stays if one heap made this part of all allocations, or of their bytes, in it, unless
  * the tables are above their limit. */
 #define HISTORY_SHARE 1024U
@@ -279,8 +279,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
     return any;
 }
 
-/* Returns how many bytes evictions should free. They do not free traces, so nodes and views make
- * room for these, too. */
+/* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
+ * nodes and views also go to make room for traces. */
 static int64_t bytes_wanted(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;

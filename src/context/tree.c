@@ -176,8 +176,8 @@ static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
-/* True if the table may take so many more children although it is more than half full, because the
- * budget has no room for a larger one. Searches in the table get longer. */
+/* True if the table may take `waiting` more children although it is more than half full, because
+ * the budget has no room for a larger table. Searches in the table get longer. */
 static bool may_be_fuller(uint64_t waiting) {
     return tree.table && (tree.table_count + waiting) * 8 < tree.table->mask * 7;
 }

@@ -6,10 +6,10 @@
  * readers take no lock. New nodes are made under tree_lock. An id is the node's index. It keeps its
  * meaning until the node is removed; context/sweep.c removes nodes, when no thread can hold the id
  * any more, and a later node gets the id. A node's id is always greater than its parent's. A node
- * holds its first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address,
- * so a path that was walked before is found again in the order in which its nodes were made, mostly
- * with one cache line for each. Further children stand in a table keyed by the parent and the
- * frame, which doubles when it is half full. The common path does not use the table.
+ * holds its first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address.
+ * So to find a path again, a look-up mostly reads one cache line for each node, in the order in
+ * which the nodes were made. Further children stand in a table keyed by the parent and the frame,
+ * which doubles when it is half full. The common path does not use the table.
  */
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H

@@ -92,7 +92,7 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
         folded = raw;
     unsigned count = folded.count < ours.count ? folded.count : ours.count;
     unsigned at = compare(ours.addresses, folded.addresses, count);
-    /* A path that we say is complete must be complete for libunwind too. */
+    /* A path that is complete in the tree must be complete for libunwind, too. */
     bool longer = root == TREE_ROOT && complete && folded.count > ours.count;
     if (at < count && root == TREE_TRUNCATED) {
         cut(&raw, depth, folding, &folded);
