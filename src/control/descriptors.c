@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* descriptors.c - holds descriptors of ours apart from those of the program; see descriptors.h. */
+/* descriptors.c - holds the library's descriptors apart from the program's; see descriptors.h. */
 #include "control/descriptors.h"
 #include "os/libc.h"
 #include "os/os.h"
@@ -44,8 +44,8 @@ void descriptors_let_go(struct held *held) {
     held->fd = -1;
 }
 
-/* Closes all descriptors from `first` on, in a table of our own. Kernels before 5.9 and some
- * filters do not know close_range. */
+/* Closes all descriptors from `first` on, in a table that the control thread does not share.
+ * Kernels before 5.9 and some filters do not know close_range. */
 void descriptors_close_from(unsigned first) {
     struct rlimit limit;
     if (!OS_TRY(os_close_range(first, ~0U)))

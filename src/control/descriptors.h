@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * descriptors.h - descriptors of ours that the program neither sees nor closes by accident.
+ * descriptors.h - descriptors of the library that the program neither sees nor closes by accident.
  *
  * The control thread has a descriptor table of its own where the kernel lets it (unshare).
- * Elsewhere it shares the table of the program. There, our descriptors have numbers that programs
- * do not expect to get, and each use first checks that the number still refers to the file that we
- * opened.
+ * Elsewhere it shares the table of the program. There, the library's descriptors have numbers that
+ * programs do not expect to get, and each use first checks that the number still refers to the file
+ * that the library opened.
  *
  * Cost: in a shared table one fstat for each check.
  */
@@ -19,8 +19,9 @@
  * inherits them. Set by the control thread when it starts. */
 INTERNAL bool descriptors_are_own;
 
-/* A descriptor of ours. In a descriptor table shared with the program, the program may close it and
- * reuse its number, so it is ours only as long as the number refers to the file that we opened. */
+/* A descriptor of the library. In a descriptor table that the library shares with the program, the
+ * program may close the descriptor and reuse its number. So the descriptor is the library's only as
+ * long as the number refers to the file that the library opened. */
 struct held {
     int fd; /* -1: none */
     dev_t device;
@@ -31,9 +32,10 @@ struct held {
  * descriptor out of the lowest numbers of a shared table, which belong to the program. */
 bool descriptors_hold(struct held *held, int fd);
 bool descriptors_is_held(const struct held *held);
-/* Closes the descriptor. One that is no longer ours is forgotten, never closed. */
+/* Closes the descriptor. A descriptor that is no longer the library's is forgotten, never
+ * closed. */
 void descriptors_let_go(struct held *held);
-/* Closes all descriptors from `first` on, in a table of our own. */
+/* Closes all descriptors from `first` on, in a table that the control thread does not share. */
 void descriptors_close_from(unsigned first);
 
 #endif

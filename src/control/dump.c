@@ -5,7 +5,7 @@
  * A piece has as many records as fit into an answer, and starts where the last one ended. The
  * server keeps nothing between two pieces. No thread is stopped, so an allocation made during a
  * dump may or may not be in it. Contexts come in the order of their ids, so a parent comes before
- * its children. pages.c makes the pieces about pages, marks.c those about marks.
+ * its children. figures/pages.c makes the pieces about pages, marks.c makes the pieces about marks.
  */
 #include "control/dump.h"
 #include "base/options.h"

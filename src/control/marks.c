@@ -5,11 +5,12 @@
  * A mark has only the contexts that ever allocated anything, each as a few numbers in a
  * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
  * with the memory of resets have another one. When the bound does not suffice, the mark leaves out
- * the contexts that hold least. For these it keeps the sums, and the most that any of them held.
+ * the contexts that hold least. It keeps the sums over these contexts, and the greatest bytes of
+ * one of them.
  *
- * The marks of MEMCTX_MARKS (options.marks) have slots of their own. All of them together may use
- * half of what marks may use, each an equal part of it. Where the parts would be too small for an
- * entry, there are fewer marks.
+ * The marks of MEMCTX_MARKS (options.marks) have slots of their own. Together they may use half of
+ * the bytes that marks may use, and each of them an equal part of that half. Where the parts would
+ * be too small for an entry, there are fewer marks.
  */
 #include "control/marks.h"
 #include "base/options.h"

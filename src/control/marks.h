@@ -24,7 +24,7 @@ void marks_forget_counters(void);
 /* The memory of marks and resets is part of the tables (region/tables.h). Marks may use an eighth
  * of the tables' limit, marks and resets together a quarter. */
 INTERNAL int64_t asked_bytes;   /* bytes that marks and resets use; control thread only */
-bool asked_fits(int64_t bytes); /* true if a reset may take so many bytes more */
+bool asked_fits(int64_t bytes); /* true if a reset may take `bytes` more bytes */
 void text_add_kib(struct text *text, uint64_t bytes);
 
 /* Write the marks, or the entries of one mark, into a piece. Return enum wire_status. */

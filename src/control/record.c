@@ -28,8 +28,8 @@
 #define GREW_LEAST (1L << 20) /* less growth is no reason for a moment */
 
 struct recorder *recorder;
-/* Each `memctx set TARGET record=DIR` uses the other one of the two, because an exit handler may
- * still read the last one. */
+/* Each `memctx set TARGET record=DIR` takes the other element, because an exit handler may still
+ * read the present one. */
 static struct recorder *recorders[2];
 static unsigned recorder_slot; /* index of the recorder that was used last */
 

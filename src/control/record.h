@@ -18,7 +18,8 @@
 #include "base/text.h"
 
 /* Reads MEMCTX_RECORD. `at_once`: `memctx run` started this program, so its recording begins soon
- * after the start; that of other processes begins when they have lived for two seconds. */
+ * after the start. The recording of any other process begins when the process has lived for two
+ * seconds. */
 void record_init(const char *directory, bool at_once);
 /* Ends the recording ("off"), or begins one in a directory, whose path must be absolute: a new
  * file, also where this process records already. False: nothing has changed, and `answer` says why.

@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-#define LEAST_PART 1000  /* a context with one part in so many of the live bytes is watched */
+#define LEAST_PART 1000  /* a context with 1/LEAST_PART of the live bytes is watched */
 #define NAMED_MAX 512U   /* of WATCHED_MAX: contexts that the program named */
 #define EARLIER_MAX 384U /* of WATCHED_MAX: contexts that hold little now */
 

@@ -70,7 +70,7 @@ bool recorder_failed(long error);
 bool recorder_open_file(void);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
-/* Returns the place in the file for so many bytes of the ring; 0: there is none. */
+/* Returns the place in the file for `bytes` bytes of the ring; 0: there is none. */
 uint64_t recorder_place(size_t bytes);
 /* Returns the head of a block, with its checksum. */
 struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
@@ -92,7 +92,7 @@ int64_t recorder_read_cgroup(const char *file, const char *line_name);
 /* --- record_watched.c ------------------------------------------------------------------------- */
 
 struct walk {
-    int64_t least;   /* a context with so many live bytes is large */
+    int64_t least;   /* a context with at least this many live bytes is large */
     uint32_t cutoff; /* contexts that were large no later than this are no longer watched */
     uint32_t place, before_count; /* place in tables->before */
     uint64_t rest_contexts;       /* contexts with figures that are not watched, and their sum */
@@ -106,7 +106,7 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */
 
-/* Writes a directory, over the older one of the two, if the last one does not explain the watched
+/* Writes a directory over the older of the two, if the newer directory does not list all watched
  * contexts or is a minute old. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. */

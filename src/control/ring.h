@@ -24,7 +24,7 @@ struct ring {
 
 #define RING_NO_ROOM UINT64_MAX
 
-/* Returns up to which end room must be reserved before a block of so many bytes fits behind the
+/* Returns up to which end room must be reserved before a block of `bytes` bytes fits behind the
  * last block. 0: the block fits already, or the ring may not grow that far. */
 INLINE uint64_t ring_wanted(const struct ring *ring, uint64_t bytes) {
     uint64_t end = ring->at + bytes, wanted = align_up(end, ring->step);

@@ -77,7 +77,7 @@ bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why)
             text_add_number(&text, geteuid());
         }
         path[text.length] = 0;
-        if (i < 2) { /* we never make the runtime directory itself */
+        if (i < 2) { /* the library never makes the runtime directory itself */
             if (OS_TRY(os_stat(path, &status)) || !S_ISDIR(status.st_mode))
                 continue;
             text_add(&text, "/memctx");

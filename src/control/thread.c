@@ -47,7 +47,7 @@ static struct {
     uint32_t opening;  /* atomic: the thread is making the socket */
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
     bool had_thread;   /* this process, or one that it was forked from, had the thread */
-    bool first_ended;  /* the program's first thread ended, so ours may become the last */
+    bool first_ended;  /* the program's first thread ended; this one may become the last */
     uint64_t start_ns; /* start of this process, or the time of its fork */
     uint64_t fork_ns;  /* when this process last began to fork; 0: never */
     /* In a forked child: how many calls of control_is_due come before one reads the clock. */
