@@ -4,7 +4,7 @@
 
 #define CLASS_COUNT 13 /* a class has blocks of 64 << class bytes, at most 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
-#define DISCARD_MIN OS_PAGE_BYTES /* freed blocks of so many bytes or more are discarded */
+#define DISCARD_MIN OS_PAGE_BYTES /* freed blocks of at least this many bytes are discarded */
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
