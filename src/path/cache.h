@@ -56,8 +56,8 @@
 #define CACHE_PATIENCE 200U
 #define CACHE_PATIENCE_PAST 25U
 #define CACHE_HINT_MAX 1024U /* in words; a return address further away gets no hint */
-/* Number of misses and searches of which a forked child keeps nothing. Most children end before so
- * many, and each OS page that the child writes is copied. */
+/* Number of misses and searches of which a forked child keeps nothing. Most children end earlier,
+ * and each OS page that the child writes is copied. */
 #define CACHE_QUIET 64
 #define CACHE_NEAR_FRAMES 4U /* see walked_far */
 /* windows past the table, after which the table's memory is given back */

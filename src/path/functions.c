@@ -11,8 +11,8 @@
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
 #define RECURRING_TRIED 8U /* entries in which a function's own one is searched for */
-#define RECURS_OFTEN 64U   /* a function is folded when it stands twice on so many paths */
-/* a function that stands twice on so many paths is folded together with a function that reached
+#define RECURS_OFTEN 64U   /* a function is folded when it stands twice on this many paths */
+/* a function that stands twice on this many paths is folded together with a function that reached
  * RECURS_OFTEN */
 #define RECURS_TOO 16U
 

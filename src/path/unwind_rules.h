@@ -17,8 +17,8 @@
 
 #define MODULES_MAX 4095U
 #define MODULE_NONE 0xffffU
-/* A forked child does not keep the first RULES_QUIET rules that it learns. They are mostly those of
- * code that ends the child. Keeping them would copy two OS pages, which costs more than learning
+/* A forked child does not keep the first RULES_QUIET rules that it learns. Most of them are rules
+ * of code that ends the child. Keeping them would copy two OS pages, which costs more than learning
  * some of them again. */
 #define RULES_QUIET 8
 
