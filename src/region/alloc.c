@@ -127,7 +127,7 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 }
 
 /* A heap does its periodic work (look_around) when no page with free blocks is left. A thread that
- * frees enough itself never runs out of such pages, so the heap also does the work after every
+ * frees enough itself never runs out of such pages. So the heap also does the work after every
  * LOOK_EVERY pages that were used up, if other threads have freed chunks or placements have
  * changed. */
 #define LOOK_EVERY 16U

@@ -167,7 +167,7 @@ static void partial_push(struct bins *bins, struct page *page) {
         *head = page;
         return;
     }
-    /* The page before `at` is the one before `behind`, or, for the head, the list's last page. */
+    /* at->prev is the page before `behind`, or, for the head, the list's last page. */
     struct page *at = behind ? behind : *head;
     page->prev = at->prev;
     at->prev = page;

@@ -243,7 +243,7 @@ struct heap *heap_totals(void);
  * heap's lock. */
 void heap_keep_less(struct heap *heap);
 /* Counts the free of another heap's chunk: in this heap's view of the context, or, where the budget
- * has no room for one, in that of heap_totals. */
+ * has no room for such a view, in the view of heap_totals. */
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
 /* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
  * holds heap_global.lock, so that no dump counts the numbers twice. */

@@ -137,7 +137,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     } else {
         return NULL;
     }
-    order_stores(); /* a fork between the two loses one block: safe */
+    order_stores(); /* a fork between the two stores loses one block: safe */
     add_owner(&page->used, 1);
     uint32_t slack = page->block_bytes - (uint32_t)size;
     if (narrow)
