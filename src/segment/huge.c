@@ -486,8 +486,8 @@ void segment_huge_free(struct page *header) {
 
 #define COPY_STEP SEGMENT_BYTES
 
-/* Copies a mapping with its header page to another place. What was copied goes back to the kernel
- * at once, so that the chunk does not take twice its memory meanwhile. */
+/* Copies a mapping with its header page to another place. Bytes that are copied go back to the
+ * kernel at once, so that the chunk does not take twice its memory meanwhile. */
 static void copy_whole(char *from, size_t bytes, char *to) {
     for (size_t at = 0; at < bytes; at += COPY_STEP) {
         size_t part = bytes - at < COPY_STEP ? bytes - at : COPY_STEP;

@@ -50,8 +50,8 @@ size_t segment_huge_purge(bool all);
 /* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
  * mappings in huge_cache. `others` are the bytes in the other part. *plain becomes the bound that
  * the options give. The result is larger for a program that takes memory again shortly after it
- * gave the memory back, as long as the freelist and the bytes in use together stay near the peak of
- * the bytes in use. The result is never larger where no control thread runs, which would give the
+ * gave the memory back. But the freelist and the bytes in use together stay near the peak of the
+ * bytes in use. The result is never larger where no control thread runs, which would give the
  * memory back if the program does not take it again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the

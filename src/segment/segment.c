@@ -31,8 +31,8 @@ static struct {
     /* bytes that went back to the kernel only because the freelist was full, and that the program
      * has not taken again since; after a while they are forgotten */
     int64_t early;
-    /* bytes of these that the program did take again; the freelist may keep so many more. Also read
-     * without the lock. */
+    /* bytes that left `early` because the program took them again; the freelist may keep this many
+     * bytes more. Also read without the lock. */
     int64_t again;
     int64_t peak; /* most bytes that were in use lately; also read without the lock */
 } demand START_PAGE;
@@ -328,7 +328,8 @@ void segment_note_taken(int64_t fresh) {
     }
 }
 
-/* In each quarter of the decay time, one part in so many of the field of `demand` is forgotten. */
+/* In each quarter of the decay time, one part in this many is forgotten: of demand.early, of
+ * demand.again, and of the difference between demand.peak and the bytes in use. */
 #define EARLY_FORGOTTEN 4
 #define AGAIN_FORGOTTEN 32
 #define PEAK_FORGOTTEN 16

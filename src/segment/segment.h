@@ -16,8 +16,8 @@
  * The freelist: the memory of slices that pages gave back stays for MEMCTX_DECAY_MS, and these
  * slices are used again first. Their bytes have two bounds: the larger of 512 slices and 5 % of the
  * bytes in use, and the larger of MEMCTX_FREELIST_KIB and 5 % of the bytes in use. Beyond a bound,
- * slices go to the kernel at once, those of the segment with the oldest ones first. Freed mappings
- * of huge chunks have the second bound, too.
+ * slices go to the kernel at once, first the slices of the segment that has the oldest empty slice.
+ * Freed mappings of huge chunks have the second bound, too.
  *
  * Threads: any thread may call these functions; segment_global.lock guards the segments. The fields
  * of a page header belong to the owner of the page.
@@ -124,8 +124,8 @@ struct page {
         uint64_t requested_bytes; /* large chunks: bytes that the program asked for */
         /* PAGE_SERIAL, atomic: map of the chunks that are not alive; NULL: all chunks are alive */
         uint64_t *gone;
-        /* PAGE_OWN, PAGE_MIXED, control thread: what the page looked like when it was last looked
-         * at, see context/holes.c */
+        /* PAGE_OWN, PAGE_MIXED, control thread: state of the page when context/holes.c last looked
+         * at it */
         uint64_t seen;
     };
     union {
