@@ -202,7 +202,8 @@ static inline void memctx_reset(memctx_t context) {
     if (context && memctx_do_reset)
         memctx_do_reset(context);
 }
-/* Resets every context below this one. They are not deleted, and this one is not reset. */
+/* Resets every context below `context`. `context` itself is not reset, and no context is
+ * deleted. */
 static inline void memctx_reset_children(memctx_t context) {
     if (context && memctx_do_reset_children)
         memctx_do_reset_children(context);

@@ -2,9 +2,9 @@
 /*
  * weak.h - the symbols of libmemctx.so that the functions of memctx.h call.
  *
- * A program does not call these: a symbol is NULL when the library is absent, or older than the
- * symbol. Each does what the function of memctx.h with the matching name says, for a context that
- * is not NULL.
+ * A program does not call these symbols itself: a symbol is NULL when the library is absent, or
+ * older than the symbol. Each does what the function of memctx.h with the matching name says, for a
+ * context that is not NULL.
  *
  * Symbols stay: a program that was compiled with the header of any version runs with every later
  * library. A function that takes a struct takes its size, too, and has a name that ends in _sized.

@@ -34,7 +34,7 @@
 #define WIRE_DEADLINE_MS 2000
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
 #define WIRE_MARKS_MAX 16     /* marks that WIRE_MARK sets */
-#define WIRE_MARKS_ALL 48     /* these, and the marks of MEMCTX_MARKS, named auto-N */
+#define WIRE_MARKS_ALL 48     /* marks of WIRE_MARK, and marks of MEMCTX_MARKS (named auto-N) */
 #define WIRE_NOTES_MAX 16     /* a further note replaces the oldest */
 #define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
@@ -129,7 +129,7 @@ struct wire_dump {
     uint32_t pid;
     uint32_t depth;
     uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
-    uint32_t flags;    /* those of the request */
+    uint32_t flags;    /* the flags of the request */
     uint32_t contexts; /* every id is less than this */
     uint32_t took_ns;  /* time to build this answer */
     /* Sums over the whole process; WIRE_UNKNOWN unless the request has WIRE_DUMP_SUMS. */
@@ -351,7 +351,7 @@ struct wire_resizes {
 struct wire_left_out {
     uint64_t contexts;  /* 0: none, and the other fields mean nothing */
     uint64_t ids_below; /* a context with this id or a higher one did not exist yet */
-    int64_t most_bytes; /* the most that one of these contexts held */
+    int64_t most_bytes; /* the greatest requested bytes of one of these contexts */
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
 };
 
