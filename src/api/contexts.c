@@ -301,8 +301,8 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
 
 /* Allocates in a plain context of this thread. A case that needs more work tail-calls another
  * function, so that the common cases save no callee-saved register. */
-INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
-                         enum allocate_how how, uintptr_t frame) {
+INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, size_t size,
+                                enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
         UNLIKELY(view->bins->recipe & RECIPE_SERIAL)) {
@@ -317,7 +317,7 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
         return allocate_listed(heap, view, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide_block(heap, view, size, how, frame);
-    return allocate_from(heap, view, size, how, frame);
+    return allocate_narrow(heap, view, size, how, frame);
 }
 
 /* Slow path of memctx_alloc: the handle is not a plain context of this thread. It may be a member
@@ -333,33 +333,34 @@ NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context,
     if (chunk)
         return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
     if ((named = named_mine(heap, context, "memctx_alloc")))
-        return allocate_of(heap, named, size, how, frame);
+        return allocate_by_policy(heap, named, size, how, frame);
     thread_leave(heap);
     errno = ENOMEM;
     return NULL;
 }
 
-INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, uintptr_t frame) {
+INLINE void *allocate_in_context(memctx_t context, size_t size, enum allocate_how how,
+                                 uintptr_t frame) {
     struct heap *heap = thread_enter();
     const struct named *named = LIKELY(heap != NULL) ? named_find_placed(context) : NULL;
     if (UNLIKELY(!named) || UNLIKELY(named->heap != heap))
         return allocate_other_handle(heap, context, size, how, frame);
-    return allocate_of(heap, named, size, how, frame);
+    return allocate_by_policy(heap, named, size, how, frame);
 }
 
 EXPORT void *memctx_do_alloc(memctx_t context, size_t size) {
-    return allocate_in(context, size, ALLOCATE_PLAIN, FRAME);
+    return allocate_in_context(context, size, ALLOCATE_PLAIN, FRAME);
 }
 
 EXPORT void *memctx_do_zalloc(memctx_t context, size_t size) {
-    return allocate_in(context, size, ALLOCATE_ZEROED, FRAME);
+    return allocate_in_context(context, size, ALLOCATE_ZEROED, FRAME);
 }
 
 EXPORT void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || size > REGION_SIZE_MAX)
         return NULL;
     if (alignment <= 16)
-        return allocate_in(context, size, ALLOCATE_PLAIN, FRAME);
+        return allocate_in_context(context, size, ALLOCATE_PLAIN, FRAME);
     struct heap *heap;
     const struct named *named = enter_mine(&heap, context, "memctx_alloc_aligned");
     return named ? allocate_entered(heap, named->view, size, alignment, ALLOCATE_PLAIN, FRAME)

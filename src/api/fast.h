@@ -250,8 +250,8 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
 }
 
 /* Entered, view known, size <= NARROW_MAX. */
-INLINE void *allocate_from(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
-                           uintptr_t frame) {
+INLINE void *allocate_narrow(struct heap *heap, struct view *view, size_t size,
+                             enum allocate_how how, uintptr_t frame) {
     void *chunk;
     /* The processor predicts this branch. So it can take a block of the heap before the cache line
      * of the view has arrived. */
@@ -273,7 +273,7 @@ INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
     struct view *view = view_guessed(paths_of(heap), frame);
     if (UNLIKELY(!view))
         return allocate_path_not_guessed(heap, size, how, frame);
-    return allocate_from(heap, view, size, how, frame);
+    return allocate_narrow(heap, view, size, how, frame);
 }
 
 /* --- free ------------------------------------------------------------------------------------ */

@@ -183,7 +183,7 @@ static void *allocate_looked_up(struct heap *heap, size_t size, enum allocate_ho
         return allocate_page_used_up(heap, view, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide_block(heap, view, size, how, frame);
-    return allocate_from(heap, view, size, how, frame);
+    return allocate_narrow(heap, view, size, how, frame);
 }
 
 static NOINLINE void *allocate_timed(struct heap *heap, size_t size, enum allocate_how how,

@@ -41,7 +41,7 @@ static COLD void throw_bad_alloc(void) {
 
 /* Allocates for an operator new with an alignment. NULL: memory is short or, as in libstdc++, the
  * alignment is not a power of two. */
-static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
+static void *allocate_aligned_new(size_t size, size_t alignment, uintptr_t frame) {
     if (!is_power_of_two(alignment))
         return NULL;
     return alignment <= 16 ? allocate_not_entered(size, ALLOCATE_PLAIN, frame)
@@ -52,7 +52,7 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
     for (;;) {
         if (!call_new_handler())
             throw_bad_alloc();
-        void *chunk = allocate_for(size, alignment, frame);
+        void *chunk = allocate_aligned_new(size, alignment, frame);
         if (chunk)
             return chunk;
     }
@@ -80,7 +80,7 @@ static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
 #define OPERATOR_NEW_ALIGNED(name)                                                                 \
     EXPORT void *name(size_t size, size_t alignment);                                              \
     EXPORT void *name(size_t size, size_t alignment) {                                             \
-        void *chunk = allocate_for(size, alignment, FRAME);                                        \
+        void *chunk = allocate_aligned_new(size, alignment, FRAME);                                \
         return LIKELY(chunk != NULL) ? chunk : new_retry(size, alignment, FRAME);                  \
     }
 #define OPERATOR_NEW_NOTHROW(name)                                                                 \
@@ -92,7 +92,7 @@ static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
 #define OPERATOR_NEW_ALIGNED_NOTHROW(name)                                                         \
     EXPORT void *name(size_t size, size_t alignment, const void *nothrow);                         \
     EXPORT void *name(size_t size, size_t alignment, const void *nothrow) {                        \
-        void *chunk = allocate_for(size, alignment, FRAME);                                        \
+        void *chunk = allocate_aligned_new(size, alignment, FRAME);                                \
         return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, alignment, nothrow);      \
     }
 

@@ -101,7 +101,7 @@ static void dump_begins(struct client *client) {
     note_dumps();
 }
 
-static void control_dump_ends(struct client *client) {
+static void dump_ends(struct client *client) {
     if (!client->dump_until_ns)
         return;
     client->dump_until_ns = 0;
@@ -118,7 +118,7 @@ static void note_request(struct client *client, uint16_t type, const char *body)
     if (request.flags & WIRE_DUMP_BEGIN)
         dump_begins(client);
     if (request.flags & WIRE_DUMP_END)
-        control_dump_ends(client);
+        dump_ends(client);
     else
         add_owner(&dumps_asked, 1);
 }
@@ -129,7 +129,7 @@ uint64_t server_dumps_asked(void) {
 
 static void client_drop(struct client *client) {
     descriptors_let_go(&client->socket);
-    control_dump_ends(client);
+    dump_ends(client);
     client->answering = client->asked = false;
     client->got = client->written = 0;
 }
