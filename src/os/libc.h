@@ -54,8 +54,8 @@ bool os_libc_init(bool symbols);
  * Returns an error number. */
 int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *));
 
-/* The functions below behave as the functions of libc without the prefix os_: the same results, the
- * same errno. os_result turns the result of a raw system call into such a result. */
+/* Turns the result of a raw system call into a result as libc's functions have it: -1 and errno on
+ * failure. The functions below return their results in this form. */
 INLINE int os_result(long result) {
     if (!OS_FAILED(result))
         return (int)result;
