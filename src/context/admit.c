@@ -123,26 +123,18 @@ INLINE struct place place_before(const struct admit *admit, int before) {
     return before < 0 ? admit->root : place_of(&admit->stack->frames[before]);
 }
 
-/* No function is larger, so an address further from a function's start is in another function. */
-#define FUNCTION_BYTES_MAX (1U << 20)
-
-/* True if the frame is one of this function. The functions of most frames need not be looked up. */
-INLINE bool is_of_function(const struct stack_frame *frame, uintptr_t function) {
-    return frame->address - function <= FUNCTION_BYTES_MAX &&
-           function_start(frame->address, frame->exact) == function;
-}
-
 /* Reports the function of frame `i` to function_recurs if it stands further out, too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
     bool recurs = false;
     functions_look_begins();
-    uintptr_t function = function_to_watch(frames[i].address, frames[i].exact);
-    for (int outer = i - 1; function && !recurs && outer >= (int)admit->begin; outer--)
-        recurs = is_of_function(&frames[outer], function) && !rule_folded(frames[outer].rule);
+    struct cfi_function function = function_to_watch(frames[i].address, frames[i].exact);
     functions_look_ends();
+    for (int outer = i - 1; function.start && !recurs && outer >= (int)admit->begin; outer--)
+        recurs = function_holds(function, frames[outer].address, frames[outer].exact) &&
+                 !rule_folded(frames[outer].rule);
     if (recurs)
-        function_recurs(function);
+        function_recurs(function.start);
 }
 
 /* As watch, for the innermost WATCHED_MAX frames that are not folded. */
@@ -153,7 +145,7 @@ static NOINLINE void watch_all(const struct admit *admit) {
     for (unsigned i = admit->stack->count; i-- > admit->begin && count < WATCHED_MAX;) {
         const struct stack_frame *frame = &admit->stack->frames[i];
         if (!rule_folded(frame->rule))
-            functions[count++] = function_to_watch(frame->address, frame->exact);
+            functions[count++] = function_to_watch(frame->address, frame->exact).start;
     }
     functions_look_ends();
     for (unsigned i = 0; i < count; i++)

@@ -459,24 +459,27 @@ static struct cfi_rule rule_of(const struct state *state) {
 }
 
 /* Finds the entry whose range holds pc. Sets *r to what follows the range in the entry, and *common
- * to the entry's CIE. Returns the start of the range; 0: there is none. */
-static uintptr_t find_function(const struct cfi_object *object, uintptr_t pc, struct reader *r,
-                               struct common *common) {
+ * to the entry's CIE. */
+static struct cfi_function find_function(const struct cfi_object *object, uintptr_t pc,
+                                         struct reader *r, struct common *common) {
+    const struct cfi_function none = {0};
     uintptr_t start, length;
     const uint8_t *entry = find_entry(object, pc, &start);
     if (!entry)
-        return 0;
+        return none;
     *r = entry_reader(entry, object);
     const uint8_t *id_at = r->at;
     uint64_t distance = read_fixed(r, 4);
     if (r->bad || !distance)
-        return 0;
+        return none;
     *common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
     if (common->bad)
-        return 0;
+        return none;
     start = read_encoded(r, common->encoding, 0);
     length = read_encoded(r, common->encoding & 0x0f, 0);
-    return r->bad || pc < start || pc - start >= length ? 0 : start;
+    if (r->bad || pc < start || pc - start >= length)
+        return none;
+    return (struct cfi_function){start, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
 }
 
 /* The usual entry: a length and a distance of four bytes each, then the start of the range,
@@ -487,19 +490,20 @@ struct usual_entry {
     uint32_t bytes;
 };
 
-uintptr_t cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
+struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
+    const struct cfi_function none = {0};
     struct reader r;
     struct common common;
     struct usual_entry usual;
     uintptr_t start, at = (uintptr_t)find_entry(object, pc, &start);
     if (at < object->frames_start || at > object->frames_end ||
         object->frames_end - at < sizeof usual)
-        return 0;
+        return none;
     __builtin_memcpy(&usual, (const void *)at, sizeof usual);
     /* Only the CIE says for certain how the start is written. But if the usual form gives the start
      * that the table has, the entry has the usual form, and the CIE need not be read. */
     if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
-        return pc - start < usual.bytes ? start : 0;
+        return pc - start < usual.bytes ? (struct cfi_function){start, usual.bytes} : none;
     return find_function(object, pc, &r, &common);
 }
 
@@ -507,7 +511,7 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     struct cfi_rule none = {.kind = CFI_NONE}, rule;
     struct reader r;
     struct common common;
-    uintptr_t start = find_function(object, pc, &r, &common);
+    uintptr_t start = find_function(object, pc, &r, &common).start;
     if (!start)
         return none;
     none.function = start;

@@ -42,6 +42,11 @@ struct cfi_rule {
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168
 
+struct cfi_function { /* the code of a function, as a frame description tells it */
+    uintptr_t start;  /* 0: not known */
+    uint32_t bytes;
+};
+
 struct cfi_object { /* the loaded object that holds the code at an address */
     /* bounds of the object, or of its part around the address that is mapped in one piece */
     uintptr_t start, end;
@@ -54,8 +59,8 @@ struct cfi_object { /* the loaded object that holds the code at an address */
 bool cfi_find_object(uintptr_t pc, struct cfi_object *object);
 /* Returns the rule that applies at pc. Reads only the object's mapped .eh_frame. */
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
-/* Returns cfi_rule.function for pc. Costs a small part of cfi_find_rule, because the entry's
- * program is not run. */
-uintptr_t cfi_find_function(const struct cfi_object *object, uintptr_t pc);
+/* Returns the code that the frame description for pc covers. Costs a small part of cfi_find_rule,
+ * because the description's program is not run. */
+struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc);
 
 #endif

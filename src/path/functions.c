@@ -18,8 +18,9 @@
 
 static struct functions {
     struct {
-        uintptr_t key, start;
-    } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
+        uintptr_t key;
+        uint32_t offset, bytes; /* key minus the start of its function; 0 bytes: not known */
+    } entries[FUNCTIONS_MAX];   /* functions of addresses, found by a hash of the key */
     /* starts of folded functions, hashed; a function's number is its place plus 1 */
     uintptr_t folded[FOLDED_PLACES];
     struct recurring {
@@ -52,17 +53,21 @@ static uint32_t number_of(uintptr_t start) {
     return number && function_set_has(&functions->unfolded, number) ? 0 : number;
 }
 
-static uintptr_t start_of(uintptr_t key) {
+static struct cfi_function function_of(uintptr_t key) {
+    uintptr_t pc = unwind_rules_pc(key);
     uint64_t at = hash_mix(key, 0) % FUNCTIONS_MAX;
     if (functions->entries[at].key != key) {
-        functions->entries[at].start = unwind_rules_function_start(key);
+        struct cfi_function found = unwind_rules_function(key);
+        functions->entries[at].offset = (uint32_t)(pc - found.start);
+        functions->entries[at].bytes = found.bytes;
         functions->entries[at].key = key;
     }
-    return functions->entries[at].start;
+    uint32_t bytes = functions->entries[at].bytes;
+    return (struct cfi_function){bytes ? pc - functions->entries[at].offset : 0, bytes};
 }
 
 static uint32_t number_of_key(uintptr_t key) {
-    uintptr_t start = start_of(key);
+    uintptr_t start = function_of(key).start;
     return start ? number_of(start) : 0;
 }
 
@@ -99,13 +104,13 @@ void functions_look_ends(void) {
     lock_release(&unwind_rules_lock);
 }
 
-uintptr_t function_start(uintptr_t address, bool exact) {
-    return functions ? start_of(address | (exact ? RULE_EXACT_BIT : 0)) : 0;
-}
-
-uintptr_t function_to_watch(uintptr_t address, bool exact) {
-    uintptr_t start = function_start(address, exact);
-    return start && folded_number(start) && !number_of(start) ? 0 : start;
+struct cfi_function function_to_watch(uintptr_t address, bool exact) {
+    struct cfi_function none = {0}, function;
+    if (!functions)
+        return none;
+    function = function_of(address | (exact ? RULE_EXACT_BIT : 0));
+    bool unfolded = folded_number(function.start) && !number_of(function.start);
+    return function.start && unfolded ? none : function;
 }
 
 uint32_t function_number(uintptr_t address, bool exact) {
@@ -113,7 +118,7 @@ uint32_t function_number(uintptr_t address, bool exact) {
     lock_take(&unwind_rules_lock);
     if (functions) {
         forget_addresses();
-        uintptr_t start = start_of(address | (exact ? RULE_EXACT_BIT : 0));
+        uintptr_t start = function_of(address | (exact ? RULE_EXACT_BIT : 0)).start;
         number = start ? folded_number(start) : 0;
     }
     lock_release(&unwind_rules_lock);

@@ -20,16 +20,18 @@
 
 #include "path/unwind_rules.h"
 
-/* A thread may call function_start and function_to_watch only between these two calls. They take
- * and release unwind_rules_lock, once for many addresses. */
+/* A thread may call function_to_watch only between these two calls. They take and release
+ * unwind_rules_lock, once for many addresses. */
 void functions_look_begins(void);
 void functions_look_ends(void);
-/* Returns the start of the function that holds a return address; 0: it is not known. `exact`: a
- * signal interrupted the program at the address. */
-uintptr_t function_start(uintptr_t address, bool exact);
-/* As function_start, but returns 0 also for a folded function that is unfolded at present
- * (functions_unfold). */
-uintptr_t function_to_watch(uintptr_t address, bool exact);
+/* Returns the function that holds a return address. `exact`: a signal interrupted the program at
+ * the address. The function's start is 0 if it is not known, or if the function is folded but
+ * unfolded at present (functions_unfold). */
+struct cfi_function function_to_watch(uintptr_t address, bool exact);
+/* True if the function holds the address. */
+INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool exact) {
+    return address - !exact - function.start < function.bytes;
+}
 /* Counts a new node of a path on which this function stands twice. After RECURS_OFTEN such nodes
  * the function is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);

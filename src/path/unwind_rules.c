@@ -267,23 +267,17 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
-/* Returns an address inside the calling instruction. A call that does not return may be the last
- * instruction of its function; the return address then belongs to the next function. */
-static uintptr_t pc_of(uintptr_t key) {
-    return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
-}
-
-uintptr_t unwind_rules_function_start(uintptr_t key) {
+struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
-    uintptr_t pc = pc_of(key);
-    return find_object(pc, &object) ? cfi_find_function(&object, pc) : 0;
+    uintptr_t pc = unwind_rules_pc(key);
+    return find_object(pc, &object) ? cfi_find_function(&object, pc) : (struct cfi_function){0};
 }
 
 /* Finds out the rule of a key, and keeps it. */
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
-    uintptr_t pc = pc_of(key);
+    uintptr_t pc = unwind_rules_pc(key);
     if (!find_object(pc, &object) && /* code made at run time may change */
         !(loaded_missed() && cfi_find_object(pc, &object)))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);

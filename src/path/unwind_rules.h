@@ -118,9 +118,13 @@ INLINE uint32_t rule_module(uint64_t packed) {
     return module == MODULES_MAX ? MODULE_NONE : module;
 }
 
-/* Returns the start of the function that holds the key's address. 0: the address has no unwind
- * information. */
-uintptr_t unwind_rules_function_start(uintptr_t key);
+/* Returns an address inside the calling instruction. A call that does not return may be the last
+ * instruction of its function; the return address then belongs to the next function. */
+INLINE uintptr_t unwind_rules_pc(uintptr_t key) {
+    return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
+}
+/* Returns the function that holds the key's address. */
+struct cfi_function unwind_rules_function(uintptr_t key);
 
 /* Gives each known rule the function number that `folded` returns for its address. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));

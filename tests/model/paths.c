@@ -30,14 +30,14 @@ static APART struct view *turn(struct heap *heap, unsigned turns) {
 }
 
 static uintptr_t start_of(uintptr_t function) {
-    return unwind_rules_function_start(function + 1);
+    return unwind_rules_function(function + 1).start;
 }
 
 /* How often the function stands on the path. */
 static unsigned turns_of(const struct view *view) {
     unsigned count = 0;
     for (uint32_t id = view->context; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
-        count += unwind_rules_function_start(tree_node(id)->address) == start_of((uintptr_t)turn);
+        count += unwind_rules_function(tree_node(id)->address).start == start_of((uintptr_t)turn);
     return count;
 }
 
@@ -176,7 +176,7 @@ void check_waited(void) {
         for (unsigned id = 0; id < WAITERS; id++)
             calls += allocated[id][site];
         for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++)
-            if (unwind_rules_function_start(tree_node(id)->address) ==
+            if (unwind_rules_function(tree_node(id)->address).start ==
                 start_of((uintptr_t)sites[site]))
                 allocs += sums_of(id).allocs;
         model_check(allocs == calls, "a site has not what it allocated");

@@ -249,23 +249,30 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* Both read the start of the function, one of them without the entry's program. */
+/* Both read the start of the function, one of them without the entry's program. The addresses that
+ * have this start are those within the function's bytes. */
 Test(cfi, the_function_is_that_of_the_rule) {
     struct cfi_object object;
-    uintptr_t code = (uintptr_t)&qsort, start = 0;
+    struct cfi_function last = {0};
+    uintptr_t code = (uintptr_t)&qsort;
     unsigned functions = 0, none = 0;
     cr_assert(cfi_find_object(code, &object));
     for (uintptr_t pc = code; pc < code + (1 << 16) && pc < object.end; pc++) {
-        uintptr_t function = cfi_find_function(&object, pc);
-        cr_assert_eq(function, cfi_find_rule(&object, pc).function, "at %#lx", pc);
-        functions += function && function != start;
-        none += !function;
-        start = function ? function : start;
+        struct cfi_function function = cfi_find_function(&object, pc);
+        cr_assert_eq(function.start, cfi_find_rule(&object, pc).function, "at %#lx", pc);
+        cr_assert_eq(!function.start, !function.bytes, "at %#lx", pc);
+        if (function.start)
+            cr_assert_lt(pc - function.start, function.bytes, "at %#lx", pc);
+        if (function.start != last.start)
+            cr_assert_geq(pc - last.start, last.bytes, "at %#lx", pc);
+        functions += function.start && function.start != last.start;
+        none += !function.start;
+        last = function;
     }
     cr_assert_gt(functions, 20);
     cr_assert_gt(none, 0, "bytes between functions belong to none");
     object.eh_frame_header = NULL;
-    cr_assert_eq(cfi_find_function(&object, code), 0);
+    cr_assert_eq(cfi_find_function(&object, code).start, 0);
 }
 
 /* What a damaged library says is read in the user's process: nothing outside its memory may be
