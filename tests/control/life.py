@@ -140,7 +140,7 @@ def refusing(*calls):
     argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
-        # Eager would not start its thread: for all it knows the filter ends who makes one.
+        # Eager would start no thread: the library cannot know that this filter allows a new thread.
         with harness.Target(argv, directory, MEMCTX_CONTROL="always") as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
             yield target
@@ -171,7 +171,8 @@ def shared_descriptors_are_high():
 
 @test
 def shared_descriptors_closed_are_forgotten():
-    """The program closes ours and gets their numbers: they are neither read, nor written, nor closed."""
+    """The program closes the library's descriptors and opens files with these numbers: the library neither reads, writes nor
+    closes them."""
     for words in (("dup2",), ("closefrom", "dup2")):
         with refusing("unshare") as target:
             with Wire(served(target)) as client:
@@ -305,7 +306,7 @@ def no_thread_to_be_had():
 
 @test
 def privileges_dropped():
-    """Who gives up root under our thread gives it up in every thread, and is not killed for it."""
+    """A program that gives up root beside the control thread gives it up in every thread, and is not killed for it."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     drop = ("import os, sys\n"
