@@ -250,7 +250,8 @@ static int64_t live_of_all_views(void) {
     return sum;
 }
 
-/* Neither takes the entry in which the other one's paths are counted. */
+/* The two functions have one hash, but each has an entry of its own in which its paths are counted.
+ */
 Test(paths, recursive_functions_of_one_hash_are_folded) {
     uintptr_t one = 0x10000, other = one + 16;
     while ((hash_mix(one, 2) ^ hash_mix(other, 2)) & 0xffff)

@@ -153,7 +153,8 @@ Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     }
 }
 
-/* Runs of several and of one, all that a walk tells, and each chunk freed, by both threads. */
+/* Runs of several chunks and of one: all that a walk over the page tells, and the free of each
+ * chunk, by both threads. */
 Test(serial, runs_of_all_lengths) {
     enum { CHUNKS = 3000 };
     static char *chunks[CHUNKS];

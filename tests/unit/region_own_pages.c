@@ -32,8 +32,8 @@ Test(region, contexts_get_pages_of_their_own_at_the_bound) {
     cr_assert_eq(page->view, view);
 }
 
-/* Many contexts that get own pages, fill them and free nearly all: the sum of what they then hold
- * free is what the cap is for. */
+/* Many contexts get own pages, fill them and free nearly all of their chunks. The cap bounds the
+ * sum of their free bytes. */
 Test(region, invariant_5_waste_is_capped) {
     enum { CONTEXTS = 2000, CHUNKS = 80 };
     static void *chunks[CHUNKS];
@@ -54,8 +54,8 @@ Test(region, invariant_5_waste_is_capped) {
     cr_assert(denied, "the cap was never reached");
 }
 
-/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are:
- * a program that stays at the cap for hours would do nothing else. */
+/* Past the cap a heap searches all its regions for empty pages, the less often the more views it
+ * has: else a program that stays at the cap for hours would do little else. */
 Test(region, sweeps_are_rare_where_contexts_are_many) {
     enum { CONTEXTS = 1000 };
     struct heap *heap = heap_new();
