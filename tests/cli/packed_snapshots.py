@@ -66,7 +66,7 @@ def without(text, *keys):
 
 
 @test
-def both_forms_say_the_same():
+def packed_and_json_snapshots_say_the_same():
     with scratch() as where:
         plain, small, back, again = (os.path.join(where, name) for name in ("plain", "small", "back", "again"))
 

@@ -223,7 +223,7 @@ Test(paths, walks_past_the_table_are_right) {
     walk_at_random(shapes_run);
 }
 
-Test(paths, so_it_is_with_frame_pointers) {
+Test(paths, walks_past_the_table_with_frame_pointers_are_right) {
     walk_at_random(linked_shapes_run);
 }
 

@@ -53,7 +53,7 @@ Test(slab, blocks_grow_to_the_largest_of_their_class) {
     cr_assert_eq(old->kind, PAGE_NONE, "it goes when it is empty");
 }
 
-Test(slab, its_pages_do_not_serve_all) {
+Test(slab, free_blocks_of_its_pages_may_be_too_small_for_others) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];
     struct heap *heap = heap_new();
@@ -149,7 +149,7 @@ Test(slab, its_fuller_pages_are_used_first) {
 }
 
 /* Once it has another policy its pages stand in one list, as they came. */
-Test(slab, its_bands_go_with_it) {
+Test(slab, bands_end_with_the_policy) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_SLAB, 128); /* just the class's size */
     unsigned capacity = full_pages[0].page->capacity;
@@ -222,7 +222,7 @@ Test(place, a_page_that_starts_anew_has_all_its_blocks) {
 
 /* The chunks of the context are replaced one by one after each change of policy: neither a page
  * with free blocks nor the current page may keep the old policy in use. */
-Test(place, a_context_in_use_comes_over) {
+Test(place, a_context_in_use_gets_its_new_policy) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];
     static const enum placement placements[] = {PLACE_SLAB,   PLACE_GENERATION, PLACE_DEFAULT,
@@ -252,7 +252,7 @@ Test(place, a_context_in_use_comes_over) {
 }
 
 /* Its chunks come from region_alloc_listed, which has to notice that the placement has changed. */
-Test(simple, a_context_that_is_placed_elsewhere_comes_over) {
+Test(simple, a_context_with_a_new_placement_leaves_the_list) {
     struct heap *heap = heap_new();
     struct view *view = placed(heap, 7, PLACE_SIMPLE);
     void *chunk = alloc(heap, view, 100, false);
