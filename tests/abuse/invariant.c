@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * invariant - programs for the tests of the design's invariants, seen from outside.
+ * invariant - programs for the tests of the invariants in docs/architecture.md, seen from outside.
  *
  * The first argument names the behaviour; each prints "ready" where it stands still and waits for a
  * line, or the end, on stdin.

@@ -149,7 +149,8 @@ def refusing(*calls):
 
 
 def served(target):
-    """Its own socket, not that of the program that became it."""
+    """Returns the path of the target's socket; waits until the target itself answers there, and not the program before its
+    exec."""
     harness.wait_until(lambda: harness.run_cli("dump", "--self", target.pid, env=target.cli_env)
                        .returncode == 0, "an answer")
     return target.socket_path()
@@ -247,8 +248,9 @@ def daemon_gets_socket(mode):
                 with Wire(path) as client:
                     check_equal(wire.get(client.hello, "wire_hello.pid"), pid, "pid of the hello")
                 harness.check_sums(parent.dump(pid=pid))
-                # The first process may have got one, or been about to, before it left by _exit, which
-                # runs no handler; what it left behind is swept, a temporary when it is old.
+                # The first process may have had a socket, or been about to, before it left by _exit, which runs no
+                # handler. memctx ps removes what that process left, a socket with a temporary name only when it is
+                # old.
                 for name in os.listdir(os.path.dirname(path)):
                     if name.endswith(".tmp"):
                         os.utime(os.path.join(os.path.dirname(path), name), (0, 0))

@@ -185,7 +185,7 @@ def directory_is_foreign():
 
 @test
 def directory_is_foreign_to_root():
-    """root could write there all the same, and the owner could then take the socket away."""
+    """Root could write to a directory of another user, but that user could then remove the socket."""
     need_root()
     with runtime_dir() as directory:
         mine = os.path.join(directory, "memctx")

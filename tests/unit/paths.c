@@ -47,8 +47,8 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
-/* At first it links none of its new nodes; each is the same when it is looked for again, whether
- * that happens at once, after some more, or after many. */
+/* A forked child links none of its first new nodes. Each is found again: at once, after some more
+ * nodes, and after many. */
 Test(tree, a_forked_child_finds_its_new_nodes) {
     static uint32_t ids[1000];
     for (uint32_t made = 1; made < 1000; made *= 3) {

@@ -208,8 +208,8 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
         region_free(heap, chunks[i]);
 }
 
-/* Nobody allocates in a context whose chunks were all freed: its current pages are not to wait
- * for that. */
+/* No thread may ever allocate again in a context whose chunks were all freed, so the context gives
+ * its current pages back. */
 Test(region, a_context_that_is_done_keeps_no_page) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];
@@ -224,7 +224,8 @@ Test(region, a_context_that_is_done_keeps_no_page) {
             region_free(heap, chunks[i]);
         cr_assert_eq(segment_used_bytes(), 0, "%ld bytes are kept", (long)segment_used_bytes());
     }
-    /* But one whose only chunk comes and goes does not make a page each time. */
+    /* A context whose only chunk is freed and allocated again and again does not make a page each
+     * time. */
     unsigned made = 0;
     void *last = NULL;
     for (int i = 0; i < 1000; i++) {

@@ -195,7 +195,8 @@ Test(sums, a_mark_has_every_context) {
     cr_assert_eq(entry_of("all", first + 1, &count).context, WIRE_NONE);
 }
 
-/* An eighth of what the tables may have: what holds least is left out, then marks are refused. */
+/* Marks take at most an eighth of the tables' limit: a mark leaves out the contexts that hold
+ * least, then marks are refused. */
 Test(sums, marks_have_a_bound) {
     enum { MANY = 60000 };
     struct heap *heap = heap_acquire(os_thread_id(), false);

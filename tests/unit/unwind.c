@@ -249,7 +249,7 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* Both read the start of the function, one of them without the entry's program. */
+/* Two functions read the start of a function, one of them without running the entry's program. */
 Test(cfi, the_function_is_that_of_the_rule) {
     struct cfi_object object;
     uintptr_t code = (uintptr_t)&qsort, start = 0;
