@@ -500,7 +500,7 @@ def disconnect_in_the_request():
 
 @test
 def refusals_keep_the_connection():
-    """A request of the right form that cannot be met is answered with a reason."""
+    """A request of the right form that the library cannot meet is answered with a reason."""
     none = constant("WIRE_NONE")
     mark_size = constant("WIRE_MARK_NAME_MAX")
     requests = {

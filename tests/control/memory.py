@@ -232,7 +232,8 @@ def records_of(body, at):
 
 @test
 def the_best_are_chosen_in_the_target():
-    """BEST tells exactly the contexts that have enough, and sums of all; PATH the way to each; --limit costs few bytes."""
+    """A piece of BEST has exactly the contexts that have enough, and the sums of all; PATH has the path to each; --limit costs
+    few bytes."""
     with many_contexts() as target, Wire(target.socket_path()) as client:
         contexts = {}
         for body in client.pieces("CONTEXTS"):

@@ -34,7 +34,7 @@ Sample = collections.namedtuple("Sample", "figures rss_kib threads")
 
 
 def scaled(count, most):
-    """So many, times MEMCTX_TABLES_SCALE, but not more than suffices."""
+    """So many, times MEMCTX_TABLES_SCALE, but at most as many as the test needs."""
     return min(int(count * SCALE), most)
 
 
