@@ -68,9 +68,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Of the two, aset and the policy that is measured, by turns in the same steps: what disturbs the
- * one, and changes from second to second, disturbs the other. The first rounds are for warming up.
- */
+/* Measures aset and the other policy in turns of equally many steps, so that whatever disturbs the
+ * machine for a second disturbs both. The first rounds warm up. */
 static void by_turns(void (*run)(int which, int steps), int steps) {
     enum { ROUNDS = 41 };
     static double took[2][ROUNDS];
@@ -102,7 +101,7 @@ static void make_both(const char *name) {
     }
 }
 
-/* What a small query allocates: some 90 chunks, most of them tiny, all of which go with it. */
+/* The allocations of a small query: some 90 chunks, most of them tiny, all freed at its end. */
 enum { QUERY_CHUNKS = 90, QUERY_SIZES = 1024 };
 static uint16_t query_sizes[QUERY_SIZES];
 
@@ -121,7 +120,7 @@ static void take_for_query(memctx_t context, int query) {
     }
 }
 
-/* Its chunks alone. */
+/* The allocations and the reset of a query, and nothing else. */
 static void query(void) {
     enum { QUERIES = 40000 };
     draw_query_sizes();
@@ -137,8 +136,8 @@ static void query(void) {
     figure("ns", (now_ns() - begin) / QUERIES);
 }
 
-/* The same as a server has it: a client asks over a socket, and waits for each answer; the text is
- * cut into words, a row is looked up and written out. The client, another process, checks the
+/* The query of a server: a client asks over a socket and waits for each answer; the server cuts the
+ * text into words, looks up a row and writes the answer. The client, another process, checks the
  * answers. */
 enum { SELECT_ROWS = 100000 };
 
@@ -167,7 +166,7 @@ static void ask(int server) {
     }
 }
 
-/* False: the client has gone, or asks for nothing that there is. */
+/* False: the client has closed the connection, or asks for a row that does not exist. */
 static int answer(int client, memctx_t context, const int (*rows)[2], int query) {
     char text[128];
     ssize_t bytes = read(client, text, sizeof(text) - 1);
@@ -307,8 +306,8 @@ static void radix(void) {
     by_turns(change, NODES);
 }
 
-/* Three quarters are deleted, and as many are inserted as deleted from then on: what it takes for
- * what is alive. */
+/* Three quarters of the nodes are deleted; from then on as many are inserted as deleted. Prints the
+ * reserved bytes for each requested byte. */
 static void shrink(void) {
     enum { STEPS = 1000000 };
     struct tree *tree = plant(policy);
@@ -337,7 +336,7 @@ static void shrink(void) {
     figure("ratio", reserved / requested);
 }
 
-/* One chunk, allocated and freed again and again: each time its block gets empty. */
+/* One chunk, allocated and freed again and again, so that its page gets empty each time. */
 static void alternate_some(int which, int steps) {
     for (int i = 0; i < steps; i++) {
         memctx_free(take(beside[which], 100));
@@ -379,7 +378,7 @@ static void tuplestore(void) {
     figure("pages_left", most);
 }
 
-/* What a chunk costs beside itself. */
+/* The bytes that a chunk takes beyond its requested size. */
 static void overhead(void) {
     enum { CHUNKS = 2000000, BYTES = 64 };
     struct memctx_stats stats;
@@ -411,7 +410,7 @@ static void groups(void) {
     figure("ratio", (double)(rss_kib() - before) * 1024 / ((double)GROUPS * BYTES));
 }
 
-/* Very many states in the one context of the aggregate, as it was mended. */
+/* Very many states in one context of the aggregate, as PostgreSQL has them now. */
 static void states(void) {
     enum { GROUPS = 1000000, BYTES = 100 };
     memctx_t parent = make(NULL, "aggregate");
@@ -501,8 +500,8 @@ static void columns(void) {
     }
 }
 
-/* By turns of 64 chunks of 100 bytes: malloc and free, the context's alloc and free, and its alloc
- * and one reset. */
+/* Times in turns of 64 chunks of 100 bytes: malloc and free; memctx_alloc and free; memctx_alloc
+ * and one memctx_reset. */
 enum { TURN = 64, TURNS = 100000 };
 
 static double turns_of(memctx_t context, int resets) {

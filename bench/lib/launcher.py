@@ -64,7 +64,7 @@ class Site:
         env = {"PATH": os.environ["PATH"], "HOME": self.tmp, "TMPDIR": self.tmp, "LANG": "C.UTF-8",
                "XDG_RUNTIME_DIR": self.runtime, "GIT_CONFIG_NOSYSTEM": "1"}
         if peer.name == "heaptrack":
-            # It locks its output, so that programs with children need a file each.
+            # heaptrack locks its output file, so each process of a program with children needs a file of its own.
             env["DUMP_HEAPTRACK_OUTPUT"] = (os.path.join(self.records, "heaptrack.$$")
                                             if workload.children else "/dev/null")
         mine = {key: value.replace("{records}", self.records) for key, value in peer.env.items()}

@@ -33,7 +33,7 @@ class Peer:
 
     @property
     def profiler(self):
-        """Not in every round, nor in every row: they take long."""
+        """True if the peer is slow: it is measured in few rounds, and not on every row."""
         return self.rounds < 3
 
     def takes(self, workload):
@@ -87,7 +87,7 @@ def is_newer(path, directory):
 
 
 def build(peer, out, tmp):
-    """What neither Debian nor we bring: from crates and PyPI. False: it cannot be had here."""
+    """Builds or installs a peer that comes from a crate or from PyPI. Returns False if that failed."""
     log = os.path.join(out, f"{peer.name}.log")
     if peer.crate and not is_newer(peer.preload, "bench/peers"):
         words = ["cargo", "build", "-q", "--release", "--features", peer.crate,

@@ -63,7 +63,7 @@ class Server:
         return int(found.group(1))
 
     def check_mapped(self, peer):
-        """That the allocator under test is the one in the process."""
+        """Checks that the process has mapped the allocator under test."""
         name = os.path.basename(peer.preload).split(".so")[0]
         if name and name not in launcher.read_text(f"/proc/{self.pid}/maps"):
             raise launcher.RunError(f"{name} is not mapped in the server")
@@ -279,8 +279,8 @@ def run_dumped(site, peer, workload):
 
 
 def run_path(site, peer, workload):
-    """What a path costs: the loop of the program less the same without call paths. Or how many times
-    that libunwind takes."""
+    """The cost of a call path: the time of the program's loop minus its time without call paths. For the measure "times": how
+    many times that cost libunwind takes."""
     times = {0: [], 32: []}
     for depth in (0, 32, 0, 32, 0, 32):
         site.clear()  # output is added to

@@ -51,7 +51,7 @@ int main(void) {
     struct random random = {.state = 20};
     size_t table_bytes = CHUNKS * sizeof(struct entry);
     size_t live_bytes = 0;
-    /* The table is none of the allocator's business, and gone before the measurement. */
+    /* The table is not from malloc, and is gone before the measurement. */
     struct entry *table =
         mmap(NULL, table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

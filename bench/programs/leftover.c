@@ -20,7 +20,7 @@ struct entry {
 
 static size_t live_bytes;
 
-/* The tables are none of the allocator's business, and gone before the measurement. */
+/* The tables are not from malloc, and are gone before the measurement. */
 static struct entry *table_new(size_t count) {
     struct entry *table = mmap(NULL, count * sizeof *table, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

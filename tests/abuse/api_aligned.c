@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Alignment: of every block, and of those that ask for more. */
+/* Alignment: the one that every block has, and larger ones that a call asks for. */
 #include "check.h"
 
 #include <malloc.h>

@@ -95,7 +95,8 @@ void bad_alloc() {
     }
 }
 
-/* libstdc++ 12 rounds the size up without a look: new(SIZE_MAX, 64) gives it a block of none. */
+/* libstdc++ 12 rounds the size up and does not check for an overflow: new(SIZE_MAX, 64) asks for 0
+ * bytes, and gets a block. */
 void bad_alloc_aligned() {
     auto alignment = static_cast<std::align_val_t>(64);
     for (size_t huge : HUGE_SIZES) {

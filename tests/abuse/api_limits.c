@@ -175,7 +175,7 @@ static void realloc_to_zero(void) {
     }
 }
 
-/* What succeeds leaves errno alone, and free always does. */
+/* A call that succeeds leaves errno alone; free always does. */
 static void errno_preserved(void) {
     enum { COUNT = 64 };
     void *blocks[COUNT];
@@ -203,8 +203,8 @@ static void errno_preserved(void) {
     CHECK(errno == 0, "free of a huge block set errno to %d", errno);
 }
 
-/* free preserves errno even when munmap or madvise fails beneath it: locked memory makes MADV_
- * calls fail, and that must stay ours. */
+/* free preserves errno even if munmap or madvise fails inside it: in locked memory MADV_ calls
+ * fail, and the program must not see that. */
 static void errno_free_locked(void) {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0 && errno != EPERM && errno != ENOMEM)
         CHECK(0, "mlockall: %s", strerror(errno));
@@ -313,7 +313,7 @@ static void *first_allocation_without_memory(void *unused) {
     return NULL;
 }
 
-/* So many that what an allocator has set aside for its next thread does not do. */
+/* So many threads that the memory that an allocator keeps for its next thread is not enough. */
 static void out_of_memory_new_thread(void) {
     enum { THREADS = 50 };
     pthread_t threads[THREADS];

@@ -69,7 +69,8 @@ static void mallopt_answers(void) {
     free(malloc(3 << 20));
 }
 
-/* With M_PERTURB glibc fills blocks: whoever ignores it must still zero calloc's. */
+/* With M_PERTURB glibc fills blocks. A library that ignores M_PERTURB must still zero the blocks of
+ * calloc. */
 static void mallopt_perturb(void) {
     CHECK(mallopt(M_PERTURB, 0x55) == 1, "M_PERTURB");
     for (size_t size = 1; size < 100000; size = size * 2 + 1) {

@@ -308,7 +308,7 @@ static void allocate_in_handler(int number) {
     handled++;
 }
 
-/* raise() from code that is not inside malloc: the standard's quiet case. */
+/* raise() from code that is not inside malloc, which the standard allows. */
 static void signal_on_other_stack(void) {
     static char stack[64 << 10];
     stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -354,7 +354,7 @@ static void vfork_shares(void) {
     for (int i = 0; i < 200; i++) {
         pid_t child = vfork();
         if (child ==
-            0) { /* what it allocates stays its parent's; programs do so before they exec */
+            0) { /* its chunks stay in the parent's heap; programs allocate so before they exec */
             char *block = malloc(300 + (size_t)i * 100);
             void *freed = malloc(70);
             free(freed);
@@ -385,7 +385,7 @@ static void *load_forever(void *argument) {
     return NULL;
 }
 
-/* fork takes a picture of other threads in the middle of malloc; the child goes on regardless. */
+/* fork copies the process while other threads are inside malloc. The child must still work. */
 static void fork_under_load(void) {
     pthread_t threads[3];
     for (uintptr_t i = 0; i < 3; i++)
@@ -393,7 +393,7 @@ static void fork_under_load(void) {
     for (int i = 0; i < 300; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(120); /* a child that hangs is killed, and that is seen */
+            alarm(120); /* a child that hangs is killed, and the parent fails the test */
             for (int j = 0; j < 10; j++)
                 work_a_little(NULL);
             if (i % 20 == 0)

@@ -21,7 +21,7 @@ struct check_test {
     void (*run)(void);
 };
 
-/* Stops the test at the first thing that does not hold: what follows would only echo it. */
+/* Ends the test at the first failed check: later failures would only follow from it. */
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \

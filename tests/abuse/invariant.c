@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * invariant - programs for the tests of the design's invariants, seen from outside.
+ * invariant - programs for the tests of the invariants in docs/architecture.md, seen from outside.
  *
  * The first argument names the behaviour; each prints "ready" where it stands still and waits for a
  * line, or the end, on stdin.
@@ -128,8 +128,8 @@ static int garbage_frame_pointer(void) {
     return 0;
 }
 
-/* Assembly that moves to another stack, of which no unwind information tells. The word that should
- * hold the caller's return address then stands in the guard behind that stack. */
+/* Assembly that moves to another stack and has no unwind information. The word that should hold the
+ * caller's return address then stands in the guard behind that stack. */
 __attribute__((noinline, optimize("omit-frame-pointer"))) static void *call_on(char *top) {
     void *block;
     __asm__ volatile("mov %%rsp, %%r12\n\t"
@@ -156,7 +156,7 @@ static int stack_before_a_guard(void) {
     return 0;
 }
 
-/* More call paths than any table was made for: two turns a level, 2^15 ways. */
+/* 2^15 call paths, more than any table was made for: two call sites on each of 15 levels. */
 __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
     void *block;
     if (depth == 0)

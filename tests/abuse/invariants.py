@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One test or more for each invariant of the design, as far as it shows from outside."""
+"""One test or more for each invariant in docs/architecture.md, as far as it shows from outside."""
 import os
 import random
 import signal

@@ -61,7 +61,8 @@ static void double_free_huge(void) {
     double_free(40 << 20);
 }
 
-/* Others were freed in between: no list head gives it away. */
+/* Other chunks are freed in between, so the head of a list of free blocks does not tell of the
+ * second free. */
 static void double_free_later(void) {
     enum { COUNT = 50 };
     void *blocks[COUNT];
@@ -125,7 +126,8 @@ static void foreign_mapping(void) {
     survived("a free of a foreign mapping");
 }
 
-/* Memory around the pointer cannot be read: whoever looks at a header there dies of SIGSEGV. */
+/* Memory around the pointer cannot be read: an allocator that looks for a header there dies of
+ * SIGSEGV. */
 static void unreadable_pointer(void) {
     char *mapping = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     misuse_free(mapping + (8 << 20));
@@ -174,8 +176,8 @@ static void usable_foreign(void) {
     survived("a usable size of a foreign pointer");
 }
 
-static void
-checked_realloc_freed(void) { /* to more than is mapped behind it: found before it is copied */
+static void checked_realloc_freed(void) { /* to more bytes than are mapped behind the pointer: the
+                                             misuse must be found before the copy */
     char *block = make(20);
     free(block);
     fprintf(stderr, "realloc %p\n", (void *)block);

@@ -58,7 +58,7 @@ CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
 
 
 def function_names(lines):
-    """Of lines "memctx:     FILE+OFFSET" those in the test's program: the functions, by addr2line."""
+    """The functions at the lines "memctx: FILE+OFFSET" that are in the test's program, by addr2line."""
     names = []
     for line in lines:
         found = re.fullmatch(r"memctx:     (/.*)\+(0x[0-9a-f]+)", line)
@@ -79,7 +79,7 @@ def expect_abort(done, name, words, place):
     check_equal(len(lines), len(pointers) + len(said), f"lines in {done.stderr!r}")
     function = name.replace("-", "_")
     caller = said.index("memctx:   found by" if words in (OVERFLOW, WRITTEN) else "memctx:   misused by")
-    if place != EMPTY:  # whose the chunk was
+    if place != EMPTY:  # the path that allocated the chunk
         check_equal(said[1], "memctx:   allocated by", "the second line")
         names = function_names(said[2:caller])
         check(names[0] in ("make", "write_after_free", function) and names[-1] == "_start",

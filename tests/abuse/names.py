@@ -52,7 +52,7 @@ _ZdaPvSt11align_val_tRKSt9nothrow_t""".split()
 
 @test
 def names_whole_family():
-    """Half a family crashes: a block of ours would meet a function of somebody else's."""
+    """The library exports the whole family. With a part of it, one of its blocks would come to a function of another malloc."""
     missing = [name for name in WHOLE_FAMILY if name not in exported_list()]
     check_equal(missing, [], "missing")
 
@@ -120,7 +120,7 @@ def names_hardened():
 
 @test
 def names_small_footprint():
-    """What every start and every fork pays for: see docs/process.md, One fork."""
+    """Bounds of what each start and each fork pays for; see docs/process.md, One fork."""
     ends = re.findall(r"^\s+LOAD\s+\S+\s+(0x[0-9a-f]+)\s+\S+\s+\S+\s+(0x[0-9a-f]+)",
                       tool("readelf", "-lW", harness.LIB), flags=re.M)
     check_equal(len(ends), 2, "loaded segments")
@@ -157,8 +157,7 @@ def names_unwinder_unchanged():
 
 @test
 def names_no_loader_on_malloc_path():
-    """Of what may allocate or lock in libc, most is not even referred to (malloc_info needs
-    fprintf, thread exit a key)."""
+    """The library refers to hardly a function of libc that may allocate or lock (malloc_info needs fprintf, thread exit a key)."""
     undefined = {line.split()[-1].split("@")[0]
                  for line in tool("nm", "-D", "--undefined-only", harness.LIB).splitlines()}
     forbidden = {"printf", "snprintf", "vsnprintf", "puts", "fputs", "fopen", "fwrite",

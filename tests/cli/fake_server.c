@@ -147,7 +147,7 @@ static void make_contexts(uint32_t flags) {
                                        : vdso->bytes;
 }
 
-/* Of what was made only what is asked for: from an id on, so many. */
+/* Keeps only the records that the request asks for: so many, from an id on. */
 static void choose_contexts(const struct wire_piece_request *request) {
     uint32_t first = (uint32_t)(request->from >> 16), count = 0;
     size_t kept = 0;
@@ -165,7 +165,7 @@ static void choose_contexts(const struct wire_piece_request *request) {
     piece.head.count = count;
 }
 
-/* Of all contexts; they follow. */
+/* Adds the sums of all contexts, which stand before the contexts. */
 static void make_survey(void) {
     struct wire_survey survey = {.uptime_ns = UPTIME_NS,
                                  .contexts = 4,
@@ -178,7 +178,8 @@ static void make_survey(void) {
     add(&survey, sizeof(survey));
 }
 
-/* The id of the parent of a context that was made; WIRE_NONE: there is none. */
+/* Returns the id of the parent of a context among the records; WIRE_NONE: the context is not there.
+ */
 static uint32_t find_parent(uint32_t id) {
     struct wire_context context;
     for (size_t at = 0; at < used; at += context.bytes) {
@@ -190,7 +191,7 @@ static uint32_t find_parent(uint32_t id) {
     return WIRE_NONE;
 }
 
-/* Of what was made only what is asked for: the root and the way to a context. */
+/* Keeps only the records that the request asks for: the root and the path to a context. */
 static void choose_path(const struct wire_piece_request *request) {
     uint32_t path[8] = {0}, count = 0, id = (uint32_t)(request->from >> 16);
     size_t kept = 0;
@@ -214,7 +215,7 @@ static void choose_path(const struct wire_piece_request *request) {
     piece.head.count = count;
 }
 
-/* A chain of them, a few in each piece. */
+/* A chain of contexts, a hundred in each piece. */
 static void make_deep(uint64_t from) {
     uint32_t id = (uint32_t)(from >> 16);
     for (uint32_t end = id + 100; id < end && id < DEEP_CONTEXTS; id++) {
@@ -495,7 +496,7 @@ static void serve(int fd) {
     }
     while (recv(fd, &request, sizeof(request), MSG_WAITALL) == (ssize_t)sizeof(request) &&
            request.length <= sizeof(body) &&
-           (request.length == 0 || /* recv of nothing waits for something */
+           (request.length == 0 || /* recv of 0 bytes waits until there are bytes */
             recv(fd, body, request.length, MSG_WAITALL) == (ssize_t)request.length)) {
         if (is("no-memory") && request.type != WIRE_DUMP) {
             struct wire_frame head = frame(request.type, 0);
@@ -513,7 +514,7 @@ static void serve(int fd) {
                 return;
             }
             if (is("dropped") && served++ % 3 == 0) {
-                return; /* as a target does that needs the place */
+                return; /* as a target does that gives the client's place to another one */
             }
         } else if (request.type == WIRE_PIECE) {
             answer_piece(fd, (const void *)body);

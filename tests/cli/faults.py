@@ -163,7 +163,7 @@ def dropped_connections_are_made_again():
 
 @test
 def pages_without_end():
-    """Who says that there are more pages, but not further on, is not asked for ever."""
+    """A server that announces more pages, at a place that was read already, is not asked for ever."""
     with fake("pages-loop") as live:
         found = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))
         by_id = {context["id"]: context for context in found["contexts"]}

@@ -12,7 +12,7 @@ from profiles import Made, export
 RECURSE = "tests/cli/programs/recurse.c"
 FLAGS = ["-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"]
 VISITS = {"visit", "generic_visit", "visit_call"}
-# Not memory that moves while the target waits.
+# The test leaves out memory whose figures change while the target waits.
 MOVING = r"(?m)^(recurse|metadata|control thread|page headers|freelist|mixed pages).*\n"
 
 
@@ -25,7 +25,7 @@ def function(context):
 
 
 def full_paths(dump):
-    """What stands below no label, by the contexts of the JSON."""
+    """The sums of the contexts in the JSON whose path has no label."""
     labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
     for context in dump["contexts"]:
         labelled[context["id"]] = labelled.get(context["parent"], False) or (
@@ -129,7 +129,7 @@ def merged_paths_are_told():
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="64K", MEMCTX_FOLD="off") as live, scratch() as where:
         env, path = live.cli_env, os.path.join(where, "snapshot")
-        # Nodes that nothing belongs to any more are still being removed.
+        # The library may still be removing nodes that hold nothing.
         contexts = 0
         while contexts != (contexts := len(json.loads(succeed("dump", live.pid, "--json", env=env))["contexts"])):
             time.sleep(1.5)
@@ -148,7 +148,7 @@ def merged_paths_are_told():
         check(any(context.get("partial") for context in dump["contexts"]), "some contexts are partial")
         bound = re.search(r"^>= marks figures that may be too low, by at most (\d+); ", tree, re.M)
         check(bound and re.search(r"^ *\w+ \(.*\): >= \d+ total", tree, re.M), f"a context is marked: {tree}")
-        # Of the contexts printed none may lack more than all that was merged.
+        # No context that was printed may lack more than the sum of all merged paths.
         merged = sum(context["total"]["requested_bytes"] for context in dump["contexts"]
                      if function(context) == "[other callers]")
         check(0 < int(bound[1]) <= merged, f"{bound[0]} of {merged}")

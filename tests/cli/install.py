@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""make install and uninstall: what is there afterwards, that it works from there, and what is left."""
+"""make install and uninstall: the installed files, whether they work from their place, and what uninstall leaves."""
 import os
 import re
 

@@ -34,7 +34,7 @@ def write(path, data):
 
 
 def made_up(shape, contexts, path, *words, seed=1):
-    """A model that was made up, as a snapshot; the program has compared it with what it reads back."""
+    """The snapshot of an invented model. The program has compared the model with the one that it reads back."""
     tools = os.path.join(ROOT, "tools/memctx")
     sources = [os.path.join(tools, part + ".c") for part in PARTS]
     program = os.path.join(BIN, "snapshot_round")
@@ -66,7 +66,7 @@ def without(text, *keys):
 
 
 @test
-def both_forms_say_the_same():
+def packed_and_json_snapshots_say_the_same():
     with scratch() as where:
         plain, small, back, again = (os.path.join(where, name) for name in ("plain", "small", "back", "again"))
 
@@ -258,7 +258,7 @@ def each(values):
 
 @test
 def packed_parts_that_contradict():
-    """The checksum holds, but not what it says."""
+    """The checksum of the file is right, but its content is not."""
     with scratch() as where:
         path = os.path.join(where, "snapshot")
         made_up("extreme", 40, path)

@@ -110,7 +110,7 @@ def run_scripts():
 
 @test
 def run_refuses_sanitizers():
-    """Their run-time library ends a program in which another one comes first; so it is told before."""
+    """A sanitizer's run-time library ends a program in which another library comes first, so memctx run refuses the program."""
     for flag, name in (("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")):
         program = build_program("tests/cli/programs/nothing.c", "nothing-" + flag, ["-fsanitize=" + flag])
         expect(1, f"nothing-{flag} is built with {name}", "run", program)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Snapshot files: the same results as from the process; of those in JSON, damage of every kind (others: packed_snapshots)."""
+"""Snapshot files: they give the results that the process gives. Damaged files in JSON are here, damaged packed ones in
+packed_snapshots."""
 import fcntl
 import json
 import os

@@ -245,7 +245,7 @@ def section_ranges(program):
 
 @test
 def damaged_files():
-    """Whatever stands in the file, the dump comes, with all its contexts."""
+    """Whatever a damaged file contains, the dump comes, with all its contexts."""
     seed = int(os.environ.get("MEMCTX_SEED", "1"))
     rounds = int(os.environ.get("MEMCTX_ROUNDS", "60"))
     numbers = random.Random(seed)

@@ -16,7 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Bytes that came on one connection, which stays open; -1: not permitted to connect. */
+/* Returns the number of bytes that came on one connection, which stays open; -1: not permitted to
+ * connect. */
 static long greeting_bytes(const struct sockaddr_un *address) {
     char bytes[4096];
     struct timeval patience = {.tv_sec = 3};

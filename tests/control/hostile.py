@@ -182,7 +182,7 @@ def notes_make_room():
 
 @test
 def half_a_frame():
-    """What is begun must be finished within the deadline."""
+    """A request that has begun must be complete within the deadline."""
     request = wire.dump_request()
     with attacked() as target:
         clients = []
@@ -211,7 +211,7 @@ def byte_by_byte():
 
 @test
 def two_requests_at_once():
-    """One at a time is the rule; who breaks it is answered in order or closed, never left."""
+    """A client may send one request at a time. One that sends two is answered in order, or closed, but not left waiting."""
     request = frame(constant("WIRE_OPTIONS"))
     with attacked() as target:
         with Wire(target.socket_path()) as client:
@@ -242,7 +242,7 @@ def big_request(flags=0):
 
 @test
 def client_that_never_reads():
-    """Many answers are asked for and not read: the client is dropped, and nobody else waits."""
+    """A client asks for many answers and reads none: the server drops it, and no other client waits."""
     with attacked(*BIG) as target:
         started = time.monotonic()
         with Wire(target.socket_path(), receive_buffer=4096) as client:
@@ -267,7 +267,7 @@ def expect_quick_dump(target):
 
 @test
 def slow_reader():
-    """A client that reads a little at a time holds up nobody, whether it is dropped or served."""
+    """A client that reads a little at a time delays no other client, whether the server drops or serves it."""
     with attacked(*BIG) as target:
         with Wire(target.socket_path(), receive_buffer=4096) as client:
             for _ in range(10):
@@ -291,7 +291,7 @@ def fill_places(target, stack, data=b""):
 
 @test
 def readers_that_stop_make_room():
-    """Eight who asked and read nothing more keep their places for as long as the deadline says."""
+    """Eight clients that have asked and read nothing more keep their places until the deadline."""
     with attacked(*BIG) as target, contextlib.ExitStack() as stack:
         for client in fill_places(target, stack):
             client.socket.settimeout(0.2)
@@ -304,7 +304,7 @@ def readers_that_stop_make_room():
 @test
 @in_tries
 def silent_places_are_given_away():
-    """Who has connected and asks for nothing goes, when somebody waits, within a fraction of a second."""
+    """A client that has connected and asks for nothing loses its place within a fraction of a second when another one waits."""
     with attacked() as target, contextlib.ExitStack() as stack:
         fill_places(target, stack)
         started = time.monotonic()
@@ -318,7 +318,7 @@ def silent_places_are_given_away():
 @test
 @in_tries
 def places_of_those_who_ask_are_kept():
-    """Seven who ask now and then keep their places beside forty who say nothing."""
+    """Seven clients that ask now and then keep their places beside forty silent ones."""
     with attacked() as target, contextlib.ExitStack() as stack:
         busy = [stack.enter_context(Wire(target.socket_path())) for _ in range(7)]
         for client in busy:
@@ -332,7 +332,7 @@ def places_of_those_who_ask_are_kept():
 
 
 def flock(target, stack, count, data):
-    """So many connections that stay, each with these bytes sent as soon as that is possible."""
+    """Opens so many connections that stay; each sends these bytes as soon as it can."""
     for _ in range(count):
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stack.callback(client.close)
@@ -367,7 +367,7 @@ def dump_beside(data):
 
 @test
 def wrong_bytes_close_at_once():
-    """A frame that is wrong from its first bytes on is not waited for."""
+    """The server does not wait for the rest of a frame that begins wrong."""
     magic = frame(constant("WIRE_OPTIONS"))
     with attacked() as target:
         for data in (b"x", magic[:3] + b"x", magic[:4] + b"\xff", magic[:5] + b"\xff"):
@@ -405,7 +405,7 @@ def the_command_waits_for_a_place():
 
 @test
 def every_part_in_odd_pieces():
-    """Any part from anywhere, known or not, as many records as asked for: an answer within its bound."""
+    """A request for any part, known or not, from any place on, for any number of records, gets an answer within the bound."""
     dice = random.Random(SEED)
     with attacked("contexts", "500") as target, Wire(target.socket_path()) as client:
         client.ask(frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
@@ -500,7 +500,7 @@ def disconnect_in_the_request():
 
 @test
 def refusals_keep_the_connection():
-    """A request of the right form that cannot be met is answered with a reason."""
+    """A request of the right form that the library cannot meet is answered with a reason."""
     none = constant("WIRE_NONE")
     mark_size = constant("WIRE_MARK_NAME_MAX")
     requests = {

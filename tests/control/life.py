@@ -140,7 +140,7 @@ def refusing(*calls):
     argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
-        # Eager would not start its thread: for all it knows the filter ends who makes one.
+        # Eager would start no thread: the library cannot know that this filter allows a new thread.
         with harness.Target(argv, directory, MEMCTX_CONTROL="always") as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
             yield target
@@ -149,7 +149,8 @@ def refusing(*calls):
 
 
 def served(target):
-    """Its own socket, not that of the program that became it."""
+    """Returns the path of the target's socket; waits until the target itself answers there, and not the program before its
+    exec."""
     harness.wait_until(lambda: harness.run_cli("dump", "--self", target.pid, env=target.cli_env)
                        .returncode == 0, "an answer")
     return target.socket_path()
@@ -171,7 +172,8 @@ def shared_descriptors_are_high():
 
 @test
 def shared_descriptors_closed_are_forgotten():
-    """The program closes ours and gets their numbers: they are neither read, nor written, nor closed."""
+    """The program closes the library's descriptors and opens files with these numbers: the library neither reads, writes nor
+    closes them."""
     for words in (("dup2",), ("closefrom", "dup2")):
         with refusing("unshare") as target:
             with Wire(served(target)) as client:
@@ -246,8 +248,9 @@ def daemon_gets_socket(mode):
                 with Wire(path) as client:
                     check_equal(wire.get(client.hello, "wire_hello.pid"), pid, "pid of the hello")
                 harness.check_sums(parent.dump(pid=pid))
-                # The first process may have got one, or been about to, before it left by _exit, which
-                # runs no handler; what it left behind is swept, a temporary when it is old.
+                # The first process may have had a socket, or been about to, before it left by _exit, which runs no
+                # handler. memctx ps removes what that process left, a socket with a temporary name only when it is
+                # old.
                 for name in os.listdir(os.path.dirname(path)):
                     if name.endswith(".tmp"):
                         os.utime(os.path.join(os.path.dirname(path), name), (0, 0))
@@ -305,7 +308,7 @@ def no_thread_to_be_had():
 
 @test
 def privileges_dropped():
-    """Who gives up root under our thread gives it up in every thread, and is not killed for it."""
+    """A program that gives up root beside the control thread gives it up in every thread, and is not killed for it."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     drop = ("import os, sys\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What asking costs the process that is asked: next to no memory, however many contexts it has, and no time once
-whoever asked has left."""
+"""The cost of requests for the process that is asked: next to no memory, however many contexts it has, and no time once the
+client has left."""
 import contextlib
 import json
 import os
@@ -187,7 +187,7 @@ def who_leaves_leaves_nothing():
                     process.wait(timeout=PATIENCE_S)
             quiet_after(target, 0.1, f"after {how.name}")
         harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 64, "what was taken for them is given back")
-        # Requests that are in the way when their client leaves.
+        # Requests that are on their way when their client leaves.
         for _ in range(30):
             with Wire(target.socket_path()) as client:
                 for _ in range(40):
@@ -197,8 +197,8 @@ def who_leaves_leaves_nothing():
 
 @test
 def who_stops_reading_costs_nothing():
-    """Eight who ask for much and then read nothing: the control thread rests, holds its answers' room and no more, and goes on
-    serving others once they are gone."""
+    """Eight clients ask for much and then read nothing: the control thread rests, holds the room for its answers and no more,
+    and serves other clients once these are gone."""
     with many_contexts() as target, contextlib.ExitStack() as stack:
         before = anonymous_kib(target.pid)
         for part, fields in (("CONTEXTS", {}), ("PAGES", {}), ("BEST", {"least": -1 << 62}), ("CONTEXTS", {})) * 2:
@@ -232,7 +232,8 @@ def records_of(body, at):
 
 @test
 def the_best_are_chosen_in_the_target():
-    """BEST tells exactly the contexts that have enough, and sums of all; PATH the way to each; --limit costs few bytes."""
+    """A piece of BEST has exactly the contexts that have enough, and the sums of all; PATH has the path to each; --limit costs
+    few bytes."""
     with many_contexts() as target, Wire(target.socket_path()) as client:
         contexts = {}
         for body in client.pieces("CONTEXTS"):
@@ -352,7 +353,7 @@ def memory_cgroup():
 
 @test
 def a_full_memory_cgroup():
-    """A target that may have 2 MiB more, and no more, is asked for all that there is: it lives on."""
+    """A process that may have 2 MiB more is asked for everything that a client can ask for: it lives on."""
     with memory_cgroup() as (path, limit, usage), many_contexts() as target:
         try:
             with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
@@ -430,7 +431,7 @@ def a_leak_in_a_memory_cgroup():
 
 @test
 def no_address_space_left():
-    """Not a byte may be mapped: the target says so, and what the command prints is that; then it may again."""
+    """While the process may map nothing more, it says so, and the command prints that; afterwards it answers again."""
     with many_contexts(300) as target:
         size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
         old = resource.prlimit(target.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
@@ -474,7 +475,7 @@ def marks_that_are_too_large():
         growth = [row["growth"]["requested_bytes"] for row in diff["contexts"]]
         check(most < 64, f"what holds {most} bytes was left out")
         check(len(growth) > 1000, f"{len(growth)} contexts grew or shrank")
-        # What is told of each is exact, or, where it was left out, of what is more than it may have held.
+        # The growth of the contexts adds up to that of the totals, except for the contexts that the mark left out.
         total = diff["totals"]["growth"]["requested_bytes"]
         check(sum(growth) - left_bytes <= total <= sum(growth) + left_out * most, f"{total} of {sum(growth)}")
     return f"{entries} contexts in {rise} KiB, {left_out} of at most {most} bytes each left out"

@@ -16,7 +16,7 @@ from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_u
 from hostile import ask
 from wire import Wire
 
-# Figures that a process tells from inside alone, or that change while it is looked at.
+# Figures that only the process itself can tell, or that change while the test looks.
 INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
 MAGIC = b"memctx: read from outside here."
 

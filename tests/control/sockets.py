@@ -112,7 +112,7 @@ def many_refused_uids_cost_nothing():
 # --- the directory --------------------------------------------------------------------------
 
 
-# A user that nobody is: its /tmp/memctx-UID, the last place to be tried, is ours to spoil.
+# A user id that no account has, so the test may spoil /tmp/memctx-UID, the last directory that the library tries.
 LONELY_UID = 61234
 
 
@@ -185,7 +185,7 @@ def directory_is_foreign():
 
 @test
 def directory_is_foreign_to_root():
-    """root could write there all the same, and the owner could then take the socket away."""
+    """Root could write to a directory of another user, but that user could then remove the socket."""
     need_root()
     with runtime_dir() as directory:
         mine = os.path.join(directory, "memctx")
@@ -376,7 +376,7 @@ def mark_of_fake(answer_for):
 
 @test
 def foreign_listener_refused():
-    """Somebody else listens under the name of a process that has no socket: not believed."""
+    """The command does not believe another server that listens at the path of a process without a socket."""
     with runtime_dir() as directory:
         with harness.Target(["sleep", "60"], directory, MEMCTX_CONTROL="off") as victim:
             folder = os.path.join(directory, "memctx")

@@ -7,7 +7,7 @@ import shutil
 import harness
 from harness import Skip, Target, check, check_equal, run_cli
 
-PLANTED = {  # case: what is found, and whose fault it is
+PLANTED = {  # case: the id of its finding, and the function to blame
     "survivors": ("nearly-empty-pages", "session_open"),
     "columns": ("past-peak", "column_load"),
     "phases": ("nearly-empty-pages", "index_build"),

@@ -13,7 +13,7 @@ from planted import planted, command, pinner, check_near
 @test
 @in_tries  # a trim waits a quarter of a second for the threads, and says how many did not come by
 def trim_gives_back_what_it_says():
-    """Of a program that goes on working; what is empty then is used again without harm."""
+    """A program goes on working while it is trimmed; later it uses the empty memory again without harm."""
     with runtime_dir() as directory, planted(directory, "sparse") as target:
         target.hear()
         target.wait_socket()
@@ -43,7 +43,7 @@ def trim_gives_back_what_it_says():
 @test
 @in_tries
 def trim_of_partly_resident_pages():
-    """What is not resident in a page is its live chunks, and not what a trim would give back."""
+    """The part of a page that is not resident belongs to live chunks, so it is no part of what a trim gives back."""
     program = harness.build_program("tests/diagnosis/partly.c")
     with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
@@ -161,7 +161,7 @@ def largest(target):
 
 
 def placed_by_rule(rules, placement):
-    """How the rows of a program stand that started with these rules."""
+    """The placement of the rows of a program that was started with these rules."""
     with runtime_dir() as directory, planted(directory, "padded", MEMCTX_RULES=rules) as target:
         target.hear()
         target.wait_socket()
@@ -246,7 +246,7 @@ def rules_of_memctx_run():
 
 @test
 def a_thread_that_sleeps_is_told():
-    """It cannot give back what is its own; trim says so, and it does with its next malloc."""
+    """A sleeping thread cannot give back its own pages. trim says so, and the thread does it at its next malloc."""
     with runtime_dir() as directory, planted(directory, "survivors") as target:
         target.hear()
         target.wait_socket()
@@ -316,7 +316,7 @@ sys.stdin.readline()
 
 @test
 def ages_in_a_forked_child():
-    """What it has from its parent is older than itself."""
+    """Chunks that a forked child has from its parent are older than the child."""
     argv, started = ["/usr/bin/python3", "-c", FORKING], time.monotonic()
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
         child = int(target.hear())
@@ -332,7 +332,7 @@ def ages_in_a_forked_child():
 
 @test
 def looking_does_not_make_resident():
-    """What went back is not there again for having been looked at."""
+    """To look at memory that went back to the kernel does not make it resident again."""
     with runtime_dir() as directory, planted(directory, "among") as target:
         target.hear()
         target.wait_socket()

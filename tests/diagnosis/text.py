@@ -116,7 +116,7 @@ def what_python_maps_itself():
 
 @test
 def one_cause_in_python():
-    """What a script keeps has only the interpreter's loop in common."""
+    """The call paths of the objects that a script keeps have only the interpreter's loop in common."""
     with runtime_dir() as directory, leaking_python(directory) as target:
         found = found_at(target, 4)["findings"]
         text = told(target)
@@ -159,7 +159,7 @@ def two_causes_are_two_findings():
 
 @test
 def pages_that_come_back_and_pages_that_are_shared():
-    """The empty part is told of the pages that come back; where others' chunks stand in them, less comes back than is empty."""
+    """If the pages have chunks of other paths, less memory comes back than is empty; the text says how much."""
     amount = r"([0-9.]+ [KM]iB)"
     with runtime_dir() as directory, causes(directory, "sessions") as target:
         found_at(target, 1)

@@ -94,7 +94,7 @@ def postgres_backend():
 
 @test
 def postgres_after_a_large_sort():
-    """All of it went back: what doctor says is that there was a peak, and whose; nothing alarms."""
+    """All memory of the sort went back. Doctor tells that there was a peak, and the function that made it; nothing is an alarm."""
     with postgres_backend() as (session, backend):
         session.say("set work_mem = '600MB';")
         before = harness.rss_kib(backend)

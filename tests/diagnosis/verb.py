@@ -88,7 +88,7 @@ def fails_on_what_it_is_told_to():
 
 
 @test
-def says_it_in_words():
+def text_has_the_finding_and_the_next_command():
     with runtime_dir() as directory, planted(directory, "survivors") as target:
         target.hear()
         target.wait_socket()

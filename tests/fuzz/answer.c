@@ -49,7 +49,7 @@ static bool load(struct loader *loader, const uint8_t *data, size_t size) {
     if (!loaded || !load_part(loader, WIRE_PART_CONTEXTS, &data, &size) ||
         !load_part(loader, WIRE_PART_MODULES, &data, &size) || !loader_link(loader))
         return false;
-    /* What comes of these is taken; the rest is not there. */
+    /* Parts that may be missing: a part that comes is taken. */
     if (load_part(loader, WIRE_PART_THREADS, &data, &size) &&
         load_part(loader, WIRE_PART_REMOTES, &data, &size) &&
         load_part(loader, WIRE_PART_MARKS, &data, &size) &&

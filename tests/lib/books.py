@@ -42,7 +42,7 @@ def sum_dump(dump):
 
 
 def merge_handlers(entries, extra=(0,) * len(ALL)):
-    """The paths of the signal handlers as one entry."""
+    """Returns the books with the paths of the signal handlers as one entry."""
     merged = {path: figures for path, figures in entries.items() if path[1] != "sig_mid"}
     handlers = [figures for path, figures in entries.items() if path[1] == "sig_mid"]
     merged["handlers", "sig_mid", "sig_top"] = tuple(map(sum, zip(extra, *handlers)))
@@ -50,7 +50,7 @@ def merge_handlers(entries, extra=(0,) * len(ALL)):
 
 
 def unwinding_figures(dump):
-    """What was allocated while the thread was inside the allocator: no second walk begins there."""
+    """Returns the figures of allocations that were made while the thread was inside the allocator: no second walk begins there."""
     for context in dump["contexts"]:
         if (context["frame"] or {}).get("function") == "[unwinding]" or \
                 context.get("label") == "[unwinding]":

@@ -332,7 +332,7 @@ def context_names(dump):
 
 
 def check_sums(dump):
-    """DESIGN's first invariant: totals are the sum of the contexts, inner totals of their parts."""
+    """Invariant 1 of docs/architecture.md: totals are the sum of the contexts, inner totals of their parts."""
     fields = ["requested_bytes", "block_bytes", "live_chunks", "allocs", "frees",
               "requested_cum_bytes", "reserved_bytes", "pages"]
     children = {}

@@ -20,7 +20,7 @@ SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|
 
 
 class Emulator:
-    """What stands on a screen of so many rows and columns."""
+    """The characters on a screen of so many rows and columns."""
 
     def __init__(self, rows, columns):
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -173,7 +173,7 @@ class Wire:
             check_equal(at, len(body), "bytes of the contexts of a piece")
 
     def dump(self, flags=0):
-        """All parts of a dump. What it took the library, in ns; its bytes; its contexts."""
+        """Reads all parts of a dump. Returns the time that the library took, in ns, the bytes, and the contexts."""
         head = self.head(constant("WIRE_DUMP_BEGIN"))
         took, size, contexts = get(head, "wire_dump.took_ns"), len(head), 0
         nodes = self.statistics()["contexts"]  # none is removed while the dump is read

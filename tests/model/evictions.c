@@ -32,8 +32,8 @@ enum {
     ADMITTED_BYTES = 1 << 20,
     FULL_PARTS = 23,
     ROOMY_PARTS = 12,
-    HISTORY =
-        1 << 20 /* allocations that another context made: beside them those of a few are none */
+    HISTORY = 1 << 20 /* allocations of another context, so many that those of the other contexts do
+                         not count */
 };
 #define LONG_NS 40000000000U /* longer than any pause between two sweeps */
 
@@ -333,8 +333,8 @@ void evictions_marked(struct heap **of) {
     other_threads_come();
 }
 
-/* What is read in pieces stands still: the group's figures do not move from what is read late to
- * what was read already. */
+/* While a dump is read in pieces, the figures of the group do not move from a context that is read
+ * late to one that was read already. */
 void thread_evict_dump(unsigned id) {
     if (id == 0) {
         use(heaps[0], LATER);

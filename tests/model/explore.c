@@ -26,7 +26,7 @@ enum {
 };
 #define TIMEOUT_NS 400000000U /* a wait that times out may have taken so long */
 
-/* What happened at a point: who was there, who could have gone on, who did. */
+/* A point: the thread that reached it, those that could have gone on, and the one that did. */
 struct point {
     uint8_t at, enabled, running, chosen; /* running: enabled without a time-out */
 };
@@ -34,7 +34,7 @@ struct point {
 /* Shared by the process that enumerates and the one that executes. */
 static struct shared {
     struct point points[POINTS_MAX];
-    uint32_t count;  /* points met */
+    uint32_t count;  /* points that were reached */
     uint32_t forced; /* the first of them, which are given */
     struct word {
         uintptr_t address;
@@ -93,8 +93,8 @@ static uint64_t draw(void) {
     return random_state;
 }
 
-/* Without a reason to switch: the thread itself; else the first that runs; else the first that can
- * time out. */
+/* Without a reason to switch: the thread itself; else the first thread that runs; else the first
+ * whose wait can time out. */
 static unsigned first_choice(unsigned enabled, unsigned at) {
     if (runs(at))
         return at;
@@ -142,7 +142,7 @@ static void give_go(unsigned id) {
     syscall(SYS_futex, &threads[id].go, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* The calling thread may lose its turn, or must, if it does not run. */
+/* The calling thread may lose its turn; it must lose it if it waits. */
 static void switch_point(void) {
     unsigned at = (unsigned)self, enabled = enabled_threads();
     bool ended = threads[at].finished;

@@ -604,9 +604,9 @@ static void handed_over(void) {
     give(heaps[1], 2);
 }
 
-/* What is alive is what stands in the two slots, or is just being handed out or freed. Who frees
- * has the older heap, which is read last: so what was freed may be read long after what was
- * allocated, if it is not read before all that. */
+/* Alive are the chunks in the two slots, and one that is just being handed out or freed. The
+ * freeing thread has the older heap, which is read last. So frees may be read long after the
+ * allocations, unless all frees are read first. */
 static void thread_dump(unsigned id) {
     if (id == 0) {
         take_sized(heaps[1], 0, 0, 100);
@@ -637,7 +637,7 @@ static void table_about_to_grow(void) {
     }
 }
 
-/* What was in a table is found in it, or in the one that takes its place. */
+/* Each view is found in the table, or in the larger table that replaces it. */
 static void thread_table(unsigned id) {
     if (id == 0) {
         uint32_t slots = heaps[0]->slot_mask;

@@ -43,8 +43,9 @@ static void *gather_and_end(void *nothing) {
 void *gather_and_wait(void *nothing) {
     gather();
     pthread_barrier_wait(&began);
-    /* For ever. The first pause of a process may start the control thread, and a thread that is in
-     * the library while another one forks is not known to the child. */
+    /* Waits for ever. It must not call pause(): a process's first pause may start the control
+     * thread, and a forked child does not know a thread that is inside the library during the fork.
+     */
     pthread_barrier_wait(&began);
     return nothing;
 }
@@ -70,7 +71,8 @@ static void check_freed(int i, uint64_t allocs) {
     CHECK(stats.peak_bytes >= (uint64_t)(4 + i % 500) || !allocs);
 }
 
-/* All that is asked of a member makes it what any other context is; its handle stays. */
+/* Each request to a member beyond its first chunk makes it an ordinary context; its handle stays.
+ */
 static void crowds(void) {
     static int called;
     struct memctx_stats stats;
@@ -166,7 +168,7 @@ static void crowd_left_behind(void) {
     memctx_delete(crowd[CROWD - 1]);
     CHECK(!memctx_take(handed));
     memctx_delete(handed);
-    /* In a forked child it is what other threads had. */
+    /* A forked child may take contexts of the threads that it does not have. */
     pthread_t thread;
     int status;
     pthread_barrier_init(&began, NULL, 2);
@@ -183,7 +185,7 @@ static void crowd_left_behind(void) {
     CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
 }
 
-/* Two threads make contexts of one name by turns: whose the crowd is changes when it is empty. */
+/* Two threads make contexts of one name in turns: the crowd changes its owner when it is empty. */
 static void *come_and_go(void *seed) {
     enum { MINE = 900 };
     static __thread memctx_t mine[MINE];

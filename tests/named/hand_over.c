@@ -152,7 +152,7 @@ static void hands_over_all_the_time(void) {
     CHECK(!pthread_join(thread, NULL));
 }
 
-/* What a thread left behind may be taken, also where another one has its heap by then. */
+/* Contexts that an ended thread left may be taken, also if another thread has its heap by then. */
 static void *adopt_heap(void *nothing) {
     free(malloc(100));
     pthread_barrier_wait(&began);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits: what is refused, and whom the library asks before. */
+/* Limits: which allocations are refused, and the program's function that the library calls before.
+ */
 #include "use.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@ static int give_up(memctx_t context, size_t bytes, void *argument) {
     return to_give_up[(*calls)++] != NULL;
 }
 
-/* It gives the whole context away, or ends it, and says that there is room now. */
+/* The program's function hands the whole context over, or deletes it, and says that there is room
+ * now. */
 static int give_away(memctx_t context, size_t bytes, void *ends) {
     CHECK(bytes == 6000);
     if (ends)

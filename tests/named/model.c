@@ -151,7 +151,7 @@ static void look(int of) {
         fail("what a context had in its life");
 }
 
-/* All that is below the crowd's parent, each once, and nothing else. */
+/* memctx_walk visits each context below the crowd's parent once, and no other. */
 static int count_visit(memctx_t context, int depth, void *count) {
     for (int i = 0; i < CONTEXTS; i++)
         if (contexts[i].handle == context)
@@ -263,7 +263,8 @@ static void release(int i) {
     drop(i);
 }
 
-/* It is nobody's for a moment; what is freed then is freed as another thread's would be. */
+/* The context has no owner for a moment. A chunk that is freed then is freed as by another thread.
+ */
 static void hand_over(int at) {
     memctx_t handle = contexts[at].handle;
     wait_for_others();

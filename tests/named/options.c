@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Made with options: zeroed is what goes by each way, by each policy. Behind the first words,
- * which the allocator uses. */
+/* Whether the bytes of a chunk are zero. A freed chunk is zeroed from its third word on: the
+ * allocator uses the first two. */
 static bool is_zero(const volatile char *chunk, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         if (chunk[i])
@@ -79,7 +79,7 @@ static void options(void) {
     memctx_delete(context);
 }
 
-/* They end at memory that cannot be touched, and go with a reset; then they cannot be touched,
+/* Guarded chunks end at memory that cannot be touched. After a reset the chunks cannot be touched,
  * either. */
 static void guarded(void) {
     struct memctx_options with = {.flags = MEMCTX_GUARDED};

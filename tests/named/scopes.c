@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scopes, and what they hold: chunks of other threads, chunks that are resized elsewhere, no
+/* Scopes: chunks of other threads, chunks that are resized in another scope, programs without the
  * library. */
 #include "use.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Without the library: everything works on, and does nothing. */
+/* Without the library all functions can be called, and there is no context. */
 static void absent(void) {
     struct memctx_stats stats;
     struct memctx_callback callback = {NULL, NULL, NULL};
@@ -47,8 +47,8 @@ static void absent(void) {
     CHECK(times == 1);
 }
 
-/* Whoever starts the control thread: what libc allocates for it is not the context's, and would
- * not outlive a reset. */
+/* Whichever call starts the control thread: libc's memory for that thread does not go to the
+ * context, because a reset would free it. */
 static void control_starts_in_a_scope(void) {
     memctx_t context = make(NULL, "current");
     struct memctx_stats stats;
@@ -82,7 +82,8 @@ static void other_threads(void) {
     free(moved);
 }
 
-/* What is in no context stays in none, whatever its thread is switched to when it is resized. */
+/* A chunk that is in no context stays in none, whatever context its thread is switched to when it
+ * is resized. */
 static void resized_elsewhere(void) {
     memctx_t context = make(NULL, "short");
     char *chunk = malloc(24);

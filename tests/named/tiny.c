@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Contexts that hold next to nothing: their chunks stand among others' of the thread that
- * allocated them, whoever's the context is. */
+/* Contexts that hold next to nothing: their chunks share pages with other chunks of the thread that
+ * allocated them, whichever thread owns the context. */
 enum { SMALL_ONES = 2000 };
 static memctx_t small_ones[SMALL_ONES];
 static char *small_chunks[SMALL_ONES][3];
@@ -63,7 +63,7 @@ static void tiny_ones(void) {
         }
         run_thread(free_first_ones, NULL);
         CHECK(!memctx_hand_over(handed));
-        run_thread(take_small, NULL); /* whose heap has the third ones, after its end */
+        run_thread(take_small, NULL); /* after its end, that thread's heap has the third chunks */
         CHECK(!memctx_take(handed));
         for (int i = 0; i < SMALL_ONES; i++) {
             CHECK(i % 3 == 0 || small_chunks[i][2][0] == (char)(i + 2));
@@ -73,8 +73,7 @@ static void tiny_ones(void) {
     memctx_delete(handed);
 }
 
-/* Grown, shrunk and grown again in a context, where it stands or elsewhere; it is never another
- * one's. */
+/* A chunk that is made larger and smaller, in place or elsewhere, stays in its context. */
 static void tiny_ones_grow(void) {
     memctx_t a = make(NULL, "a"), b = make(NULL, "b");
     char *chunk = memctx_strdup(a, "kept"), *other = memctx_strdup(b, "other");
@@ -93,7 +92,7 @@ static void tiny_ones_grow(void) {
     a = make(NULL, "c");
     chunk = memctx_strdup(a, "given");
     CHECK(!memctx_hand_over(a));
-    MEMCTX_SCOPE(b) { /* now it is nobody's that this thread could grow it in */
+    MEMCTX_SCOPE(b) { /* the context has no owner, so this thread may not allocate in it */
         chunk = realloc(chunk, 7);
     }
     CHECK(memctx_owner(chunk) == b && !memctx_take(a) && memctx_is_empty(a));

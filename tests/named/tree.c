@@ -127,7 +127,8 @@ static void memory_is_used_again(void) {
     memctx_delete(context);
 }
 
-/* A freed chunk that was written to, in each policy that keeps a list of these in them. */
+/* A write to a freed chunk is found, in each policy that keeps its list of free chunks inside
+ * these. */
 static void check_finds_what_is_damaged(void) {
     static const enum memctx_policy policies[] = {MEMCTX_ASET, MEMCTX_SLAB, MEMCTX_SIMPLE};
     for (int i = 0; i < 3; i++) {
@@ -163,7 +164,8 @@ static void reset_of_much(void) {
     getchar();
 }
 
-/* A cache of each of two workers, and one that nobody asks; until a line comes. */
+/* Two workers have a cache each, which the command resets; the context "deaf" is never asked. Runs
+ * until a line comes. */
 static void *keep_cache(void *nothing) {
     memctx_t cache = make(NULL, "cache");
     for (int i = 0; i < 1000; i++)

@@ -32,7 +32,7 @@ def stopped(pid):
 
 
 def is_out_of_mappings(pid):
-    """The kernel gives it no more memory, us neither: then the answer is that there is none for one."""
+    """The process has nearly as many mappings as the kernel allows, so it may answer that it has no memory for an answer."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as maps, open("/proc/sys/vm/max_map_count", encoding="ascii") as limit:
             return maps.read().count(b"\n") > int(limit.read()) * 0.9

@@ -35,7 +35,7 @@ def growing(name=None):
 
 @contextlib.contextmanager
 def browsing(address, scheme="light", complaints=None):
-    """A page at an address of the server; at the end there may have been no error and no request to anybody else."""
+    """A page at an address of the server. At its end it may have made no error, and no request to another server."""
     sync_api, chromium = playwright()
     complaints = [] if complaints is None else complaints
     with sync_api.sync_playwright() as driver:

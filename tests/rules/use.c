@@ -16,7 +16,7 @@
 #define NOINLINE __attribute__((noinline))
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* Filled, so that what is alive can be told from what is not. */
+/* The row is filled, so that a live row can be told from a freed one. */
 static NOINLINE char *row_new(size_t bytes) {
     char *row = malloc(bytes);
     if (row != NULL) {
@@ -47,7 +47,7 @@ static void overflow(void) {
     row[112] = 1;
 }
 
-static void overflow_of_one(void) { /* of a multiple of 16 nothing lies between */
+static void overflow_of_one(void) { /* behind a size that is a multiple of 16 there is no slack */
     volatile char *row = row_new(4096);
     row[4096] = 1;
 }
@@ -97,7 +97,7 @@ static void double_free(void) {
     row_free(row);
 }
 
-/* A program that handles the signal itself gets to know what is not ours. */
+/* The program's own handler of SIGSEGV gets the faults outside guarded chunks. */
 static void on_fault(int number) {
     static const char line[] = "own handler\n";
     (void)number;
@@ -304,8 +304,8 @@ static void warned(void) {
 /* --- zero
  * ------------------------------------------------------------------------------------------ */
 
-/* Of all sizes, each way to free. Behind the first words, which the allocator uses, nothing is
- * left. */
+/* Freed chunks of all sizes are zeroed, in each way to free, except the first words, which the
+ * allocator uses. */
 static bool is_zero_from(const volatile char *row, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         if (row[i] != 0) {

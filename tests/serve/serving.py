@@ -17,7 +17,7 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-# A name for processes that are chosen by it: another run of these tests, beside this one, has others.
+# A name for the processes that a test chooses by name. Another run of these tests, beside this one, has other names.
 OWN_NAME = f"served-{os.getpid()}"
 
 

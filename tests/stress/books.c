@@ -155,8 +155,8 @@ static uint32_t random_path(uint64_t *random) {
     return (uint32_t)(dice % 2 ? (dice >> 8) % 16 * 149 : (dice >> 8) % NORMAL_PATHS);
 }
 
-/* A fork may take its picture at any instruction: the record is emptied before its chunk is freed
- * and filled after its chunk exists, so that a child at worst leaks what was in flight. */
+/* A fork may copy the process at any instruction: the record is emptied before its chunk is freed
+ * and filled after its chunk exists, so that a child at worst leaks chunks that were in flight. */
 static void record_alloc(struct record *record, uint64_t *random) {
     struct request request = {.kind = next_random(random) % REQUEST_KINDS,
                               .size = random_size(random),
@@ -397,7 +397,7 @@ static void books_write(void) {
         die("cannot write the books", NULL);
 }
 
-/* Says that all stand still; false when the suite wants no more. */
+/* Tells the suite that all threads stand still. Returns false if the suite wants no more rounds. */
 static bool checkpoint(char *answer, size_t answer_bytes) {
     books_write();
     printf("CHECKPOINT %d %lu\n", (int)getpid(), (unsigned long)handled_signals);

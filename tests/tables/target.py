@@ -34,7 +34,7 @@ Sample = collections.namedtuple("Sample", "figures rss_kib threads")
 
 
 def scaled(count, most):
-    """So many, times MEMCTX_TABLES_SCALE, but not more than suffices."""
+    """So many, times MEMCTX_TABLES_SCALE, but at most as many as the test needs."""
     return min(int(count * SCALE), most)
 
 
@@ -169,7 +169,7 @@ class Watch:
         self.thread.join()
 
     def check(self, least_samples, **limits):
-        """The promise, at each sample; returns what is worth telling."""
+        """Checks the promise at each sample; returns the figures that the test prints."""
         if self.failure:
             raise self.failure
         check(len(self.samples) >= least_samples, f"only {len(self.samples)} samples")

@@ -16,7 +16,7 @@ def ask(program, *words, pid=None):
 
 
 def turns(dump, known=frozenset()):
-    """Of the contexts with a full path, but for those known, how many have a function twice; and of how many."""
+    """Returns how many of the new contexts with a full path have a function twice, and how many such contexts there are."""
     names = paths_of(dump)
     fresh = [inside_main(names[context["id"]]) for context in dump["contexts"] if context["id"] not in known]
     paths = [[name for name in path if name.startswith("visit_")] for path in fresh if OTHERS not in path]

@@ -156,7 +156,8 @@ Test(lock, who_waits_long_takes_it_from_a_fork) {
     store_release(&state, 2);
     pthread_join(other, NULL);
     cr_assert_eq(counter_lock.word, 0);
-    lock_take(&counter_lock); /* and it is kept as before from whoever does not fork */
+    lock_take(&counter_lock); /* a fork took it away once; between threads that do not fork it works
+                                 as before */
     lock_release(&counter_lock);
 }
 

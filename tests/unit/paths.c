@@ -47,8 +47,8 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
-/* At first it links none of its new nodes; each is the same when it is looked for again, whether
- * that happens at once, after some more, or after many. */
+/* A forked child links none of its first new nodes. Each is found again: at once, after some more
+ * nodes, and after many. */
 Test(tree, a_forked_child_finds_its_new_nodes) {
     static uint32_t ids[1000];
     for (uint32_t made = 1; made < 1000; made *= 3) {
@@ -223,7 +223,7 @@ Test(paths, walks_past_the_table_are_right) {
     walk_at_random(shapes_run);
 }
 
-Test(paths, so_it_is_with_frame_pointers) {
+Test(paths, walks_past_the_table_with_frame_pointers_are_right) {
     walk_at_random(linked_shapes_run);
 }
 
@@ -250,7 +250,8 @@ static int64_t live_of_all_views(void) {
     return sum;
 }
 
-/* Neither takes the entry in which the other one's paths are counted. */
+/* The two functions have one hash, but each has an entry of its own in which its paths are counted.
+ */
 Test(paths, recursive_functions_of_one_hash_are_folded) {
     uintptr_t one = 0x10000, other = one + 16;
     while ((hash_mix(one, 2) ^ hash_mix(other, 2)) & 0xffff)

@@ -53,7 +53,7 @@ Test(slab, blocks_grow_to_the_largest_of_their_class) {
     cr_assert_eq(old->kind, PAGE_NONE, "it goes when it is empty");
 }
 
-Test(slab, its_pages_do_not_serve_all) {
+Test(slab, free_blocks_of_its_pages_may_be_too_small_for_others) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];
     struct heap *heap = heap_new();
@@ -63,7 +63,8 @@ Test(slab, its_pages_do_not_serve_all) {
     for (int i = 0; i < CHUNKS; i++)
         if (i % 10)
             region_free(heap, chunks[i]);
-    place(7, PLACE_SHARED); /* what is free in its pages would serve others, were it large enough */
+    place(7, PLACE_SHARED); /* other contexts may use free blocks in its pages, but these are too
+                               small for 160 bytes */
     for (int i = 0; i < CHUNKS; i++) {
         char *chunk = alloc(heap, heap_view(heap, 1000 + (uint32_t)i % 50), 160, false);
         cr_assert_eq(page_at(chunk)->block_bytes, page_at(chunk)->size_class == 9 ? 192U : 160U,
@@ -148,7 +149,7 @@ Test(slab, its_fuller_pages_are_used_first) {
 }
 
 /* Once it has another policy its pages stand in one list, as they came. */
-Test(slab, its_bands_go_with_it) {
+Test(slab, bands_end_with_the_policy) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_SLAB, 128); /* just the class's size */
     unsigned capacity = full_pages[0].page->capacity;
@@ -165,8 +166,8 @@ Test(slab, its_bands_go_with_it) {
     cr_assert_eq(next_page(heap, view, 128), full_pages[2].page);
 }
 
-/* A full page is used again when some of its blocks are free: of a slab's more than a 16th, of
- * others' a 32nd. */
+/* A full page is used again when enough of its blocks are free: more than 1/16 of them with the
+ * policy slab, 1/32 with others. */
 static void check_spare(enum placement placement, unsigned part) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, placement, 48);
@@ -193,7 +194,7 @@ Test(slab, full_pages_wait_for_more_free_blocks) {
     check_spare(PLACE_SLAB, 16);
 }
 
-/* Blocks of 8 KiB: that part of them is none. */
+/* In a page of blocks of 8 KiB that share is less than one block. */
 Test(place, full_pages_of_few_blocks_do_not_wait) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_APART, 8000);
@@ -219,9 +220,9 @@ Test(place, a_page_that_starts_anew_has_all_its_blocks) {
         cr_assert_eq(page_at(alloc(heap, view, 48, false)), page, "chunk %u", i);
 }
 
-/* Its chunks are replaced one by one: neither a page with free blocks nor the current one may
- * keep the context where it is. */
-Test(place, a_context_in_use_comes_over) {
+/* The chunks of the context are replaced one by one after each change of policy: neither a page
+ * with free blocks nor the current page may keep the old policy in use. */
+Test(place, a_context_in_use_gets_its_new_policy) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];
     static const enum placement placements[] = {PLACE_SLAB,   PLACE_GENERATION, PLACE_DEFAULT,
@@ -234,7 +235,7 @@ Test(place, a_context_in_use_comes_over) {
     for (size_t p = 0; p < sizeof placements / sizeof *placements; p++) {
         place(7, placements[p]);
         for (int i = 0; i < CHUNKS; i++) {
-            /* As when the free comes between the placing and the next malloc. */
+            /* As if the free came between the change of policy and the next malloc. */
             region_free(heap, chunks[(i * 7) % CHUNKS]);
             chunks[(i * 7) % CHUNKS] = alloc(heap, view, 130, false);
         }
@@ -250,8 +251,8 @@ Test(place, a_context_in_use_comes_over) {
     }
 }
 
-/* Its chunks do not come the slow way, where that would be seen. */
-Test(simple, a_context_that_is_placed_elsewhere_comes_over) {
+/* Its chunks come from region_alloc_listed, which has to notice that the placement has changed. */
+Test(simple, a_context_with_a_new_placement_leaves_the_list) {
     struct heap *heap = heap_new();
     struct view *view = placed(heap, 7, PLACE_SIMPLE);
     void *chunk = alloc(heap, view, 100, false);
@@ -264,7 +265,7 @@ Test(simple, a_context_that_is_placed_elsewhere_comes_over) {
     cr_assert_not(simple_is(page_at(chunk)));
 }
 
-/* From the region's list: number of chunks, of those that hang together. */
+/* Returns the number of chunks in the region's list, whose links it checks. */
 static unsigned listed(const struct view *view) {
     unsigned count = 0;
     const struct simple_node *before = NULL;

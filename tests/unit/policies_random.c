@@ -131,18 +131,18 @@ static void play(uint64_t seed, int steps) {
     }
 }
 
-Test(policies, whatever_happens) {
+Test(policies, random_use_keeps_every_byte) {
     play(1, 150000);
 }
-Test(policies, whatever_happens_to_small_contexts) {
+Test(policies, random_use_of_small_contexts_keeps_every_byte) {
     options.promote_bytes = 0;
     play(2, 150000);
 }
-Test(policies, whatever_happens_past_the_cap) {
+Test(policies, random_use_past_the_cap_keeps_every_byte) {
     options.waste_kib = 0;
     play(3, 150000);
 }
-Test(policies, whatever_happens_in_checking_mode) {
+Test(policies, random_use_in_checking_mode_keeps_every_byte) {
     options.check = 1;
     play(4, 60000);
 }

@@ -126,7 +126,7 @@ Test(serial, the_last_chunk_grows_and_shrinks_where_it_is) {
     cr_assert_eq(view_live_bytes(view), 40 * 512 + 300 + 200);
 }
 
-/* A page of them, and nothing but them. */
+/* Chunks of one size fill a page to its end, and have no records. */
 Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     static const size_t sizes[] = {16, 64, 128, 1024, 2048, 4096};
     struct heap *heap = heap_new();
@@ -153,7 +153,8 @@ Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     }
 }
 
-/* Runs of several and of one, all that a walk tells, and each chunk freed, by both threads. */
+/* Runs of several chunks and of one: all that a walk over the page tells, and the free of each
+ * chunk, by both threads. */
 Test(serial, runs_of_all_lengths) {
     enum { CHUNKS = 3000 };
     static char *chunks[CHUNKS];

@@ -84,7 +84,8 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
     cr_assert_null(first->remote_pages);
 }
 
-/* Else no context gets pages of its own any more, some threads later. */
+/* If the waste of such a heap stayed in the sum, no context would get pages of its own after some
+ * threads. */
 Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     enum { CHUNKS = 3000 };
     static void *chunks[CHUNKS];

@@ -64,13 +64,13 @@ Test(misuse, a_block_that_was_never_handed_out_aborts, .signal = SIGABRT) {
     region_free(page->heap, blocks_granule(page, chunk) + number * 64);
 }
 
-Test(misuse, the_place_of_the_records_is_none, .signal = SIGABRT) {
+Test(misuse, a_pointer_to_the_records_aborts, .signal = SIGABRT) {
     char *chunk = own_chunk(64);
     struct page *page = segment_page_of(chunk);
     region_free(page->heap, blocks_granule(page, chunk) + page->records);
 }
 
-Test(misuse, the_rest_behind_the_last_block_is_none, .signal = SIGABRT) {
+Test(misuse, a_pointer_behind_the_last_block_aborts, .signal = SIGABRT) {
     char *chunk = own_chunk(112);
     struct page *page = segment_page_of(chunk);
     size_t behind = (size_t)page->granule_capacity * 112;

@@ -32,8 +32,8 @@ Test(region, contexts_get_pages_of_their_own_at_the_bound) {
     cr_assert_eq(page->view, view);
 }
 
-/* Many contexts that get own pages, fill them and free nearly all: the sum of what they then hold
- * free is what the cap is for. */
+/* Many contexts get own pages, fill them and free nearly all of their chunks. The cap bounds the
+ * sum of their free bytes. */
 Test(region, invariant_5_waste_is_capped) {
     enum { CONTEXTS = 2000, CHUNKS = 80 };
     static void *chunks[CHUNKS];
@@ -54,8 +54,8 @@ Test(region, invariant_5_waste_is_capped) {
     cr_assert(denied, "the cap was never reached");
 }
 
-/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are:
- * a program that stays at the cap for hours would do nothing else. */
+/* Past the cap a heap searches all its regions for empty pages, the less often the more views it
+ * has: else a program that stays at the cap for hours would do little else. */
 Test(region, sweeps_are_rare_where_contexts_are_many) {
     enum { CONTEXTS = 1000 };
     struct heap *heap = heap_new();
@@ -208,8 +208,8 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
         region_free(heap, chunks[i]);
 }
 
-/* Nobody allocates in a context whose chunks were all freed: its current pages are not to wait
- * for that. */
+/* No thread may ever allocate again in a context whose chunks were all freed, so the context gives
+ * its current pages back. */
 Test(region, a_context_that_is_done_keeps_no_page) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];
@@ -224,7 +224,8 @@ Test(region, a_context_that_is_done_keeps_no_page) {
             region_free(heap, chunks[i]);
         cr_assert_eq(segment_used_bytes(), 0, "%ld bytes are kept", (long)segment_used_bytes());
     }
-    /* But one whose only chunk comes and goes does not make a page each time. */
+    /* A context whose only chunk is freed and allocated again and again does not make a page each
+     * time. */
     unsigned made = 0;
     void *last = NULL;
     for (int i = 0; i < 1000; i++) {

@@ -160,7 +160,8 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* It has had the most time to collect free blocks, so that the next look for a page is far off. */
+/* The page that was listed first has had the most time to collect free blocks, so the next search
+ * for a page is far off. */
 Test(region, of_pages_with_free_blocks_the_one_listed_first_is_next) {
     enum { BYTES = 2000, PAGES = 5 }; /* shares its pages with no other size */
     struct heap *heap = heap_new();
@@ -365,7 +366,7 @@ Test(region, no_page_is_lost_and_no_block_given_twice) {
     cr_assert_eq(heap->own_free, 0);
 }
 
-/* The same place in every page would be the same few sets of a cache. */
+/* Records at one place in every page would share a few sets of the cache. */
 Test(region, records_of_neighbouring_pages_are_in_different_sets_of_a_cache) {
     enum { PAGES = 16 };
     struct heap *heap = heap_new();

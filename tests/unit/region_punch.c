@@ -83,7 +83,7 @@ Test(punch, memory_of_empty_os_pages_goes_and_comes_back) {
     }
 }
 
-Test(punch, whatever_happens_in_between) {
+Test(punch, random_use_between_punches_keeps_every_byte) {
     enum { CHUNKS = 3000, STEPS = 200000 };
     static struct {
         unsigned char *chunk;

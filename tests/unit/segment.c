@@ -228,7 +228,8 @@ Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
     cr_assert_eq(segment_freelist_bound(0, &plain), plain);
 }
 
-/* A header that tells of nothing takes no memory, and one beside it that does tell is kept. */
+/* An OS page of headers of which none is in use takes no memory; the one beside it, with a header
+ * in use, is kept. */
 Test(segment, headers_of_empty_slices_go_back) {
     enum { SPANS = SEGMENT_SLICES - HEADER_SLICES };
     struct page *pages[SPANS];
@@ -251,8 +252,8 @@ Test(segment, headers_of_empty_slices_go_back) {
     }
 }
 
-/* Of large mappings the beginnings are kept once there is no room for whole ones. */
-/* A child of a fork that somebody was let pass in, who was just changing the lists. */
+/* A forked child gives up the free memory if another thread was changing the lists when the
+ * parent's fork let it take the lock. */
 Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     struct page *spans[40];
     for (int i = 0; i < 40; i++)
@@ -368,6 +369,7 @@ Test(huge, mappings_put_together_are_whole) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+/* Only the beginnings of large mappings are kept once there is no room for whole ones. */
 Test(huge, the_freelist_keeps_beginnings) {
     enum { COUNT = 12, BYTES = 3 << 20 };
     struct page *headers[COUNT];
@@ -416,7 +418,8 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
         cr_assert_null(segment_page_of(chunk));
         memset(chunk, 0x5a, bytes);
         struct page *larger = segment_huge_resize(header, 40 << 20);
-        /* What is aligned to more than an OS page may stay where it is: its caller copies then. */
+        /* A chunk that is aligned to more than an OS page may not be movable: the caller copies it
+         * then. */
         cr_assert(larger != NULL || alignment > OS_PAGE_BYTES);
         header = larger != NULL ? larger : header;
         chunk = header->chunk;
@@ -434,8 +437,8 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
     cr_assert_null(segment_huge_alloc((size_t)1 << 62, 16));
 }
 
-/* While a dump reads, no mapping may move: a cached one that cannot grow where it lies is given up,
- * and what is made instead has all of its bytes. */
+/* While a dump reads, no mapping may move. A cached mapping that cannot grow where it is goes back
+ * to the kernel, and the new mapping has all of its bytes. */
 static void *grow_from_cache(void *unused) {
     struct page *small = segment_huge_alloc(2 << 20, 16);
     char *behind = (char *)small + small->mapped_bytes;

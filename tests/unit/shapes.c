@@ -35,7 +35,8 @@ static NOINLINE void realigned(int levels) {
     room[1] = room[0];
 }
 
-/* These keep rbp as it is. One of two levels may stand where the other stood, with another size. */
+/* These functions keep rbp as it is. One of two levels may stand where the other stood, with a
+ * frame of another size. */
 static NOINLINE void narrow(int levels) {
     volatile char room[24];
     room[0] = 1;
@@ -47,8 +48,8 @@ static NOINLINE void narrow(int levels) {
     room[1] = room[0];
 }
 
-/* Finds its caller by rbp, which the function that it calls keeps: with narrow's levels, one more
- * or less, and this room, less or more, only rbp tells one stack from another. */
+/* Finds its caller by rbp, which the function that it calls keeps. narrow may have a level more or
+ * less, and this room may be larger or smaller, so only rbp tells one stack from another. */
 static NOINLINE void with_alloca(int levels) {
     volatile char *room = __builtin_alloca((size_t)(rand() % 4) * 48 + 16);
     room[0] = 1;

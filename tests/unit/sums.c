@@ -29,7 +29,7 @@ static const struct wire_piece *piece(uint32_t status, const struct wire_piece_r
     return (const void *)room;
 }
 
-/* How a context stood at a mark; reads all of it, a few entries at a time. */
+/* Returns the entry of a context in a mark. Reads all entries, a few at a time. */
 static struct wire_mark_entry entry_of(const char *name, uint32_t context, uint32_t *count) {
     struct wire_mark_entry found = {.context = WIRE_NONE};
     struct wire_piece_request request = {.part = WIRE_PART_ENTRIES, .most = 7};
@@ -195,7 +195,8 @@ Test(sums, a_mark_has_every_context) {
     cr_assert_eq(entry_of("all", first + 1, &count).context, WIRE_NONE);
 }
 
-/* An eighth of what the tables may have: what holds least is left out, then marks are refused. */
+/* Marks take at most an eighth of the tables' limit: a mark leaves out the contexts that hold
+ * least, then marks are refused. */
 Test(sums, marks_have_a_bound) {
     enum { MANY = 60000 };
     struct heap *heap = heap_acquire(os_thread_id(), false);
@@ -292,7 +293,8 @@ Test(sums, threads_in_several_records) {
     cr_assert_eq(sums_of(id).allocs, HEAPS);
 }
 
-/* Slots grow while somebody reads: the old ones stay until then, and every view is found. */
+/* The table of slots grows while a reader is there: old tables stay until the reader has left, and
+ * every view is found. */
 Test(sums, views_are_found_while_slots_grow) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
     uint32_t first = tree_count();

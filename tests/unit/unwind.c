@@ -168,8 +168,8 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cr_assert_eq(paths->trace_bytes, 0);
 }
 
-/* What was a large stack once is a smaller one now, and hints are of other code: nothing of it
- * is read. */
+/* The stack is smaller than it was, and the hints are of other code: nothing behind its end is
+ * read. */
 Test(cache, hints_lead_no_further_than_to_mapped_memory) {
     uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -235,8 +235,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
         shapes_run(rand() % 8);
     cr_assert_eq(paths->trace_room, CACHE_TRACES_MAX);
     cr_assert_leq(paths->trace_count, CACHE_TRACES_MAX);
-    /* Two paths that other ones leave but one place for stand in each other's way, which is
-     * rare. */
+    /* Two paths that take turns may have only one place left by other paths, and then push each
+     * other out. That is rare. */
     uint32_t first = paths->oldest;
     unsigned kept_both = 0;
     for (unsigned place = 0; place < PLACES; place++) {
@@ -249,8 +249,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* Both read the start of the function, one of them without the entry's program. The addresses that
- * have this start are those within the function's bytes. */
+/* Two functions read the start of a function, one of them without running the entry's program. The
+ * addresses that have this start are those within the function's bytes. */
 Test(cfi, the_function_is_that_of_the_rule) {
     struct cfi_object object;
     struct cfi_function last = {0};

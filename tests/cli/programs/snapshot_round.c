@@ -166,7 +166,8 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
     model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = 123456789;
     for (size_t i = 1; i < count; i++) {
         struct model_context *context = &model->contexts[i];
-        /* A path leaves the tree somewhere, mostly among what is new, and has steps of its own. */
+        /* A new path leaves the tree at some node, mostly a young one, and goes on with frames of
+         * its own. */
         uint32_t above = steps == 0 ? (uint32_t)i - 1 - draw_skewed((uint32_t)i) : at;
         above = model->contexts[above].level > 60 || extreme ? (uint32_t)(i - 1) / 2 : above;
         if (uniform) {

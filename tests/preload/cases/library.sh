@@ -38,7 +38,7 @@ test_library_needs() {
         grep -v -x -E 'libc\.so\.6|ld-linux-x86-64\.so\.2')
     equal "libraries it needs besides the C library" "" "$others"
     grep -q 'NODELETE' "$T/dynamic" || fail "it can be unloaded"
-    # Of the standard streams, which allocate and lock, only what malloc_info(FILE *) cannot avoid.
+    # Of the standard streams, which allocate and lock, the library uses only what malloc_info(FILE *) cannot avoid.
     others=$(nm -D --undefined-only "$LIBRARY" | awk '{ sub(/@.*/, "", $2); print $2 }' |
         grep -x -E 'v?[a-z]{0,2}printf(_chk)?|f?put[cs]|f(d?open|write)|std(in|out|err)|_IO_.*' |
         grep -v -x fprintf)

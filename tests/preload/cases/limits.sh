@@ -37,8 +37,8 @@ test_limits_memory() {
     done
 }
 
-# What may be written (RLIMIT_DATA), which is near to what counts where overcommit is switched off: a segment
-# costs what it has, not what it takes to have it aligned.
+# RLIMIT_DATA limits writable memory, much as a system without overcommit does. A segment must cost its own bytes
+# only, not the bytes that are mapped for a moment to align it.
 test_limits_data() {
     need perl
     build short_of_memory

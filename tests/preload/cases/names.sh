@@ -161,7 +161,7 @@ print(*[totals[key] for key in ("requested_bytes", "live_chunks", "allocs", "fre
     equal "number of different totals" 1 "$(printf '%s\n' "${sums[@]}" | sort -u | wc -l)"
 }
 
-# The checks on dumps are checks: a good dump with one thing wrong is refused, each time.
+# The checks of dumps can fail: each copy of a good dump with one wrong thing is refused.
 test_names_checker() {
     held_dump call_chain
     "$PYTHON" "$suite_dir/spoil_dump.py" "$T/dump.json" "$T/spoilt" >"$T/kinds" || fail "no dumps"

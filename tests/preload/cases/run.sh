@@ -75,7 +75,7 @@ test_run_environment() {
     export SOMETHING='a b  c' EMPTY=
     capture plain env
     capture ours "$MEMCTX" run -- env
-    # What is ours in it, and nothing else.
+    # The library's two variables are in it, and nothing else is new.
     diff <(grep -v '^_=' "$T/plain.out" | sort) \
         <(grep -v -E '^(_|LD_PRELOAD|MEMCTX_RUN_PID)=' "$T/ours.out" | sort) || fail "environment"
     grep -q '^LD_PRELOAD=[^:]*libmemctx.so$' "$T/ours.out" || fail "$(grep LD_ "$T/ours.out")"

@@ -63,7 +63,7 @@ test_sandbox_before_exec() {
         capture ours "$bin_dir/filtering" "$group" -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 50
         compare
     done
-    # What is known to let it pass has its thread when it is told so.
+    # With MEMCTX_CONTROL=always the thread starts under a filter that lets its calls pass.
     capture ours "$bin_dir/filtering" nothing -- env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=always \
         "$bin_dir/sandboxed" none 50
     grep -q -x 'threads: 2' "$T/ours.out" || fail "always: no control thread"
