@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * verify.h - compares a context's path with a walk by libunwind, folded by the rule of admit.c.
+ * verify.h - compares a context's path with a walk by libunwind, folded by the rule of prefix.c.
  *
  * Threads: any thread that may call libunwind (see path/oracle.h).
  */

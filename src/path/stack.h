@@ -43,7 +43,8 @@ struct stack_frame {
     /* address where this frame saved its caller's rbp, or RBP_KEPT, or RBP_LOST */
     uintptr_t caller_rbp;
     uint64_t rule; /* the packed unwind rule for `address` */
-    /* For the layer above: the node of the path up to this frame, and a hash; see admit.c. */
+    /* For the layer above: the node of the path up to this frame, and a hash; see
+     * context/prefix.h. */
     uint32_t node, hash;
     union {
         struct {

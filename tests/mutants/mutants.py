@@ -263,7 +263,7 @@ MUTANTS = {
         "src/path/stack.c", "    stack->frames[frame].address = address;\n    stack->frames[frame].rule = rule;",
         "    (void)address;\n    stack->frames[frame].rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
-        "src/context/admit.c", "roots[stack->end] : TREE_TRUNCATED};", "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
+        "src/context/prefix.c", "roots[stack->end] : TREE_TRUNCATED};", "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
     "frame-pointers-are-followed": (
         "src/path/stack.c", "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
         "    if (!walker->rbp_at)\n        return false;\n    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
@@ -538,7 +538,7 @@ MUTANTS = {
         "        if (!fits && share != TABLES_MUST) {\n            add_relaxed(used, bytes);\n            return false;\n        }",
         ["model:budget-is-taken-by-three"]),
     "loops-go-on-from-their-first-frame": (
-        "src/context/admit.c", "        admission->last[rule_folded(frames[i].rule)] = look++;\n",
+        "src/context/prefix.c", "        admission->last[rule_folded(frames[i].rule)] = look++;\n",
         "        if (last_frame(admission, rule_folded(frames[i].rule)) < 0)\n"
         "            admission->last[rule_folded(frames[i].rule)] = look;\n        look++;\n",
         ["tables:unfolded-for-a-time"]),
@@ -546,7 +546,7 @@ MUTANTS = {
         "src/context/admit.c", "        admit.depth = folded_depth(depth);\n", "        admit.depth = folded_depth(depth / FOLDED_DEPTH_TIMES);\n",
         ["tables:levels-below-many-callers"]),
     "a-few-frames-are-not-folded": (
-        "src/context/admit.c", "        int again = number ? earlier(admit, caller, number) : -1;", "        int again = -1;\n        (void)number;\n        (void)earlier;",
+        "src/context/prefix.c", "        int again = number ? earlier(admit, caller, number) : -1;", "        int again = -1;\n        (void)number;\n        (void)earlier;",
         ["tables:unfolded-for-a-time"]),
     "sites-of-one-caller-are-one": (
         "src/context/admit.c", "    if (known->site != site || known->caller != caller || known->ancestor != ancestor)",

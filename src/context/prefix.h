@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * prefix.h - finds the nodes of a walked stack in the tree, and makes missing ones. Only admit.c
+ * and prefix.c include this header; admit.h explains folding and admission.
+ *
+ * Each frame of the stack has a *prefix*: the node of the path up to the frame, the length of that
+ * path in nodes, and a hash. A prefix is *cold* where the path is not in the tree (which has
+ * nothing to do with TREE_COLD): the node is PREFIX_WAITS plus the deepest ancestor that is in the
+ * tree, and the hash is that of the path. Where the path is in the tree, the hash has a bit for
+ * each folded function on the path. The prefixes of frames that a walk kept are known, so only new
+ * frames are looked up.
+ *
+ * Folding erases loops from the path in the order in which they were made. Of a folded function
+ * only its last frame stands on the path, followed by the frames that this frame called. So one
+ * look from the innermost frame outwards finds the last frame of each folded function, and only
+ * frames that stay on the path are looked up in the tree. The prefixes of the other frames are not
+ * known.
+ *
+ * Threads: as in admit.h.
+ */
+#ifndef MEMCTX_PREFIX_H
+#define MEMCTX_PREFIX_H
+
+#include "context/admit.h"
+#include "context/tree.h"
+
+#define PREFIX_WAITS (1U << 31)
+#define KNOWN 62U /* the greatest number with which struct admission fits an OS page */
+
+/* The view that pays for waiting paths with the same two innermost frames and the same ancestor. */
+struct known {
+    struct view *view;
+    uintptr_t site, caller;
+    uint32_t ancestor;
+};
+struct admission {
+    struct known known[KNOWN];
+    uint32_t random, waited;
+    uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
+    /* Indexed by a folded function's number: the search, and the function's last frame in it. */
+    uint16_t last[RULE_FOLDED_PLACES + 1];
+};
+_Static_assert(sizeof(struct admission) <= OS_PAGE_BYTES, "part of TABLES_HEAP_BYTES");
+#define LOOK_ONE STACK_FRAMES_MAX /* a search and the number of a frame fit 16 bits */
+
+struct prefix {
+    uint32_t node, hash, length;
+};
+
+/* One look-up. */
+struct admit {
+    struct heap *heap;
+    struct paths *paths;
+    struct stack *stack;
+    unsigned depth;          /* greatest number of nodes of a path */
+    unsigned begin;          /* the first frame that counts */
+    bool folding, anchored;  /* anchored: the path begins where its thread does */
+    enum tables_share share; /* for new nodes */
+    struct prefix root;
+};
+
+INLINE struct tree_frame prefix_frame(const struct stack_frame *frame) {
+    return (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact};
+}
+
+INLINE uint32_t prefix_ancestor(uint32_t node) {
+    return node & ~PREFIX_WAITS;
+}
+
+/* Returns the prefix of the innermost frame. Sets the prefixes of the other frames that stand on
+ * the path. */
+struct prefix prefix_of_stack(struct admit *admit);
+/* Reports functions that stand twice among the innermost frames to function_recurs. */
+void prefix_watch_all(const struct admit *admit);
+
+#endif
