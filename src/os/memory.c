@@ -15,7 +15,9 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-#define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+/* Without MAP_NORESERVE: the kernel is to refuse a request for more memory than the machine has, as
+ * it does with glibc. A program that asks for so much expects NULL. */
+#define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS)
 
 static uint32_t refused; /* atomic */
 uint32_t os_restricted FORK_PAGE;

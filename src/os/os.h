@@ -12,7 +12,7 @@
 #include "base/text.h"
 
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
-void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
+void *os_map(size_t bytes); /* zeroed, readable and writable */
 uint32_t os_refused(void);  /* number of mappings that the kernel refused; wraps around */
 /* As os_map, but the start is aligned to `alignment`, a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define SENTINEL 77 /* a value of errno that no function here sets */
@@ -100,6 +101,32 @@ static void impossible_size(void) {
         CHECK(untouched == &errno, "posix_memalign(%zu) wrote its result", size);
         errno = SENTINEL;
     }
+}
+
+/* The kernel refuses one mapping of more than the machine's memory, unless it is told never to. A
+ * program that got such a block and used it would be ended for lack of memory. */
+static void more_than_the_machine_has(void) {
+    struct sysinfo info;
+    char mode = '1';
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    CHECK(file && fread(&mode, 1, 1, file) == 1, "no overcommit_memory");
+    fclose(file);
+    CHECK(sysinfo(&info) == 0, "sysinfo: %s", strerror(errno));
+    if (mode == '1')
+        return;
+    size_t size = opaque((info.totalram + info.totalswap) * info.mem_unit + (64UL << 20));
+    char *chunk = malloc(10 << 20), *small = malloc(100);
+    memset(chunk, 'x', 10 << 20);
+    errno = SENTINEL;
+    expect_no_memory(malloc(size), "malloc", size);
+    expect_no_memory(calloc(size / 8, 8), "calloc", size);
+    expect_no_memory(realloc(chunk, size), "realloc", size);
+    expect_no_memory(realloc(small, size), "realloc", size);
+    expect_no_memory(aligned_alloc(4096, size & ~4095UL), "aligned_alloc", size);
+    expect_no_memory(memalign(opaque(1UL << 40), 4096), "memalign", 1UL << 40);
+    CHECK(chunk[0] == 'x' && chunk[(10 << 20) - 1] == 'x', "the chunk changed");
+    free(chunk);
+    free(small);
 }
 
 static void realloc_impossible_size(void) {
@@ -350,6 +377,7 @@ static void small_address_space(void) {
 
 CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"impossible-size", impossible_size},
+           {"more-than-the-machine-has", more_than_the_machine_has},
            {"realloc-impossible-size", realloc_impossible_size},
            {"calloc-overflow", calloc_overflow}, {"reallocarray-overflow", reallocarray_overflow},
            {"realloc-to-zero", realloc_to_zero}, {"errno-preserved", errno_preserved},
