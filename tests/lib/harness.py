@@ -194,8 +194,8 @@ def within_tries(function, tries=5):
 def in_tries(function):
     """Makes a test that is called again while it fails, as within_tries does."""
     @functools.wraps(function)
-    def tried():
-        return within_tries(function)
+    def tried(*arguments):
+        return within_tries(lambda: function(*arguments))
     return tried
 
 

@@ -2,7 +2,7 @@
 """Very many threads: alive together, one after the other, idle, and one that frees for another."""
 import functools
 
-from harness import check, test
+from harness import check, in_tries, test
 from target import (SEED, Program, Watch, check_books, check_books_or_merged, check_lost,
                     scaled)
 
@@ -131,7 +131,9 @@ def resident_parts(pid):
     return parts
 
 
+@in_tries
 def compare_idle(*more):
+    """On a busy machine threads wait for each other's locks, and more of them get heaps of their own."""
     options = ("threads=500", "together=500", "alike=1", f"seed={SEED}", *more)
     with Program("threads", *options, preload=False) as plain:
         plain.go()
