@@ -49,8 +49,7 @@ void series_make(struct series *series, const struct look *look) {
     for (size_t i = 0; i < count; i++) {
         series->rows[i] = sum_alike(look, &samples->samples[i]);
         series->seconds[i] = samples->samples[i].uptime_s;
-        for (size_t k = 0; k < paths; k++)
-            series->allocs[i] += (double)series->rows[i][k].allocs;
+        series->allocs[i] = (double)samples->samples[i].allocs;
     }
     series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
