@@ -398,6 +398,14 @@ def export_compresses_what_is_called_gz():
                 full,
             )
             os.remove(full)
+        link, aim = os.path.join(where, "link"), os.path.join(where, "csv")
+        os.symlink("/proc/self/fd/1", link)  # as /dev/stdout is
+        with open(aim, "ab") as out:
+            before = out.tell()
+            code = subprocess.run([CLI, "export", made.path, "--csv", link], stdout=out, check=False).returncode
+        check_equal(code, 0, "memctx export --csv link")
+        check(os.path.islink(link), "the link was replaced; /dev/stdout would be so for all users")
+        check(os.path.getsize(aim) > before > 0, "nothing was added to the standard output")
         expect(
             1,
             "cannot be written; No such file",

@@ -43,16 +43,18 @@ def check_mapped_growth(found, kind, place):
     return evidence
 
 
-def keep_mapped_growth(case, kind, place, start=more_c):
+def keep_mapped_growth(case, kind, place, start=more_c, culprit=None):
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
-            return check_mapped_growth(watched(target), kind, place)
+            found = watched(target)
+        check_equal((found["findings"][0]["function"] or "").split(",")[0], culprit or "", f"who: {found['findings'][0]}")
+        return check_mapped_growth(found, kind, place)
     test_named(f"grows-elsewhere-{case}")(run)
 
 
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
-keep_mapped_growth("stacks", "thread stacks", r"\[anon\]")
+keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend")
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 

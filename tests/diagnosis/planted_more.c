@@ -70,7 +70,7 @@ static void *sit_on_stack(void *argument) {
     return argument;
 }
 
-static void start_thread(int number) {
+static void client_attend(int number) {
     pthread_t thread;
     if (number < 1500 && pthread_create(&thread, NULL, sit_on_stack, NULL) == 0)
         pthread_detach(thread);
@@ -114,7 +114,7 @@ static void brk_heap(void) {
 }
 
 static void stacks(void) {
-    go_on(start_thread);
+    go_on(client_attend);
 }
 
 static void shared(void) {

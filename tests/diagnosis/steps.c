@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* steps.c - chunks that grow by realloc: a log by 3 bytes a call, many lines by 1 byte, and healthy
- * ones by a factor, with little steps, or seldom. It prints "look" and waits for a line. */
+ * ones by a factor, with little steps, or seldom; chunks that grow by malloc, memcpy and free; rows
+ * that reserve far more than they use. It prints "look" and waits for a line. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +73,70 @@ static void tables_grow(void) {
     }
 }
 
+/* --- growth by malloc, memcpy and free --- */
+
+static NOINLINE char *text_push(char *text, size_t length) {
+    char *longer = malloc(length);
+    if (text)
+        memcpy(longer, text, length - 1);
+    longer[length - 1] = 'z';
+    free(text);
+    return longer;
+}
+
+static void text_is_copied(void) {
+    for (size_t length = 1; length <= 6000; length++)
+        log_text = text_push(log_text, length);
+}
+
+/* Texts of different lengths. */
+static void texts_are_copied(void) {
+    for (size_t length = 1; length <= 600; length++) {
+        for (size_t i = 0; i < 300; i++)
+            if (length <= 2 * i)
+                lines[i] = text_push(lines[i], length);
+    }
+}
+
+static NOINLINE char *message_new(bool stays) {
+    size_t length = stays ? 1000 : 500;
+    char *message = malloc(length);
+    memset(message, 'm', length);
+    return message;
+}
+
+/* Healthy: of 101 chunks one stays, which is twice as long. */
+static void messages_come_and_go(void) {
+    static char *sent[101];
+    for (int i = 0; i < 300; i++) {
+        for (int k = 0; k <= 100; k++)
+            sent[k] = message_new(k == 100);
+        for (int k = 0; k < 100; k++)
+            free(sent[k]);
+        lines[i] = sent[100];
+    }
+}
+
+/* --- memory that is reserved --- */
+
+static NOINLINE char *rows_reserve(size_t length, size_t used) {
+    char *rows = malloc(length);
+    memset(rows, 'r', used);
+    return rows;
+}
+
+static NOINLINE char *array_half_full(void) {
+    char *array = malloc(72 << 20);
+    memset(array, 'a', 37 << 20);
+    return array;
+}
+
+static void rows_are_reserved(void) {
+    for (int i = 0; i < 40; i++)
+        lines[i] = rows_reserve(i % 2 ? 2 << 20 : 64 << 10, 1000);
+    lines[40] = array_half_full();
+}
+
 /* --- healthy --- */
 
 static NOINLINE char *array_double(char *array, size_t length) {
@@ -125,8 +191,16 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"log", log_grows},         {"lines", lines_grow}, {"tables", tables_grow},
-                 {"doubles", arrays_double}, {"lists", lists_grow}, {"few", few_steps},
+    } cases[] = {{"log", log_grows},
+                 {"lines", lines_grow},
+                 {"tables", tables_grow},
+                 {"text", text_is_copied},
+                 {"texts", texts_are_copied},
+                 {"messages", messages_come_and_go},
+                 {"reserved", rows_are_reserved},
+                 {"doubles", arrays_double},
+                 {"lists", lists_grow},
+                 {"few", few_steps},
                  {"stay", arrays_stay}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {

@@ -117,10 +117,48 @@ def steps_of_arrays_that_double_and_stay():
     check(names(found[0], "array_double"), f"path: {found[0]['path']}")
     check(found[0]["sure"].startswith("certain"), found[0]["sure"])
     check_equal(counts["reallocs"], 1500, f"{counts}")
-    check(f"it was called 1500 times, and copied a chunk to another place {counts['copies']} times" in found[0]["evidence"],
+    check(f"realloc was called 1500 times, and copied a chunk to another place {counts['copies']} times" in found[0]["evidence"],
           found[0]["evidence"])
     check_equal(found[0]["bytes"], counts["copied_bytes"], "bytes")
     return found[0]["evidence"]
+
+
+def looked_at(case):
+    with runtime_dir() as directory, start(directory, "c", case) as target:
+        check_equal(target.hear(120), "look", "what the program says")
+        return doctor(target)["findings"], told(target)
+
+
+def by_copies(case, mean_freed):
+    def run():
+        found, text = looked_at(case)
+        check_equal([one["id"] for one in found], ["copies"], "findings")
+        check(names(found[0], "text_push"), f"path: {found[0]['path']}")
+        check("arrays seem to grow in small steps by being copied" in found[0]["evidence"], found[0]["evidence"])
+        check(f" chunks of {mean_freed} on average were freed" in found[0]["evidence"], found[0]["evidence"])
+        check(labelled(text, 1, "fix").startswith("Let the array grow by a factor"), text)
+    test_named(f"steps-c-{case}-copied")(run)
+
+
+by_copies("text", "2.9 KiB")
+by_copies("texts", "199 B")
+
+
+@test
+def steps_healthy_c_messages():
+    """Their freed chunks have half the size of those that stay, too, but many of them lived at the same time."""
+    found, _ = looked_at("messages")
+    check_equal([one["evidence"] for one in found], [], "findings")
+
+
+@test
+def steps_c_reserved():
+    """Chunks that are hardly used are told, an array that has just doubled is not."""
+    found, text = looked_at("reserved")
+    check_equal([one["id"] for one in found], ["untouched"], "findings")
+    check_equal(found[0]["function"].split(",")[0], "rows_reserve", text)
+    check(abs(found[0]["bytes"] - 20 * ((2 << 20) + (64 << 10))) < 1 << 20, f"{found[0]['bytes']} bytes: {text}")
+    check("40 chunks, 41.2 MiB in all: " in text.replace("\n", " "), text)
 
 
 @test

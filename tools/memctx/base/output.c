@@ -21,12 +21,22 @@ static void remove_unfinished(void) {
         unlink(unfinished);
 }
 
+/* True if the descriptor is open for that file. /dev/stdout is a symbolic link, which a rename
+ * would replace for all users. */
+static bool is_open_as(const struct stat *file, int fd) {
+    struct stat status;
+    return fstat(fd, &status) == 0 && status.st_dev == file->st_dev &&
+           status.st_ino == file->st_ino;
+}
+
 void output_begin(struct output *output, const char *path) {
     static bool registered;
     struct stat status;
-    bool standard = strcmp(path, "-") == 0;
+    bool exists = stat(path, &status) == 0;
+    bool standard = strcmp(path, "-") == 0 || (exists && is_open_as(&status, STDOUT_FILENO));
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
-    bool direct = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    bool direct =
+        standard || (exists && (!S_ISREG(status.st_mode) || is_open_as(&status, STDERR_FILENO)));
     *output = (struct output){.path = path, .fd = -1};
     if (!direct) {
         output->temporary = cli_format("%s.XXXXXX", path);

@@ -2,9 +2,10 @@
 /*
  * output.h - writes a file that appears under its name only when it is complete.
  *
- * A path that exists and is not a regular file (a pipe, /dev/stdout) is written to directly.
- * These functions end the process with a message if the file cannot be written. An unfinished file
- * is removed when the process exits, for whatever reason. One file is written at a time.
+ * A path that exists and is not a regular file (a pipe), or is the standard output or error output
+ * (/dev/stdout), is written to directly. These functions end the process with a message if the file
+ * cannot be written. An unfinished file is removed when the process exits, for whatever reason. One
+ * file is written at a time.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H

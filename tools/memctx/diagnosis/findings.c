@@ -234,6 +234,11 @@ static const struct rule rules[] = {
      "This is usual in a pipeline of threads. Each such free costs an atomic operation, and chunks "
      "pile up when one thread lags behind.",
      NULL, COUNTED, look_for_remote_frees},
+    {"untouched", "memory that was asked for and is not used",
+     "It takes no memory now, but counts towards limits of the address space (RLIMIT_AS, "
+     "vm.overcommit_memory=2). The program may write there at any time.",
+     "Ask for as much as is used: a smaller reserve, or an array that grows by a factor.", COUNTED,
+     look_for_untouched},
 };
 
 /* Beside large growth, a hundredth of it is hardly the cause of trouble, and often a part of the

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #define DAY_S 86400.0
-#define OWN_ALLOCS 0.9 /* from this share on, a path's allocations are the program's whole load */
-#define KEPT_MOST 0.5  /* from this share on, a path keeps most of what it allocates */
-#define TIMES_MIN 4    /* time alone is the measure for more samples than this */
+#define KEPT_MOST 0.5 /* from this share on, a path keeps most of what it allocates */
+/* From this share of all allocations on, such paths leave no other ones that tell the load. */
+#define KEPT_ALLOCS 0.9
+#define TIMES_MIN 4 /* time alone is the measure for more samples than this */
 
 /* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
  * the number of the figures of the first of these contexts. */
@@ -34,6 +35,14 @@ static void take_few(struct series *series, size_t number) {
         series->values[i] = series->rows[series->few[i]][number].requested_bytes;
 }
 
+/* True if the path keeps most of what it allocates. */
+static bool keeps_most(const struct series *series, size_t number) {
+    const struct sample_row *from = &series->rows[0][number];
+    const struct sample_row *to = &series->rows[series->samples->count - 1][number];
+    return (double)(to->live_chunks - from->live_chunks) >=
+           KEPT_MOST * (double)(to->allocs - from->allocs);
+}
+
 void series_make(struct series *series, const struct look *look) {
     const struct samples *samples = look->input->samples;
     size_t count = samples->count, paths = look->model->figures_count;
@@ -49,11 +58,13 @@ void series_make(struct series *series, const struct look *look) {
     for (size_t i = 0; i < count; i++) {
         series->rows[i] = sum_alike(look, &samples->samples[i]);
         series->seconds[i] = samples->samples[i].uptime_s;
-        for (size_t k = 0; k < paths; k++)
-            series->allocs[i] += (double)series->rows[i][k].allocs;
+        series->allocs[i] = (double)samples->samples[i].allocs;
     }
     series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
+        int64_t allocs = series->rows[count - 1][k].allocs - series->rows[0][k].allocs;
+        if (allocs > 0 && keeps_most(series, k))
+            series->kept_allocs += (double)allocs;
         take_few(series, k);
         if (!trend_falls(series->values, series->few_count))
             continue;
@@ -101,19 +112,15 @@ static double *few_of(const struct series *series, const double *figures) {
  * path's bytes in series->values. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
                               const double *allocs) {
-    size_t count = series->few_count, last = series->few[count - 1];
+    size_t count = series->few_count;
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[series->few[i]][number].allocs;
-    double own = series->x[count - 1] - series->x[0];
-    double all = allocs[count - 1] - allocs[0];
-    double kept =
-        (double)(series->rows[last][number].live_chunks - series->rows[0][number].live_chunks);
     if (trend_slows(series->x, series->values, count) ||
         trend_bends(series->x, series->values, count))
         return true;
-    if (kept < KEPT_MOST * own)
+    if (!keeps_most(series, number))
         return false;
-    if (own >= OWN_ALLOCS * all)
+    if (series->kept_allocs >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     return (trend_slows(allocs, series->values, count) ||
             trend_bends(allocs, series->values, count)) &&
@@ -122,10 +129,11 @@ static bool samples_slow_down(struct series *series, size_t number, const double
 
 /* True if the path grows ever more slowly. The growth is measured per allocation of the path, if
  * the path frees most of what it allocates; else per allocation of the program, unless nearly all
- * of these are the path's own; else per second. A leak that does not depend on the load also grows
- * ever more slowly per allocation while the load rises. But it does not per second: no interval is
- * slower than an earlier one. So some interval must be slower per second, too. No more is asked of
- * seconds, because a program that stands still between two looks makes them uneven. */
+ * of these are of paths that keep their chunks, and so grow as this one does; else per second. A
+ * leak that does not depend on the load also grows ever more slowly per allocation while the load
+ * rises. But it does not per second: no interval is slower than an earlier one. So some interval
+ * must be slower per second, too. No more is asked of seconds, because a program that stands still
+ * between two looks makes them uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
     take_few(series, number);

@@ -27,6 +27,7 @@ struct series {
     struct sample_row **rows; /* by sample, and by the number of the first context's figures */
     double *seconds;          /* since the process started, by sample */
     double *allocs;           /* of the process, by sample */
+    double kept_allocs;       /* from the first sample to the last, of paths that keep most */
     double *x;                /* for one path at a time, as `values` */
     int64_t *values;
     /* A few of the samples, for judgements that chance in one of many intervals may not decide. */

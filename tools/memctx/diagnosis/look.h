@@ -100,6 +100,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule);
 void look_for_rounding(struct look *look, const struct rule *rule);
 void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
+void look_for_untouched(struct look *look, const struct rule *rule);
 /* look_growth.c: memory that keeps growing. */
 void look_for_growth(struct look *look, const struct rule *rule);
 /* look_mapped.c: memory that keeps growing and did not come from malloc. */

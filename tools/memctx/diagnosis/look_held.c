@@ -235,3 +235,38 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
                    look_bytes(bytes), look_bytes(mappings->huge_bytes));
     finding->action = cli_copy("start the program again, with MEMCTX_THP=never, then compare");
 }
+
+/* Finds large chunks of which the program uses a small part. An array that grows by the factor 2
+ * leaves half of itself untouched at most, which is no fault. */
+void look_for_untouched(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *untouched = cli_alloc(model->figures_count, sizeof *untouched);
+    for (size_t i = 0; i < model->figures_count && look->holders.list; i++) {
+        int64_t bytes = look->holders.list[i].absent_bytes;
+        untouched[i] = bytes > look->totals[i].requested_bytes / 2 ? bytes : 0;
+    }
+    struct blame blame;
+    look_blame(look, &blame, untouched, floor_of(look, 32 * MIB, 25));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t bytes = suspect->figure, chunks = SUM_OVER(look, suspect, live_chunks);
+        int64_t swapped = larger(0, model_tame(model->mappings.swap_bytes));
+        if (!model->has_mappings ||
+            swapped > bytes / 2) /* these chunks may be used, and only be out of memory */
+            continue;
+        struct finding *finding =
+            finding_on(look, rule, SEVERITY_INFO, suspect, bytes, share(bytes, look->rss_bytes));
+        char *swap = swapped > 0 ? cli_format(", except for what is in swap (%s of the process)",
+                                              look_bytes(swapped))
+                                 : cli_copy("");
+        finding->evidence = cli_format(
+            "%" PRId64 " chunk%s, %s in all: %s of that take no memory, because nothing was "
+            "written there%s",
+            chunks, chunks == 1 ? "" : "s", look_bytes(SUM_OVER(look, suspect, requested_bytes)),
+            look_bytes(bytes), swap);
+        free(swap);
+        finding->action = look_closer(look, "dump", " --flat", finding);
+    }
+    blame_free(&blame);
+    free(untouched);
+}

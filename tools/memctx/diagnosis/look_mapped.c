@@ -137,6 +137,52 @@ static const char *how_sure(const struct look *look, enum model_place_kind kind,
                                         "program still uses the memory is not known";
 }
 
+/* True if pthread_create allocated the chunks: what a thread needs besides its stack. */
+static bool is_of_new_threads(const struct model *model, uint32_t context) {
+    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
+        const struct model_names *names = model->contexts[context].frame->names;
+        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
+        if (name && strstr(name, "pthread_create"))
+            return true;
+    }
+    return false;
+}
+
+/* Returns the context that has most new chunks among those of new threads; WIRE_NONE: there is
+ * none. */
+static uint32_t find_starter(const struct look *look) {
+    const struct samples *samples = look->input->samples;
+    const struct sample_row *first = samples->samples[0].rows;
+    const struct sample_row *last = samples->samples[samples->count - 1].rows;
+    uint32_t starter = WIRE_NONE;
+    int64_t most = 0;
+    for (size_t i = 1; i < look->model->figures_count; i++) {
+        uint32_t context = model_figures_at(look->model, i)->context;
+        int64_t chunks = last[i].live_chunks - first[i].live_chunks;
+        if (context != WIRE_NONE && chunks > most && is_of_new_threads(look->model, context)) {
+            most = chunks;
+            starter = context;
+        }
+    }
+    return starter;
+}
+
+/* Thread stacks are no memory of malloc, but for each thread pthread_create allocates some, too.
+ * Its call path says who starts the threads. */
+static void tell_starter(const struct look *look, struct finding *finding, uint32_t starter) {
+    const struct model_context *context = &look->model->contexts[starter];
+    finding->example = finding->context = starter;
+    finding->frames = context->level;
+    finding->contexts = 1;
+    finding->why = "Each thread has a stack of its own. The stack of a thread that has ended stays "
+                   "until another thread joins it, unless it was detached.";
+    finding->advice = "Join or detach each thread (pthread_join, pthread_detach), or let a fixed "
+                      "number of threads do the work.";
+    free(finding->action);
+    finding->action =
+        cli_format("memctx dump %s --flat --context %" PRIu32, look->input->target, context->id);
+}
+
 static void tell_growth(struct look *look, const struct rule *rule, enum model_place_kind kind,
                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
@@ -170,6 +216,9 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                           ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
                                        most.place->start, model->pid)
                           : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+    uint32_t starter = kind == MODEL_PLACE_STACK ? find_starter(look) : WIRE_NONE;
+    if (starter != WIRE_NONE)
+        tell_starter(look, finding, starter);
 }
 
 void look_for_mapped_growth(struct look *look, const struct rule *rule) {

@@ -89,14 +89,31 @@ void look_for_small_steps(struct look *look, const struct rule *rule) {
     free(steps);
 }
 
+/* The steps of growth by copying are of a fixed size where the mean size of what was freed is about
+ * half of the final size: more, if the final sizes differ. A factor leaves smaller chunks behind.
+ */
+#define FIXED_STEPS 32 /* for each chunk that stays */
+
+/* True if the chunks seem to grow in steps of a fixed size, by malloc, memcpy and free. While they
+ * do, the path holds hardly more than now: one chunk is copied at a time. Where more was alive
+ * once, the freed chunks may have been short-lived ones beside some that stay. */
+static bool copies_in_fixed_steps(const struct model_totals *self, int64_t mean_freed,
+                                  int64_t mean_live) {
+    int64_t peak = self->peak_requested_bytes;
+    return self->frees / FIXED_STEPS >= self->live_chunks && mean_freed >= mean_live / 5 * 2 &&
+           mean_freed <= mean_live / 10 * 7 && peak != WIRE_UNKNOWN &&
+           peak - self->requested_bytes <= 2 * mean_live;
+}
+
 /* Returns the bytes that growth of the context's chunks copied; 0: they did not grow so. Realloc is
  * counted. Other copies, as those of a std::vector, are inferred: many chunks were freed, and they
  * were much smaller than the chunks that stay. Chunks that were about as large as those that stay
  * are strings or buffers that come and go, and were made to fit. */
-static int64_t copied_by_growth(const struct look *look, size_t number) {
+static int64_t copied_by_growth(const struct look *look, size_t number, bool *fixed_steps) {
     const struct model_totals *self = &look->totals[number];
     struct wire_resizes resizes = look_resizes(look, number);
     int64_t freed = self->requested_cum_bytes - self->requested_bytes;
+    *fixed_steps = false;
     if (self->live_chunks <= 0 || steps_of(&resizes) >= STEPS_FLOOR)
         return 0;
     bool counted = resizes.reallocs > self->frees / 2;
@@ -106,14 +123,18 @@ static int64_t copied_by_growth(const struct look *look, size_t number) {
     if (steps < 4 * self->live_chunks || (counted && steps < resizes.reallocs / 2) || steps == 0)
         return 0;
     int64_t mean_live = self->requested_bytes / self->live_chunks;
-    return old_bytes / steps < mean_live / 3 && copied > self->requested_bytes / 2 ? copied : 0;
+    *fixed_steps = !counted && copies_in_fixed_steps(self, old_bytes / steps, mean_live);
+    return *fixed_steps || (old_bytes / steps < mean_live / 3 && copied > self->requested_bytes / 2)
+               ? copied
+               : 0;
 }
 
 void look_for_copies(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);
+    bool *fixed_steps = cli_alloc(model->figures_count, sizeof *fixed_steps);
     for (size_t i = 0; i < model->figures_count; i++)
-        copied[i] = copied_by_growth(look, i);
+        copied[i] = copied_by_growth(look, i, &fixed_steps[i]);
     struct blame blame;
     look_blame(look, &blame, copied, floor_of(look, 8 * MIB, 10));
     for (size_t i = 0; i < blame.count; i++) {
@@ -122,28 +143,35 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
         int64_t frees = SUM_OVER(look, suspect, frees);
         struct wire_resizes resizes = resizes_of(look, suspect);
+        bool in_steps = fixed_steps[blame_number(&look->paths, suspect->members[0])];
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
                                              share(suspect->figure, live));
         if (resizes.reallocs > frees / 2) {
             finding->sure = "certain: counted, not estimated";
             finding->evidence = cli_format(
-                "%" PRId64 " chunk%s of %s on average grew by realloc; it was called %" PRId64
-                " times, and copied a chunk to another place %" PRId64 " times, %s in all; during "
-                "a copy both exist",
-                chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), resizes.reallocs,
-                resizes.copies, look_bytes(resizes.copied_bytes));
+                "realloc was called %" PRId64 " times, and copied a chunk to another place %" PRId64
+                " times, %s in all; during a copy both exist; %" PRId64 " chunk%s of %s on average "
+                "%s live",
+                resizes.reallocs, resizes.copies, look_bytes(resizes.copied_bytes), chunks,
+                chunks == 1 ? "" : "s", look_bytes(live / chunks), chunks == 1 ? "is" : "are");
         } else {
             /* How many of the freed chunks became one array is not known. */
             int64_t freed = SUM_OVER(look, suspect, requested_cum_bytes) - live;
             finding->evidence = cli_format(
                 "%" PRId64 " chunks of %s on average were freed, and %" PRId64 " chunk%s of %s on "
-                "average %s live: arrays seem to grow by being copied into larger chunks, %s in "
+                "average %s live: arrays seem to grow %sby being copied into larger chunks, %s in "
                 "all; during a copy both exist",
                 frees, look_bytes(freed / larger(1, frees)), chunks, chunks == 1 ? "" : "s",
-                look_bytes(live / chunks), chunks == 1 ? "is" : "are", look_bytes(suspect->figure));
+                look_bytes(live / chunks), chunks == 1 ? "is" : "are",
+                in_steps ? "in small steps " : "", look_bytes(suspect->figure));
         }
+        if (in_steps)
+            finding->advice = "Let the array grow by a factor, such as 1.5 or 2; some dozen copies "
+                              "are then enough. If the final size is known beforehand, allocate it "
+                              "at once.";
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
     blame_free(&blame);
+    free(fixed_steps);
     free(copied);
 }

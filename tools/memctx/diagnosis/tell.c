@@ -327,7 +327,7 @@ static void print_not_watched(const struct findings_input *input) {
     int64_t bytes = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         bytes += larger(0, look_line_of(input->ledger, keys[i]));
-    if (input->model->from_snapshot || bytes < NOT_WATCHED_BYTES ||
+    if (input->model->from_snapshot || input->model->how || bytes < NOT_WATCHED_BYTES ||
         bytes < input->ledger->rss_bytes / NOT_WATCHED_SHARE)
         return;
     char *line = cli_format("%s did not come from malloc. Marks do not show whether this memory "
@@ -351,8 +351,6 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         }
         print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
-    if (marks >= 3 && input->samples->mapped_count < 2)
-        print_not_watched(input);
     if (marks < 3) {
         char *advice =
             input->model->from_snapshot ? cli_copy("")
@@ -370,4 +368,6 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         free(line);
         free(advice);
     }
+    if (input->samples->mapped_count < 2)
+        print_not_watched(input);
 }

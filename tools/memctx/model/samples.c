@@ -56,6 +56,26 @@ static void fill_left_out(struct sample *sample, const struct model *model,
     }
 }
 
+static int64_t sum_allocs(const struct sample *sample, const struct model *model) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->figures_count; i++)
+        sum = model_tame(sum + sample->rows[i].allocs);
+    return sum;
+}
+
+/* Returns the allocations of the process up to the mark. The mark has the exact sum of the contexts
+ * that it left out, unless the counters were reset since then. Short-lived chunks are often most of
+ * that sum. */
+static int64_t allocs_at(const struct sample *sample, const struct model *model,
+                         const struct model_mark *mark) {
+    if (mark->left_out.contexts == 0 || mark->left_out.allocs == WIRE_UNKNOWN)
+        return sum_allocs(sample, model);
+    int64_t sum = model_tame(mark->left_out.allocs);
+    for (size_t i = 0; i < mark->entry_count; i++)
+        sum = model_tame(sum + model_tame(mark->entries[i].allocs));
+    return sum;
+}
+
 /* Gives each context of a look figures of its own in the model, so that no other context shares its
  * row. */
 static void own_rows(struct model *model, const struct samples_look *look) {
@@ -74,6 +94,7 @@ static void add_look(struct samples *samples, const struct model *model,
         if (index != WIRE_NONE)
             sample->rows[model->contexts[index].figures->number] = look->rows[i].row;
     }
+    sample->allocs = sum_allocs(sample, model);
 }
 
 static void add_mapped(struct samples *samples, double uptime_s, const struct mapped *mapped) {
@@ -101,6 +122,7 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
             sample->rows[model->contexts[entry->context].figures->number] =
                 row_of(entry->requested_bytes, entry->live_chunks, entry->allocs);
         }
+        sample->allocs = allocs_at(sample, model, mark);
     }
     for (size_t i = 0; i < earlier_count; i++)
         add_look(samples, model, &earlier[i]);
@@ -111,4 +133,5 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
     struct sample *now = add_sample(samples, model, model->uptime_s);
     for (size_t i = 0; i < model->figures_count; i++)
         now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
+    now->allocs = sum_allocs(now, model);
 }

@@ -17,6 +17,7 @@ struct sample {
     double uptime_s;
     struct sample_row *rows; /* by number of the figures in the last model; zeros if the context did
                                 not exist yet */
+    int64_t allocs;          /* of the process, also of contexts that a mark left out */
 };
 
 /* The contexts that had figures in an earlier look at the process. */

@@ -140,6 +140,13 @@ const char *holders_age(const struct model *model, uint32_t age) {
 
 /* --- what each context holds ----------------------------------------------------------------- */
 
+/* Returns the bytes of a large chunk that are not in memory; 0 if that was not asked. */
+static int64_t absent_bytes(const struct wire_page *page) {
+    int64_t bytes = model_tame((int64_t)page->live_bytes), resident = page->resident_bytes;
+    return resident == WIRE_UNKNOWN || model_tame(resident) > bytes ? 0
+                                                                    : bytes - model_tame(resident);
+}
+
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
@@ -156,6 +163,8 @@ static void add_page(struct holders *holders, const struct model *model,
         add_to(&holders->mixed_free_bytes, free_bytes);
     if (own)
         add_to(&own->held_bytes, memory_held_bytes(page));
+    if (own && page->block_bytes == 0)
+        add_to(&own->absent_bytes, absent_bytes(page));
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
         if (own)

@@ -17,9 +17,10 @@ struct holder {
     int64_t held_bytes;          /* its own pages in memory, and its blocks in mixed pages */
     /* Size of the pages that only this context keeps in use; they come back if it frees all. */
     int64_t alone_bytes;
-    int64_t alone_free;  /* free bytes in these pages */
-    int64_t shared_free; /* its share, by live chunks, of the free bytes in pages with others */
-    int64_t kept_bytes;  /* its pages without live chunks, kept for its next chunks */
+    int64_t alone_free;   /* free bytes in these pages */
+    int64_t shared_free;  /* its share, by live chunks, of the free bytes in pages with others */
+    int64_t kept_bytes;   /* its pages without live chunks, kept for its next chunks */
+    int64_t absent_bytes; /* of its large chunks, which have OS pages of their own: not in memory */
     /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
      * back. */
     int64_t empty_os_bytes;
