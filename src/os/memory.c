@@ -15,9 +15,10 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-/* Without MAP_NORESERVE: the kernel is to refuse a request for more memory than the machine has, as
- * it does with glibc. A program that asks for so much expects NULL. */
-#define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS)
+/* With MAP_NORESERVE, /proc/PID/smaps shows the library's memory apart from .bss that ends where it
+ * begins. */
+#define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+#define ASK_BYTES (64UL << 20)
 
 static uint32_t refused; /* atomic */
 uint32_t os_restricted FORK_PAGE;
@@ -32,6 +33,22 @@ static void *map_at(void *place, size_t bytes, int protection, int extra) {
         return (void *)result;
     add_relaxed(&refused, 1);
     return NULL;
+}
+
+/* The kernel refuses to map more memory than the machine has, but not with MAP_NORESERVE. A program
+ * that asks for so much expects NULL, as it gets with glibc. So the kernel is asked without that
+ * flag, where the request is large. */
+static bool kernel_grants(size_t bytes) {
+    if (LIKELY(bytes < ASK_BYTES))
+        return true;
+    long probe =
+        OS_CALL(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_FLAGS & ~MAP_NORESERVE, -1, 0);
+    if (OS_FAILED(probe)) {
+        add_relaxed(&refused, 1);
+        return false;
+    }
+    OS_CALL(SYS_munmap, probe, bytes, 0, 0, 0, 0);
+    return true;
 }
 
 void *os_map(size_t bytes) {
@@ -49,7 +66,7 @@ void os_wipe_on_fork(void *start, size_t bytes) {
 void *os_map_aligned(size_t bytes, size_t alignment) {
     /* The kernel places a mapping next to the last one, below it. So after one aligned segment, the
      * next mapping of the same size is mostly aligned without trimming. */
-    char *start = os_map(bytes);
+    char *start = kernel_grants(bytes) ? os_map(bytes) : NULL;
     if (!start || !((uintptr_t)start & (alignment - 1)))
         return start;
     os_unmap(start, bytes);
@@ -73,6 +90,8 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
 }
 
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
+    if (new_bytes > old_bytes && !kernel_grants(new_bytes - old_bytes))
+        return false;
     return !OS_FAILED(OS_CALL(SYS_mremap, start, old_bytes, new_bytes, 0, 0, 0));
 }
 

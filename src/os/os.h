@@ -14,7 +14,8 @@
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable */
 uint32_t os_refused(void);  /* number of mappings that the kernel refused; wraps around */
-/* As os_map, but the start is aligned to `alignment`, a power of two of at least an OS page. */
+/* Maps memory for chunks. The start is aligned to `alignment`, a power of two of at least an OS
+ * page. Also NULL if `bytes` is more memory than the kernel lets a program have. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Asks the kernel for huge pages in this range, or for none. A kernel without huge pages ignores
  * the advice. */
