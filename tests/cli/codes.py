@@ -86,11 +86,15 @@ def no_such_target():
 
 @test
 def process_without_library():
-    with subprocess.Popen(sleeper()) as process:
-        try:
-            expect(3, "runs without libmemctx.so; start it with memctx run", "dump", process.pid)
-        finally:
-            process.kill()
+    """The message has the whole name of the program, of which the kernel keeps 15 characters."""
+    name = "sleeper-under-a-long-name"
+    with scratch() as where:
+        os.symlink(sleeper()[0], os.path.join(where, name))
+        with subprocess.Popen([os.path.join(where, name), "100"]) as process:
+            try:
+                expect(3, rf"\({name}\) runs without libmemctx.so; start it with memctx run -- {name}$", "dump", process.pid)
+            finally:
+                process.kill()
 
 
 @test

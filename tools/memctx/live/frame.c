@@ -131,7 +131,7 @@ static void put_context(struct json_writer *json, const struct watch *watch,
 static void put_totals(struct json_writer *json, const struct watch *watch) {
     const struct watch_totals *totals = &watch->totals;
     json_put_integer(json, "pid", watch->facts.pid);
-    json_put_text(json, "name", watch->facts.name);
+    json_put_text(json, "name", watch->program);
     json_put_decimal(json, "uptime_s", totals->uptime_s);
     json_put_integer(json, "rss_bytes", totals->rss_bytes);
     json_put_integer(json, "requested_bytes", totals->live_bytes);

@@ -26,7 +26,6 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
     watch->model = *model;
     watch->facts.pid = (pid_t)model->pid;
     watch->program = cli_copy(model_program(model));
-    snprintf(watch->facts.name, sizeof watch->facts.name, "%s", watch->program);
     watch->state = WATCH_RUNS;
     watch->loaded = true;
     watch->version = 1;

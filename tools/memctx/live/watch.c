@@ -497,7 +497,7 @@ static bool look(struct watch *watch) {
 /* Finds out why the process did not answer. */
 static bool explain(struct watch *watch) {
     struct process_facts now;
-    if (ending_tell(&watch->facts, watch->pidfd, watch->how, sizeof watch->how)) {
+    if (ending_tell(&watch->facts, watch->program, watch->pidfd, watch->how, sizeof watch->how)) {
         watch->state = WATCH_ENDED;
         client_close(&watch->client);
     } else {

@@ -80,7 +80,8 @@ static void open_stopped(struct target *target, bool live) {
     char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
                           : cli_format("kill -CONT %d resumes it", (int)facts->pid);
     cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
-            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid, facts->name,
+            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid,
+            process_program(facts),
             live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
 }
 
@@ -92,7 +93,7 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
-                (int)pid, target->facts.name);
+                (int)pid, process_program(&target->facts));
     bool stopped = target->facts.state == 'T' || target->facts.state == 't';
     if (stopped) {
         open_stopped(target, live);
