@@ -246,6 +246,7 @@ def mark_diff_reset_trim_set_options():
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
+        expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)
         sites = by_site(json.loads(succeed("dump", live.pid, "--json", env=env)))
         check_equal(sites["allocate_more"]["allocs"], 0, "allocs after a reset")

@@ -398,7 +398,7 @@ static void draw_processes(const struct ui *ui) {
                      SHORT(totals->growth, true, true), SHORT(totals->alloc_rate, false, false),
                      SHORT(totals->contexts, false, false), watch->program);
         else
-            snprintf(line, sizeof line, "%8d %s", (int)watch->facts.pid, watch->how);
+            snprintf(line, sizeof line, "%8d %.380s", (int)watch->facts.pid, watch->how);
         if (i == ui->chosen)
             attron(A_REVERSE);
         mvhline(UI_HEAD + (int)(i - first), 0, ' ', COLS);
@@ -419,9 +419,9 @@ static void draw_foot(const struct ui *ui) {
     else if (ui->message[0] != '\0')
         snprintf(line, sizeof line, "%s", ui->message);
     else if (watch && watch->state == WATCH_ENDED)
-        snprintf(line, sizeof line, "%s; q quits", watch->how);
+        snprintf(line, sizeof line, "%.400s; q quits", watch->how);
     else if (watch && watch->state == WATCH_SILENT)
-        snprintf(line, sizeof line, "no answer: %s", watch->how);
+        snprintf(line, sizeof line, "no answer: %.400s", watch->how);
     else if (watch && watch_not_loaded(watch) > 0)
         snprintf(line, sizeof line, "new call paths with %s are not loaded yet",
                  SHORT(watch_not_loaded(watch), true, false));

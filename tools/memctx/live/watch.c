@@ -508,7 +508,7 @@ static bool explain(struct watch *watch) {
             snprintf(watch->how, sizeof watch->how, "pid %d is stopped; kill -CONT %d resumes it",
                      (int)watch->facts.pid, (int)watch->facts.pid);
         else
-            snprintf(watch->how, sizeof watch->how, "%.290s", watch->failure.text);
+            snprintf(watch->how, sizeof watch->how, "%s", watch->failure.text);
     }
     return false;
 }

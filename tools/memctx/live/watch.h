@@ -45,7 +45,7 @@ struct watch {
     int pidfd;
     struct client client;
     enum watch_state state;
-    char how[300];
+    char how[1024]; /* as long as the text of a failure */
     struct cli_failure failure;
     bool no_names;
     const char *debug_directory;

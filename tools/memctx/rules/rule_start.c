@@ -40,7 +40,7 @@ static void read_rules(const char *rules, struct rule_patterns *patterns) {
     while ((rule = strsep(&rest, ";\n"))) {
         rule += strspn(rule, " \t");
         if (rule[0] != '\0' && strchr(rule, '=') && !rule_patterns_add(patterns, rule, &failure))
-            cli_warn("MEMCTX_RULES: %s", failure.text);
+            cli_warn("MEMCTX_RULES: %s; this rule is ignored", failure.text);
     }
     free(copy);
 }

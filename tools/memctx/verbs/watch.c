@@ -141,7 +141,7 @@ static void check_directory(const char *path) {
     struct stat status;
     bool found = stat(path, &status) == 0;
     if (!found || !S_ISDIR(status.st_mode))
-        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory by --dir",
+        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory with --dir",
                 path, strerror(found ? ENOTDIR : errno));
     if (access(path, W_OK | X_OK) != 0)
         cli_warn("%s cannot be written now; %s; files will fail until that changes", path,
@@ -166,7 +166,7 @@ static void parse(int argc, char **argv) {
         take_option(option);
     if (settings.condition_count == 0)
         cli_usage(
-            "watch needs a condition; give one by --when: %s; for example --when 'rss>85%%limit'",
+            "watch needs a condition; give one with --when: %s; for example --when 'rss>85%%limit'",
             CONDITION_GRAMMAR);
     if (settings.match && !settings.all)
         cli_usage("--match chooses among all processes; use it with --all");

@@ -355,8 +355,9 @@ static void begin_action(struct watch_event *event, const struct watch_action *a
         run.file = memfd_create("memctx-doctor", MFD_CLOEXEC);
     char reason[MESSAGE_BYTES] = "";
     if (action->kind != WATCH_EXEC && run.file < 0) {
-        snprintf(reason, sizeof reason, "%s cannot be written; %s; name another directory by --dir",
-                 event->stem, strerror(errno));
+        snprintf(reason, sizeof reason,
+                 "%s cannot be written; %s; name another directory with --dir", event->stem,
+                 strerror(errno));
     } else if (!start_child(event, action)) {
         snprintf(reason, sizeof reason, "no process could be started; %s", strerror(errno));
     }
