@@ -354,8 +354,12 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
     if (marks >= 3 && input->samples->mapped_count < 2)
         print_not_watched(input);
     if (marks < 3) {
+        bool recorded = input->model->recording;
         char *advice =
-            input->model->from_snapshot ? cli_copy("")
+            recorded ? cli_copy("; a longer recording shows whether memory grows")
+            : input->model->from_snapshot
+                ? cli_copy("; a snapshot has the marks of its process, such as those of memctx run "
+                           "--marks 10m,24")
             : input->model->how /* nobody sets a mark in a process that does not answer */
                 ? cli_format("; while the process does not answer, compare two files of memctx "
                              "dump %s -o FILE with memctx diff",
@@ -364,7 +368,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                              "let the program keep marks: memctx set %s marks=10m,24",
                              input->target, input->target);
         char *line =
-            cli_format("%zu mark%s: too few to find leaks%s", marks, marks == 1 ? "" : "s", advice);
+            cli_format("%zu %s%s: too few to find leaks%s", marks,
+                       recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", advice);
         putchar('\n');
         wrap_print(line, 0, 0);
         free(line);

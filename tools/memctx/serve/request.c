@@ -122,7 +122,7 @@ struct argument_check {
 /* Refuses an argument that the address does not know, and names those that it knows. */
 static bool refuse_argument(const struct argument_check *check, const char *key) {
     const char *const *arguments = check->address->arguments;
-    char known[120] = "";
+    char known[120] = "; it takes no arguments";
     size_t used = 0;
     /* Go's runtime answers heap?seconds=N with a difference, so users of pprof ask for it. */
     bool wants_time = check->address->kind == REQUEST_HEAP && strcmp(key, "seconds") == 0;
