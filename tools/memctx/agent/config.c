@@ -79,7 +79,7 @@ static const struct key keys[] = {
 /* The state of reading a file. */
 struct reading {
     struct config *config;
-    const char *path, *match; /* match: of [agent]; NULL: all processes */
+    const char *path, *match; /* match: the key `match` of [agent]; NULL: all processes */
     struct cli_failure *failure;
 };
 

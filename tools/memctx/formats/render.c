@@ -54,7 +54,8 @@ static void print_figures(const struct model_totals *totals, const struct render
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    if (totals->reserved_bytes == WIRE_UNKNOWN) { /* a recording has only what was asked for */
+    /* a recording has requested bytes only, and knows no pages */
+    if (totals->reserved_bytes == WIRE_UNKNOWN) {
         printf("%s requested in %s chunks", render_bytes(requested, totals->requested_bytes, human),
                render_count(chunks, totals->live_chunks));
     } else

@@ -68,7 +68,8 @@ static void make_rows(struct watch *watch, struct rows *rows, const struct frame
     rows_make(rows, &watch->model, watch->version, &watch->rates, &options->rows);
 }
 
-/* Only the flat list is limited when it is made. */
+/* Returns how many rows are printed. rows_make has cut the flat list to the limit, but not the
+ * tree. */
 static size_t shown(const struct rows *rows, const struct frame_options *options) {
     bool cut = options->rows.tree && rows->count > options->rows.limit;
     return cut ? options->rows.limit : rows->count;

@@ -28,7 +28,8 @@ enum rates_column {
 
 #define RATES_COLUMN_WORDS "live, growth, waste, allocs, chunks"
 
-/* Figures; `growth` and `alloc_rate` are per second. A figure that is not known is WIRE_UNKNOWN. */
+/* The figures of a line. `growth` and `alloc_rate` are per second. A figure that is not known is
+ * WIRE_UNKNOWN. */
 struct rates_sums {
     int64_t live_bytes, live_chunks, allocs, waste_bytes;
     int64_t growth, alloc_rate;
@@ -69,8 +70,8 @@ void rates_reserve(struct rates *rates, size_t count);
 void rates_clear(struct rates *rates);
 
 /* Begins a look. Then rates_set gives the figures of contexts; rates_end_range gives figures of 0
- * to contexts [from, end) that were not set in this look. rates_end ends a look that knew all
- * contexts: one that is new later held nothing at that time. */
+ * to contexts [from, end) that were not set in this look. rates_end ends a look that saw all
+ * contexts: a context that appears in a later look held nothing in this one. */
 void rates_begin(struct rates *rates);
 void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_bytes,
                int64_t live_chunks, int64_t allocs);

@@ -186,7 +186,8 @@ static void add_entry(void *argument, uint32_t index, const struct wire_sums *su
         wanted->sum = model_add(wanted->sum, sums->requested_bytes);
 }
 
-/* Returns which contexts a line is the sum of. */
+/* Returns an array with true for each context whose figures the line adds up. The caller frees it.
+ */
 static bool *find_contexts(const struct model *model, const struct rows_line *line, bool tree) {
     bool *counts = cli_alloc(model->context_count, sizeof *counts);
     bool below = tree && line->kind == ROWS_CONTEXT;

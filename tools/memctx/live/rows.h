@@ -20,7 +20,7 @@
 enum rows_kind {
     ROWS_CONTEXT, /* a subtree, or in the flat list a context */
     ROWS_OWN,     /* what a context of the tree with children allocated itself */
-    ROWS_REST,    /* flat list: how many contexts are not listed */
+    ROWS_REST,    /* the last line of the flat list: how many contexts the list leaves out */
 };
 
 enum rows_fold { ROWS_LEAF, ROWS_OPEN, ROWS_FOLDED };

@@ -15,8 +15,9 @@ struct sample_row {
 
 struct sample {
     double uptime_s;
-    struct sample_row *rows; /* by number of the figures in the last model; zeros if the context did
-                                not exist yet */
+    /* indexed by the number of a context's figures in the last model; zeros if the context did not
+     * exist yet */
+    struct sample_row *rows;
 };
 
 /* The contexts that had figures in an earlier look at the process. */

@@ -26,7 +26,9 @@ struct symbols_options {
     const char *debug_directory; /* searched beside the usual ones; NULL: none */
     bool progress;               /* show long look-ups on standard error */
     const bool *only;            /* true for each context that needs names; NULL: all contexts */
-    bool any_site;               /* every frame may be the innermost one of a path */
+    /* any frame may be the innermost one of a path, so the tail calls from it to malloc are looked
+     * up, too */
+    bool any_site;
 };
 
 /* Give every context of the model its names, and every module that has frames its `symbols`.

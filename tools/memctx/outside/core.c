@@ -17,7 +17,8 @@
 #include "outside/reach.h"
 
 #define PIECES_MAX (1U << 20)
-#define NOTES_MAX (64UL << 20) /* bytes; the list of files of a huge process has some MiB */
+/* most bytes of notes; the list of files of a huge process has some MiB */
+#define NOTES_MAX (64UL << 20)
 
 bool reach_is_core(const char *path) {
     Elf64_Ehdr head;

@@ -15,7 +15,7 @@
 
 #include "base/cli.h"
 
-struct reach_mapping { /* of a file */
+struct reach_mapping { /* a part of a file that is mapped */
     uint64_t start, end;
     char *name;
 };
@@ -32,7 +32,7 @@ struct reach_thread {
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
     int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
-    bool is_core;                   /* else a process */
+    bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
     struct reach_piece *pieces; /* of a core file, by rising address */
@@ -41,7 +41,7 @@ struct reach {
     size_t thread_count;
     uint64_t
         cut_bytes; /* memory that the headers of a core file name, and the file does not hold */
-    char name[17]; /* core file: of the program, as the kernel cuts it */
+    char name[17]; /* core file: the program's name, cut by the kernel at 15 characters */
     int64_t pid;
     char *exe; /* NULL: not known */
 };

@@ -18,9 +18,9 @@
 struct seen_heap {
     uint64_t address;
     uint32_t number, tid, view_count;
-    uint32_t listed;      /* place in the target's list */
-    bool totals;          /* the figures of ended threads */
-    uint32_t *context_of; /* by index of a view; 0: none */
+    uint32_t listed;      /* position in the target's list of heaps */
+    bool totals;          /* true: this heap stands for the figures of ended threads */
+    uint32_t *context_of; /* context of each view, by the view's index; 0: none */
     uint64_t *freed_of;   /* by number of a heap */
     uint32_t freed_of_count;
     uint64_t resizes_at; /* address of its table; 0: it has none */
@@ -35,7 +35,7 @@ struct seen_view {
 
 struct seen_page {
     struct wire_page wire;
-    size_t first_share; /* in `shares` */
+    size_t first_share; /* index of the page's first share in `shares` */
 };
 
 struct seen_mark {
@@ -88,7 +88,8 @@ void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool 
 /* Within the folder: the counts of realloc, the marks and the notes; called by tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);
-void tables_forget(struct tables *tables); /* frees what tables_read and tables_read_pages made */
+/* frees the results of tables_read and tables_read_pages */
+void tables_forget(struct tables *tables);
 
 void tables_miss(struct tables *tables, const char *what, uint64_t address);
 /* Returns the heap at an address of the target; NULL: there is none. */

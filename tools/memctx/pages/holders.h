@@ -33,8 +33,9 @@ struct holder {
 };
 
 struct holders {
-    struct holder *list; /* by number of a context's figures; NULL: the pages are not known */
-    int64_t kept_bytes;  /* all pages without live chunks, mixed ones included */
+    /* indexed by the number of a context's figures; NULL: the pages are not known */
+    struct holder *list;
+    int64_t kept_bytes; /* all pages without live chunks, mixed ones included */
     int64_t mixed_empty_os_bytes;
     int64_t mixed_free_bytes; /* free in mixed pages, with and without live chunks */
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];

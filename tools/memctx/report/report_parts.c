@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define VIEWS_MAX 50000 /* figures of one thread in one context */
-#define SERIES_MAX 2000 /* contexts with figures at each sample */
+#define VIEWS_MAX 50000 /* most pairs of a thread and a context that a page lists */
+#define SERIES_MAX 2000 /* most contexts whose figures at each sample a page lists */
 
 /* --- threads --------------------------------------------------------------------------------- */
 

@@ -11,8 +11,8 @@
 #define CONNECT_S 5L
 #define ALL_S 30L
 #define ENTRIES_MAX 256
-#define ANSWER_MAX 200        /* bytes of the server's text that a message has */
-#define ANSWER_MOST_OTLP 4096 /* bytes of an answer that is a message of protocol buffers */
+#define ANSWER_MAX 200        /* most bytes of the server's answer that a message quotes */
+#define ANSWER_MOST_OTLP 4096 /* most bytes of an OTLP answer, a message of protocol buffers */
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo

@@ -19,9 +19,9 @@
 
 #define CONNECTIONS_MAX 128 /* further clients wait until one is done */
 #define IDLE_S 5            /* a connection on which nothing moves is closed */
-#define TRANSFER_MS 60000   /* the most for sending a request and reading its answer */
-#define SCRAPE_MS 2000      /* a process that takes longer is told as down */
-#define JOB_MS 60000        /* the most for a job, besides the seconds that it waits */
+#define TRANSFER_MS 60000   /* longest time for sending a request and reading its answer */
+#define SCRAPE_MS 2000      /* a process that takes longer to answer a scrape is reported as down */
+#define JOB_MS 60000        /* longest time for a job, besides the seconds that it waits */
 #define PAGE_MS 30000
 
 /* A request. While it is suspended it is in the list of those that wait. */
@@ -31,7 +31,7 @@ struct waiting {
     bool suspended;
     struct job *job; /* NULL, and suspended: it waits for the scrape */
     struct request_query query;
-    bool head;             /* its body is not wanted */
+    bool head;             /* the method is HEAD: no body is sent */
     struct answer *answer; /* NULL: there is none yet */
     struct waiting *next;
 };
@@ -46,7 +46,7 @@ struct server {
     struct request_rules rules;
     bool token_logged;
     bool scrapes;
-    int64_t scrape_ms; /* when it began */
+    int64_t scrape_ms; /* when the running scrape began */
     struct job jobs[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;

@@ -56,7 +56,7 @@ static void number_figures(struct snapshot_writer *writer) {
     MODEL_LEDGER(X)
     if (!writer->model->has_mappings)
         return;
-    MODEL_MAPPINGS(X) /* expands to several statements, so no `if` can stand before it */
+    MODEL_MAPPINGS(X) /* the macro expands to several statements, so no `if` can stand before it */
 #undef X
 }
 

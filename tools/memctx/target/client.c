@@ -16,13 +16,14 @@
 
 #include "base/clock.h"
 
-#define HELLO_DEADLINE_MS 5000 /* for the hello: all connections may be in use */
-#define WAIT_MS 5000           /* for a free connection, over all attempts */
+#define HELLO_DEADLINE_MS 5000 /* longest wait for the hello: all connections may be in use */
+#define WAIT_MS 5000           /* longest wait for a free connection, over all attempts */
 #define WAIT_STEP_MS 50
-#define TELL_MS 700              /* after such a wait for the hello, the user is told */
-#define ANSWER_DEADLINE_MS 60000 /* for an answer's first byte: marks of large heaps take long */
-#define PAUSE_DEADLINE_MS 5000   /* the longest pause between two bytes */
-#define HURRY_DEADLINE_MS 1500   /* instead of these three for a client in a hurry */
+#define TELL_MS 700 /* the user is told of a wait for the hello that takes longer */
+/* longest wait for the first byte of an answer: marks of large heaps take long */
+#define ANSWER_DEADLINE_MS 60000
+#define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
+#define HURRY_DEADLINE_MS 1500 /* longest wait of a client in a hurry, in place of these three */
 
 /* --- where sockets are ------------------------------------------------------------------- */
 

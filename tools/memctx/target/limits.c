@@ -98,9 +98,10 @@ void limits_read_mounts(struct limits_mounts *mounts, const char *root) {
 /* --- the cgroup of a process ----------------------------------------------------------------- */
 
 struct group {
-    char path[512]; /* as in /proc/PID/cgroup; empty: none */
+    /* path of the group as in /proc/PID/cgroup; empty: the process is in no such group */
+    char path[512];
     char folder[PATH_MAX];
-    size_t top_length; /* of the folder: the mount point, at which the way up ends */
+    size_t top_length; /* length of the mount point, at which the way up ends */
 };
 
 struct groups {

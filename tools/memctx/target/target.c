@@ -18,7 +18,9 @@ struct name_search {
     const char *word;
     pid_t found[64];
     size_t count;
-    size_t without_library, closed; /* processes of that name that are of no use */
+    /* processes of that name that cannot be asked: they lack the library, or belong to another user
+     */
+    size_t without_library, closed;
 };
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -348,14 +350,15 @@ void target_load_rest(struct target *target, struct model *model,
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
     progress_end();
-    if (target->is_snapshot && !target->client.outside) /* it was loaded as a whole */
+    if (target->is_snapshot && !target->client.outside) /* a file was loaded as a whole */
         return;
     bool mappings = options->mappings && !target->is_snapshot;
     if (mappings) /* now, because the sums were read just before */
         start_map_reader(&reader, target->facts.thread);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
+    /* counting the resident tables costs little */
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
     loader_finish(&target->loader, options->flags);
     if (target->client.outside)
         model->how = cli_copy(outside_how(target->client.outside));

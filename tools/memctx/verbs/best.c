@@ -39,7 +39,7 @@ static enum wire_figure figure_of(enum view_sort sort) {
     case VIEW_SORT_ALLOCS: return WIRE_FIGURE_ALLOCS;
     case VIEW_SORT_FREES: return WIRE_FIGURE_FREES;
     case VIEW_SORT_PEAK: return WIRE_FIGURE_PEAK;
-    default: return WIRE_FIGURES; /* none that the target knows */
+    default: return WIRE_FIGURES; /* the target cannot sort by this key */
     }
 }
 

@@ -57,8 +57,8 @@ struct frag_request {
     struct view_options view;
     struct reading_names names;
     int64_t limit;
-    int64_t frames;    /* of each path in the table */
-    int64_t functions; /* of each path that holds pages */
+    int64_t frames;    /* frames of each path in the table (--pages) */
+    int64_t functions; /* functions of each path that holds pages */
     bool json, human, map, quick, pages, no_pager;
 };
 

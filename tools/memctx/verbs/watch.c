@@ -22,9 +22,10 @@
 #include "verbs/verbs.h"
 #include "verbs/watch.h"
 
-#define LIMIT_EVERY_MS 10000 /* limits change seldom */
-#define PAUSE_MS_MAX 30000   /* between questions to a process that does not answer */
-#define LOOK_MS_MAX 60000    /* between looks at a process without the library */
+#define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
+/* longest pause between two questions to a process that does not answer */
+#define PAUSE_MS_MAX 30000
+#define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define EVERY_MS_MIN 20
 #define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)

@@ -29,7 +29,7 @@
 #include "verbs/watch.h"
 
 #define MESSAGE_BYTES 600
-#define END_MS 2000 /* between SIGTERM and SIGKILL */
+#define END_MS 2000 /* time between SIGTERM and SIGKILL */
 
 static const struct watch_settings *settings;
 static struct watch_event *first_event, **last_event = &first_event;
@@ -38,7 +38,7 @@ static size_t failures;
 /* The running action. */
 static struct {
     pid_t pid;     /* 0: none runs */
-    size_t action; /* its number; of the next one while none runs */
+    size_t action; /* index of the running action; of the next action while none runs */
     int64_t began_ms;
     bool late;
     bool names;      /* the second step of a snapshot */
@@ -272,7 +272,7 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
         errno = error;
         return false;
     }
-    setpgid(run.pid, run.pid); /* whoever comes first */
+    setpgid(run.pid, run.pid); /* parent and child both do this, because either may come first */
     run.messages = pipe_ends[0];
     return true;
 }
