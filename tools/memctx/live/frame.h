@@ -15,7 +15,7 @@
 struct frame_options {
     struct rows_options rows;
     bool human;
-    int64_t number, of; /* this frame, from 1 on, and how many there will be */
+    int64_t number, of; /* number of this frame, counted from 1, and of the last frame */
     double interval_s;
 };
 

@@ -12,7 +12,7 @@
 #define HERD_SCAN_S 5
 
 struct herd {
-    struct watch **watches; /* in the order of their live bytes, after herd_look */
+    struct watch **watches; /* the processes; herd_look sorts them by falling live bytes */
     size_t count, capacity;
     bool all;      /* look for new processes, too */
     double scan_s; /* when new processes were last looked for */

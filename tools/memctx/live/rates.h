@@ -45,7 +45,7 @@ struct rates_history {
 /* One context's own figures, without those of contexts below it. */
 struct rates_row {
     struct rates_sums own;
-    double read_s; /* when they were read; negative: never */
+    double read_s; /* time when these figures were read; negative: never */
     uint32_t look; /* number of the look that read them */
 };
 
@@ -55,9 +55,9 @@ struct rates_base_row {
 
 struct rates {
     struct rates_row *rows;
-    struct rates_sums *sums; /* of each subtree; see rates_add_up */
+    struct rates_sums *sums; /* sums over each subtree, from rates_add_up */
     struct rates_base_row *base;
-    struct rates_base_row *base_sums; /* of each subtree, as `sums` */
+    struct rates_base_row *base_sums; /* base of each subtree, from rates_add_up */
     size_t count, capacity, base_count;
     bool has_base;
     double since_s; /* see rates_end */

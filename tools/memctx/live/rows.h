@@ -19,7 +19,7 @@
 
 enum rows_kind {
     ROWS_CONTEXT, /* a subtree, or in the flat list a context */
-    ROWS_OWN,     /* what a context of the tree with children allocated itself */
+    ROWS_OWN,     /* the chunks that a context with children allocated itself */
     ROWS_REST,    /* the last line of the flat list: how many contexts the list leaves out */
 };
 
@@ -37,7 +37,7 @@ struct rows_options {
     bool tree;
     enum rates_column sort;
     bool difference;        /* show and sort by the difference to the base */
-    const regex_t *search;  /* only paths with a frame that matches; NULL: all */
+    const regex_t *search;  /* show only paths with a frame that matches; NULL: show all */
     uint32_t search_number; /* changes with `search` */
     size_t limit;           /* flat list; 0: ROWS_FLAT_MAX */
 };

@@ -16,7 +16,8 @@
 struct threads_part {
     uint32_t tid; /* 0: all threads that have exited, and those that have allocated little yet */
     uint32_t id;  /* of the context */
-    uint32_t context; /* its index in the model of the watch; WIRE_NONE: it is not there */
+    /* index of the context in the model of the watch; WIRE_NONE: the model lacks it */
+    uint32_t context;
     struct rates_sums own;
 };
 
@@ -31,9 +32,9 @@ struct threads_line {
 };
 
 struct threads {
-    struct threads_part *parts; /* by rising tid and id */
+    struct threads_part *parts; /* the figures, by rising tid and id */
     size_t count;
-    struct model_thread *names; /* by rising tid */
+    struct model_thread *names; /* names of the threads, by rising tid */
     size_t name_count;
     double read_s; /* uptime of the process at the reading */
     /* when the model of the watch was loaded: at earlier readings the same ids may belong to other
@@ -55,7 +56,8 @@ bool threads_read(struct threads *threads, struct watch *watch, const uint32_t *
 bool threads_read_all(struct threads *threads, struct watch *watch);
 
 struct threads_options {
-    const bool *counts; /* by index of the context: false if it is left out; NULL: none is */
+    /* counts[index of a context]: false if the context is left out; NULL: none is */
+    const bool *counts;
     enum rates_column sort;
     size_t limit;      /* call paths that are listed of each thread */
     uint32_t wide;     /* tid of the thread that has a limit of its own; WIRE_NONE: no thread has */

@@ -22,7 +22,7 @@ struct ui_ring {
     uint32_t id;
     uint8_t kind;
     bool tree, used;
-    uint32_t look; /* when the line was last seen */
+    uint32_t look; /* number of the look that last showed the line */
     struct rates_history history;
 };
 
@@ -36,10 +36,11 @@ enum ui_by_thread {
 /* The threads of the selected line, or all threads. */
 struct ui_threads {
     struct threads read;
-    uint32_t id;            /* id of the context of the line whose threads these are */
-    size_t leaves;          /* contexts of that line */
-    size_t selected, first; /* in the list of all threads, as in struct ui */
-    uint32_t wide;          /* thread that is shown with more of its call paths; WIRE_NONE: none */
+    uint32_t id;   /* id of the context of the line whose threads these are */
+    size_t leaves; /* contexts of that line */
+    /* lines of the list of all threads: the selected one, and the first on the screen */
+    size_t selected, first;
+    uint32_t wide; /* thread that is shown with more of its call paths; WIRE_NONE: none */
 };
 
 /* The time axis of a recording: the totals and the selected line, as wide as the screen. */

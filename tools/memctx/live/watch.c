@@ -214,7 +214,7 @@ static bool is_same(const struct model *a, uint32_t index, const struct model *b
 
 struct tails_copy {
     struct model *to;
-    const struct model_frame **frames; /* of the old model, by number */
+    const struct model_frame **frames; /* frames[number of a frame in the old model] */
 };
 
 static void copy_tails(const struct model_tails *tails, void *data) {

@@ -20,9 +20,9 @@
 #define WATCH_SHARE_CONTEXTS 33 /* loading new contexts takes a 33rd of the time at most */
 
 enum watch_state {
-    WATCH_NEW,    /* it has not answered yet */
+    WATCH_NEW,    /* the process has not answered yet */
     WATCH_RUNS,   /* the last look succeeded */
-    WATCH_SILENT, /* it is there and does not answer; watch->how says why */
+    WATCH_SILENT, /* the process exists and does not answer; watch->how says why */
     WATCH_ENDED,  /* watch->how says how */
 };
 
@@ -41,16 +41,17 @@ struct watch_totals {
 
 struct watch {
     struct process_facts facts;
-    char *program; /* as the user started it */
+    char *program; /* name of the program as the user started it */
     int pidfd;
     struct client client;
     enum watch_state state;
-    char how[1024]; /* as long as the text of a failure */
+    /* why the process is silent or how it ended; as long as the text of a failure */
+    char how[1024];
     struct cli_failure failure;
     bool no_names;
     const char *debug_directory;
     double interval_s; /* between two looks */
-    double tried_s;    /* for the caller: when the process was asked last */
+    double tried_s;    /* set by the caller: when it asked the process last */
 
     struct loader loader;
     struct model model; /* figures in it are not kept up to date; `rates` has them */
@@ -58,7 +59,7 @@ struct watch {
     uint32_t version; /* rises when the model gets other contexts or names */
     bool stale;       /* the library has given an id of the model to another path */
     bool behind;      /* there are contexts that the model does not have */
-    bool *asked;      /* by index: the names of the context were asked for */
+    bool *asked;      /* asked[index of a context]: its names were asked for */
     size_t asked_count, asked_room;
     struct rates rates;
     struct watch_totals totals;

@@ -33,7 +33,8 @@ void mapped_take(struct mapped *mapped, struct model *model);
 
 /* The mapping of one kind that grew most between two moments. */
 struct mapped_growth {
-    const struct model_place *place; /* at the later moment; NULL: none grew */
+    /* the mapping as it was at the later moment; NULL: no mapping grew */
+    const struct model_place *place;
     int64_t bytes;
     size_t new_places; /* mappings of that kind where nothing was mapped at the earlier moment */
 };

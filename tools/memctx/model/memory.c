@@ -167,7 +167,8 @@ static struct entries read_entries(FILE *file) {
     char *line = NULL;
     size_t capacity = 0;
     while (getline(&line, &capacity, file) > 0) {
-        bool is_header = line[0] < 'A' || line[0] > 'Z'; /* it begins with lower-case hex digits */
+        /* a header line begins with lower-case hex digits */
+        bool is_header = line[0] < 'A' || line[0] > 'Z';
         if (is_header) {
             before = mapping;
             enum model_place_kind kind = entry ? entry->place.kind : MODEL_PLACE_ANONYMOUS;
@@ -241,9 +242,9 @@ int64_t memory_free_bytes(const struct wire_page *page) {
 
 /* The bytes of pages of one kind that no live block has. `holes` and `kept` are in memory. */
 struct free_bytes {
-    int64_t holes;  /* in pages with live blocks */
-    int64_t kept;   /* in pages without live blocks */
-    int64_t unheld; /* not touched, or not resident */
+    int64_t holes;  /* free bytes in pages with live blocks */
+    int64_t kept;   /* bytes of pages without live blocks */
+    int64_t unheld; /* free bytes that were not touched, or are not resident */
 };
 
 /* Adds up the pages of one kind. */

@@ -115,7 +115,7 @@ struct model_place {
     uint64_t start, end;
     int64_t bytes; /* resident */
     enum model_place_kind kind;
-    char *path; /* as in smaps; NULL: none */
+    char *path; /* path or name as in smaps; NULL: none */
 };
 
 /* One function, with the line that was executed in it. */
@@ -151,7 +151,7 @@ struct model_frame {
     bool exact_address;
     char *label;                     /* NULL for frames of a call path */
     const struct model_names *names; /* NULL: not known */
-    struct model_frame *next;        /* in the list model->frames */
+    struct model_frame *next;        /* next frame in the list model->frames */
 };
 
 /* The figures of one context. Contexts in which nothing was ever allocated share the figures

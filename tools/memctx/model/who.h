@@ -32,7 +32,8 @@ enum who_kind {
     WHO_INTERPRETER, /* the loop of an interpreter */
     WHO_ALLOCATOR,   /* a wrapper of malloc; left out at the inner end of a path */
     WHO_LIBRARY,     /* the inside of the C, C++ or Rust library */
-    WHO_RUNTIME,     /* what starts the program or a thread, and labels such as [truncated] */
+    /* functions that start the program or a thread, and labels such as [truncated] */
+    WHO_RUNTIME,
 };
 
 /* Return the innermost step of a context, and the step around another one. */

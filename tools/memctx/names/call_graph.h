@@ -48,7 +48,7 @@ enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 /* A module, and tables for looking up its functions. */
 struct graph_module {
     struct names *names;          /* NULL: not opened yet, or it cannot be read */
-    struct instances *instances;  /* of each unit */
+    struct instances *instances;  /* for each unit, the functions that are instances of another */
     const struct range **symbols; /* hash table of the global symbols by name */
     size_t symbol_mask;
     const char **libc; /* hash table of the names that the module takes from the C library */

@@ -90,7 +90,7 @@ struct lookup {
     uint32_t module; /* WIRE_NONE: generated code, or pairs across modules */
     const struct wish *wishes;
     size_t count, distinct;
-    uint64_t *addresses; /* without duplicates */
+    uint64_t *addresses; /* the addresses of the wishes, without duplicates */
     const struct pair *pairs;
     size_t pair_count;
     FILE *answer; /* NULL: no child was started */

@@ -22,7 +22,7 @@
 
 struct symbols_options {
     pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
-    pid_t inner_pid;             /* its pid in its own namespace */
+    pid_t inner_pid;             /* pid of the process in its own pid namespace */
     const char *debug_directory; /* searched beside the usual ones; NULL: none */
     bool progress;               /* show long look-ups on standard error */
     const bool *only;            /* true for each context that needs names; NULL: all contexts */

@@ -35,9 +35,9 @@ struct reach {
     bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
-    struct reach_piece *pieces; /* of a core file, by rising address */
+    struct reach_piece *pieces; /* parts of memory in a core file, by rising address */
     size_t piece_count;
-    struct reach_thread *threads; /* of a core file; names are not in it */
+    struct reach_thread *threads; /* threads of a core file, which has no names of threads */
     size_t thread_count;
     uint64_t
         cut_bytes; /* memory that the headers of a core file name, and the file does not hold */

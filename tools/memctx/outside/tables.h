@@ -21,7 +21,8 @@ struct seen_heap {
     uint32_t listed;      /* position in the target's list of heaps */
     bool totals;          /* true: this heap stands for the figures of ended threads */
     uint32_t *context_of; /* context of each view, by the view's index; 0: none */
-    uint64_t *freed_of;   /* by number of a heap */
+    /* freed_of[number of a heap]: frees of that heap's chunks by this heap's thread */
+    uint64_t *freed_of;
     uint32_t freed_of_count;
     uint64_t resizes_at; /* address of its table; 0: it has none */
     struct wire_resizes *resizes;
@@ -52,8 +53,9 @@ struct tables {
     bool *exists;
     uint32_t node_count;
     struct wire_sums *sums;
-    struct wire_sums *bases; /* by id: what the counters were at the last reset; else 0 */
-    uint32_t *views_of;      /* by id: number of views with figures */
+    /* bases[id of a context]: its counters at the last reset; 0 without a reset */
+    struct wire_sums *bases;
+    uint32_t *views_of; /* views_of[id of a context]: number of its views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
     /* Places in `heaps` in the order of the socket's answers: as in the target's list, whose newest

@@ -14,12 +14,14 @@
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
-    int64_t held_bytes;          /* its own pages in memory, and its blocks in mixed pages */
+    /* the context's own pages in memory, and its blocks in mixed pages */
+    int64_t held_bytes;
     /* Size of the pages that only this context keeps in use; they come back if it frees all. */
     int64_t alone_bytes;
-    int64_t alone_free;  /* free bytes in these pages */
-    int64_t shared_free; /* its share, by live chunks, of the free bytes in pages with others */
-    int64_t kept_bytes;  /* its pages without live chunks, kept for its next chunks */
+    int64_t alone_free; /* free bytes in these pages */
+    /* of the free bytes in pages with other contexts, the context's share by live chunks */
+    int64_t shared_free;
+    int64_t kept_bytes; /* the context's pages without live chunks, kept for its next chunks */
     /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
      * back. */
     int64_t empty_os_bytes;

@@ -128,7 +128,8 @@ static size_t add_object(struct rule_object *objects, size_t count, const char *
 
 static size_t find_objects(struct rule_object *objects, const char *program, const char *library) {
     char *file = program_executed(program);
-    char *path = realpath(file, NULL); /* as the kernel names it */
+    /* the path without symbolic links, as the kernel shows it in /proc/PID/maps */
+    char *path = realpath(file, NULL);
     size_t count = add_object(objects, 0, path ? path : file, library);
     char *list = list_libraries(file), *rest = list, *line;
     while (list && (line = strsep(&rest, "\n"))) {

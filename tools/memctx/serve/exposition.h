@@ -82,8 +82,8 @@ void exposition_put_seconds(FILE *file, enum exposition_family family, double se
 
 /* The figures of one process. */
 struct exposition_source {
-    const char *labels; /* of the process; may be "" */
-    const char *text;   /* its lines */
+    const char *labels; /* labels of the process; may be "" */
+    const char *text;   /* lines of the process's figures */
 };
 /* Returns the metrics of all sources in a format. The caller frees the text. */
 char *exposition_write(const struct exposition_source *sources, size_t count,

@@ -227,7 +227,7 @@ static bool start_teller(struct fleet_process *process) {
 static void ask_process(struct fleet_process *process, int64_t now_ms) {
     if (process->asked && now_ms - process->asked_ms > TELLER_LATE_MS)
         drop_teller(process);
-    if (process->asked) { /* it has not answered the last scrape yet */
+    if (process->asked) { /* the teller has not answered the last scrape yet */
         free(process->answer);
         process->answer = cli_copy("it does not answer");
         process->up = false;
@@ -293,7 +293,7 @@ static void read_teller(struct fleet_process *process) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0 || process->incoming_bytes + (size_t)got > TELLER_ANSWER_MAX + sizeof(uint32_t)) {
-        drop_teller(process); /* it has ended: another one is started for the next scrape */
+        drop_teller(process); /* the teller has ended: the next scrape starts another one */
         return;
     }
     process->incoming = cli_grow(process->incoming, process->incoming_bytes + (size_t)got, 1);
@@ -323,7 +323,7 @@ char *fleet_write(const struct fleet *fleet, enum exposition_format format, size
              FAMILY_PROCESSES_CUT, fleet->cut);
     for (size_t i = 0; i < fleet->count; i++) {
         const struct fleet_process *process = fleet->processes[i];
-        if (!process->answer) /* it was found after this scrape had begun */
+        if (!process->answer) /* the process was found after this scrape had begun */
             continue;
         sources[count++] = (struct exposition_source){process->labels, process->up ? up : down};
         if (process->up)

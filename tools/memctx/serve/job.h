@@ -22,7 +22,7 @@ struct job {
     pid_t child;
     int64_t deadline_ms;
     bool done;  /* the fields below are complete */
-    bool late;  /* it was ended at its deadline */
+    bool late;  /* the job was ended at its deadline */
     int status; /* the command's exit status, or -1 */
     struct job_output {
         int fd;

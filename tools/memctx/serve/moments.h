@@ -23,7 +23,7 @@ struct moment {
 };
 
 struct moments {
-    struct moment list[MOMENTS_MAX + 1]; /* by rising time */
+    struct moment list[MOMENTS_MAX + 1]; /* the kept moments, by rising time */
     size_t count, bytes;                 /* bytes: the sum of all lengths */
     uint64_t last_id;
 };

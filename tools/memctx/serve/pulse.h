@@ -21,8 +21,8 @@ enum pulse_state { PULSE_FIGURES, PULSE_SILENT, PULSE_ENDED, PULSE_PAST, PULSE_S
 
 struct pulse_record {
     uint32_t state;  /* enum pulse_state; the figures below are those of FIGURES and PAST */
-    uint32_t length; /* of the JSON that follows */
-    int64_t ms;      /* since 1970 */
+    uint32_t length; /* bytes of the JSON that follows */
+    int64_t ms;      /* time of the look, since 1970 */
     int64_t rss_bytes, requested_bytes, live_chunks, allocs, contexts;
 };
 

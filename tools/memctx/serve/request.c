@@ -89,7 +89,8 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
 struct address {
     const char *url;
     enum request_kind kind;
-    const char *arguments[5]; /* those that the address knows; NULL behind the last */
+    /* names of the arguments that the address takes, with NULL behind the last */
+    const char *arguments[5];
 };
 static const struct address addresses[] = {
     {"/metrics", REQUEST_METRICS, {NULL}},
@@ -110,7 +111,7 @@ static const struct address live_addresses[] = {
     {"/events", REQUEST_EVENTS, {NULL}},
 };
 #define LIVE_ADDRESSES (sizeof live_addresses / sizeof live_addresses[0])
-#define WORD_MAX 256 /* of the name of a program */
+#define WORD_MAX 256 /* room for the name of a program */
 #define ADDRESSES (sizeof addresses / sizeof addresses[0])
 
 struct argument_check {

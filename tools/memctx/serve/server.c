@@ -327,7 +327,8 @@ static enum MHD_Result begin_events(struct server *server, struct waiting *reque
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                             "too many clients listen; close another page, or try again");
     struct answer *answer = answer_make_of(MHD_HTTP_OK, response, type);
-    mhd.add_response_header(response, "X-Accel-Buffering", "no"); /* for a proxy before this */
+    /* asks a proxy before this server to pass events on at once */
+    mhd.add_response_header(response, "X-Accel-Buffering", "no");
     enum MHD_Result sent = send_now(request, answer);
     if (watched->ended) {
         listeners_tell(&server->watching.listeners, watched, "ended", watched->how);

@@ -16,7 +16,7 @@
 
 struct survey_figures {
     int64_t requested_bytes, live_chunks, allocs;
-    int64_t contexts; /* that have live chunks */
+    int64_t contexts; /* number of contexts with live chunks */
 };
 
 struct survey_name {

@@ -24,7 +24,7 @@ struct teller {
     struct process_facts facts;
     struct client client;
     struct cli_failure failure;
-    struct model model; /* only for the loader; keeps no contexts */
+    struct model model; /* the loader needs a model; this one keeps no contexts */
     struct loader loader;
     struct namer namer;
     uint64_t hash;      /* hash of the path that is being read */

@@ -148,7 +148,7 @@ static void take_records(struct watching *watching, struct watched *watched) {
     while (watched->incoming_bytes >= sizeof record) {
         memcpy(&record, watched->incoming, sizeof record);
         if (record.length > PULSE_TEXT_MAX || record.state >= PULSE_STATES) {
-            stop_looking(watched); /* it is damaged; another one is started */
+            stop_looking(watched); /* the pulse sends damaged records; another one is started */
             return;
         }
         size_t whole = sizeof record + record.length;

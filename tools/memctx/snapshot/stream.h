@@ -40,7 +40,7 @@ enum stream_kind {
 
 struct stream_record {
     uint32_t kind; /* enum stream_kind */
-    uint32_t part; /* of STREAM_PIECE: enum wire_part */
+    uint32_t part; /* in a STREAM_PIECE: enum wire_part */
     uint32_t bytes;
     uint32_t reserved;
 };
@@ -49,7 +49,7 @@ struct stream_facts {
     int64_t pid;
     uint64_t start_ticks;
     char library_version[32];
-    char program[256]; /* as the user started it; empty: not known */
+    char program[256]; /* name of the program as the user started it; empty: not known */
 };
 
 struct stream_mark {

@@ -22,7 +22,7 @@ static void write_otlp(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static struct profile_values values_options; /* of pprof and OTLP */
+static struct profile_values values_options; /* options of the formats pprof and OTLP */
 static const char *attributes[ATTRIBUTES_MAX];
 
 /* The writers, in the order of their options. */

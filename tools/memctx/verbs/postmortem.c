@@ -55,7 +55,8 @@ enum ending {
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
     ENDING_KILLED,       /* no exit handler ran */
     ENDING_REBOOTED,     /* the machine was started again since */
-    ENDING_UNKNOWN,      /* no end, but the process may not have been allowed to write one */
+    /* the file has no end, but the process may not have been allowed to write one */
+    ENDING_UNKNOWN,
 };
 
 static const char *const ending_words[] = {"running",      "executed-another", "normally",

@@ -286,7 +286,8 @@ struct seen {
 };
 
 static struct {
-    struct seen *seen, *before; /* of this scan and of the last one, in the order of /proc */
+    /* processes of this scan and of the last one, in the order of /proc */
+    struct seen *seen, *before;
     size_t count, capacity, before_count, before_capacity, at;
     int64_t now_ms;
 } scan;

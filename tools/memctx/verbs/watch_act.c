@@ -554,7 +554,7 @@ bool watch_act_step(void) {
             if (!event->stem)
                 event->stem = make_stem(event->process, &settings->conditions[event->condition]);
             begin_action(event, &settings->actions[run.action]);
-            if (run.pid == 0) { /* it was left out, or could not begin */
+            if (run.pid == 0) { /* the action was left out, or could not begin */
                 drop_temporary();
                 run.action++;
             }
