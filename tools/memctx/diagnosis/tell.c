@@ -12,8 +12,8 @@
 
 #define FINDINGS_TOLD 5
 #define PART_NAMED 0.1    /* the first line names the largest part from this share on */
-#define NEARLY_ALL 0.9    /* of the bytes of a finding */
-#define THROUGH_PARTS 200 /* the largest groups; looking at all takes too long */
+#define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
+#define THROUGH_PARTS 200 /* only so many groups, the largest, are looked at, to save time */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -317,7 +317,7 @@ static void print_finding(const struct model *model, const struct finding *findi
 }
 
 #define NOT_WATCHED_BYTES (8 * MIB)
-#define NOT_WATCHED_SHARE 4 /* a part of the resident set */
+#define NOT_WATCHED_SHARE 4 /* one part in so many of the resident set */
 
 /* Marks do not tell whether memory that is not from malloc grows. Where there is much of it, the
  * text says how to find out. */

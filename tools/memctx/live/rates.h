@@ -81,8 +81,8 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes);
 
 /* Takes the figures now as the base. */
 void rates_mark(struct rates *rates);
-/* Adds up the subtrees of the model's contexts, of which there must be no more than
- * rates_reserve was told. `counts`: false for contexts that are left out; NULL: none is. */
+/* Adds up the subtrees of the model's contexts. rates_reserve must have made room for all of them.
+ * `counts`: false for contexts that are left out; NULL: none is. */
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts);
 
 /* Adds what is known; an unknown part adds nothing to a known sum. */

@@ -341,7 +341,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
         ui.watch = herd->watches[0];
         ui.paused = ui.watch->replay != NULL;
         if (!ui.watch->replay &&
-            !watch_look(ui.watch)) /* a mistake is told before the screen opens */
+            !watch_look(ui.watch)) /* a mistake is reported before the screen opens */
             cli_die(CLI_REFUSED, "%s", ui.watch->how);
     } else {
         herd_look(herd);

@@ -206,9 +206,9 @@ static const char *module_of(const struct model *model, struct who_step step) {
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
-/* Sources of the C++ and Rust libraries. An inlined function of theirs may have a name without a
- * namespace, but the debug information names its file. Where it does not tell of inlined functions,
- * the file of the function around them may be theirs. */
+/* Source files of the C++ and Rust libraries. An inlined function of these libraries may have a
+ * name without a namespace, but the debug information names its file. Where the debug information
+ * has no inlined functions, the function around them may have such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
                                             "*/rustlib/src/rust/library/*"};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* answer.c - tells the tables in the form of the socket's answers; see outside.h. */
+/* answer.c - answers requests from the tables that were read, in the form of the socket; see
+ * outside.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

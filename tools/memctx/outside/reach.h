@@ -62,8 +62,8 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
  * is not known. */
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count);
-/* Returns the bytes of memory that a core file holds, without its holes: the resident set as far as
- * a core tells it. */
+/* Returns the bytes of memory that a core file holds, without its holes: the best estimate of the
+ * resident set. */
 int64_t reach_held_bytes(const struct reach *reach);
 
 /* For core.c: adds a mapping, a piece, a thread. */

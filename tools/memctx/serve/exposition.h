@@ -2,10 +2,10 @@
 /*
  * exposition.h - the metrics of `memctx serve`, and the two text formats that they are written in.
  *
- * A process tells its figures as lines "FAMILY<tab>LABELS<tab>VALUE", sorted by family. Families
- * are numbers of enum exposition_family. LABELS are written as in the format, without braces, or
- * are empty. exposition_write puts the lines of all processes together, because a format wants the
- * samples of one family side by side.
+ * The teller of a process sends its figures as lines "FAMILY<tab>LABELS<tab>VALUE", sorted by
+ * family. FAMILY is a number of enum exposition_family. LABELS are written as in the format,
+ * without braces, or are empty. exposition_write puts the lines of all processes together, because
+ * both formats want the samples of one family side by side.
  */
 #ifndef MEMCTX_EXPOSITION_H
 #define MEMCTX_EXPOSITION_H

@@ -43,7 +43,7 @@ size_t listeners_of(const struct listeners *listeners, const void *subject);
 /* Sends an event to all listeners of a subject. `data` has no newline. */
 void listeners_tell(struct listeners *listeners, const void *subject, const char *event,
                     const char *data);
-/* Ends the streams of a subject (NULL: of all) behind what was told. */
+/* Ends the streams of a subject (NULL: all streams) behind the events that were added so far. */
 void listeners_end(struct listeners *listeners, const void *subject);
 /* To call when a request ends. `late`: because its client did not read. Returns false if the
  * request was none of a listener. */

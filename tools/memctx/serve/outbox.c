@@ -99,7 +99,7 @@ static void warn(const struct outbox_source *source, const char *text) {
         cli_warn("%s", text);
 }
 
-/* `key` tells failures apart, of which each is told once. */
+/* Counts a failure, and prints it unless a failure with this `key` was printed before. */
 static void count_failure(struct outbox *outbox, const struct outbox_source *source, long status,
                           const char *key, const char *text) {
     outbox->failed++;

@@ -15,7 +15,8 @@
 #include "serve/outbox.h"
 #include "serve/post.h"
 
-#define SCRAPE_MS 2000                /* a process that takes longer is told as down */
+/* a process that takes longer to answer a scrape is reported as down */
+#define SCRAPE_MS 2000
 #define PROFILE_MS 60000              /* longest time for making a profile */
 #define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit, and gRPC's */
 #define PROFILES_MOST 8               /* most profiles of a process that wait for the server */
@@ -80,7 +81,7 @@ static void start_profile(struct push *push) {
     push->round = ROUND_NONE;
 }
 
-/* Returns the length of what a gzip file has: its last four bytes tell it. */
+/* Returns the uncompressed length of a gzip file, which stands in its last four bytes. */
 static size_t plain_length(const struct job_output *out) {
     const unsigned char *end = (const unsigned char *)out->bytes + out->length;
     return out->length < 4

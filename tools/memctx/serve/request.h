@@ -51,7 +51,7 @@ struct request_refusal {
 struct request_rules {
     const char *token;  /* NULL: none is needed */
     bool local_host;    /* the Host header must name this machine or an address */
-    bool *token_logged; /* a wrong token was told once */
+    bool *token_logged; /* true: the message about a wrong token was printed */
 };
 
 /* Returns false with a refusal if the client may not ask. */

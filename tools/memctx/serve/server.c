@@ -51,7 +51,7 @@ struct server {
     struct waiting *waiting;
     struct connection *connections;
     bool again;   /* a connection has ended: one that waits for its place may be accepted */
-    bool started; /* messages of the HTTP library are told only until then */
+    bool started; /* the HTTP library runs; its later messages are not printed */
     int signals;
 };
 
@@ -512,7 +512,7 @@ static bool run_once(struct server *server) {
     return true;
 }
 
-/* Tells why the server cannot start, such as a certificate that is none. */
+/* Prints why the HTTP library cannot start, such as a file that is no certificate. */
 static void log_line(void *closure, const char *format, va_list arguments) CLI_PRINTF(2, 0);
 static void log_line(void *closure, const char *format, va_list arguments) {
     const struct server *server = closure;

@@ -133,8 +133,8 @@ static void print_share(int64_t bytes, int64_t whole, bool human, const char *na
 }
 
 /* Prints the last line: the part of the lines above that is not resident, together with the
- * residue. A residue of more than a hundredth of the resident set is told apart, with its reason.
- */
+ * residue. A residue of more than a hundredth of the resident set is printed with a reason of its
+ * own. */
 static void print_rest(const struct model *model, const struct memory_ledger *ledger,
                        const struct frag_request *request) {
     int64_t away = ledger_line(ledger, "not_resident_bytes");

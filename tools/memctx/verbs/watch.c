@@ -191,7 +191,7 @@ static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Reads the limit. Tells it if it has changed since the last time. */
+/* Reads the limit. With `tell`, prints a line if the limit has changed since the last time. */
 static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
@@ -350,8 +350,8 @@ static void tell_silence(struct watched *process, const char *reason, bool stopp
     process->ask_pause_ms = 2 * max_ms(process->ask_pause_ms, settings.every_ms);
     if (process->ask_pause_ms > PAUSE_MS_MAX)
         process->ask_pause_ms = PAUSE_MS_MAX;
-    /* A process that has just started has no socket yet, and all connections may be in use for a
-     * moment, so one failure is not told. */
+    /* The first failure is not printed: a process that has just started has no socket yet, and all
+     * connections may be in use for a moment. */
     if (process->silent || (process->failures < 2 && !stopped))
         return;
     process->silent = true;

@@ -125,7 +125,8 @@ static void drop_file(struct watched *process, char **path) {
     *path = NULL;
 }
 
-/* Removes the oldest files but the largest, until `keep` newer ones are left. */
+/* Removes the files of the oldest events until `keep` newest events are left; the event with most
+ * bytes in use is kept besides. */
 static void prune(struct watched *process) {
     size_t keep = (size_t)settings->keep, largest = 0;
     for (size_t i = 1; i < process->file_count; i++)
@@ -164,7 +165,8 @@ void watch_act_forget(struct watched *process) {
     process->file_count = 0;
 }
 
-/* The file that a command is told: that of this event, else the newest one of the process. */
+/* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
+ */
 static const char *newest_file(const struct watch_event *event) {
     const struct watch_files *files = &event->made;
     if (!files->snapshot && !files->doctor && event->process->file_count > 0)
@@ -184,7 +186,7 @@ static void limit_memory(void) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* Runs in the child. The kernel rather ends the child than the target when memory is short. */
+/* Runs in the child. Lets the kernel end the child rather than the target when memory is short. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
     char pid[24];
