@@ -170,7 +170,7 @@ static double share_of(const struct watch *watch, size_t moment) {
     return span > 0 ? (moment_at(watch, moment)->uptime_s - first) / span : 1;
 }
 
-size_t replay_place(const struct watch *watch, size_t width) {
+size_t replay_column(const struct watch *watch, size_t width) {
     double place = share_of(watch, watch->replay->at) * (double)(width - 1);
     return width > 0 ? (size_t)(place + 0.5) : 0;
 }

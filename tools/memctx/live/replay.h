@@ -38,6 +38,6 @@ const struct model_moment *replay_moment(const struct watch *watch);
 void replay_fill_history(struct watch *watch, const struct rows_line *line, bool tree,
                          struct rates_history *history, size_t width);
 /* Returns the column, in a history of this width, of the moment that is shown. */
-size_t replay_place(const struct watch *watch, size_t width);
+size_t replay_column(const struct watch *watch, size_t width);
 
 #endif

@@ -115,7 +115,7 @@ struct group { /* the parts of one thread */
     struct rates_sums sums;
 };
 
-/* Most of the key comes first; of equal keys, such as a waste that is not known, the most live
+/* The largest key comes first; of equal keys, such as an unknown waste, the one with most live
  * bytes. */
 static int compare_sums(const struct rates_sums *left, const struct rates_sums *right,
                         enum rates_column sort) {
