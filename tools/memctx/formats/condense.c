@@ -3,11 +3,11 @@
  * condense.c - adds small samples to their callers until few enough are left.
  *
  * The samples are visited callees before callers. A sample that is smaller than a threshold is
- * added to the sample of its caller. So many small samples of one place become a sample that is
- * large enough to stay, while a small sample among large ones moves further out. Moving the
- * smallest sample first, one after the other, would bring most samples to the root, because inner
- * functions seldom have a large sample of their own. A search finds the smallest threshold that
- * leaves few enough samples.
+ * added to the sample of its caller. Thus many small samples below one function become a sample
+ * that is large enough to stay, while a small sample among large ones moves further out. Moving
+ * the smallest sample first, one after the other, would bring most samples to the root, because
+ * inner functions seldom have a large sample of their own. A search finds the smallest threshold
+ * that leaves few enough samples.
  */
 #include "formats/condense.h"
 

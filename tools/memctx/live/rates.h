@@ -3,9 +3,10 @@
  * rates.h - the figures of every context from one look at a process to the next: differences a
  * second, sums over subtrees, differences to a base, and short histories.
  *
- * It knows neither the socket nor the terminal. The caller says what was read, and when: times are
- * seconds of one clock that does not go back. A context is named by its index, which stays the same
- * until rates_clear. Different contexts may be read at different moments: each has its own time.
+ * These functions know neither the socket nor the terminal. The caller passes the figures and the
+ * time at which they were read, in seconds of one clock that does not go back. A context is named
+ * by its index, which stays the same until rates_clear. Different contexts may be read at
+ * different moments: each has its own time.
  */
 #ifndef MEMCTX_RATES_H
 #define MEMCTX_RATES_H

@@ -2,8 +2,8 @@
 /*
  * replay.h - shows the moments of a recording as if each was a look at a process.
  *
- * A watch (watch.h) that replays has no process. Its growth and its allocations a second are those
- * since the moment before.
+ * A watch (watch.h) that replays a recording has no process. Growth and allocations a second cover
+ * the time since the moment before.
  */
 #ifndef MEMCTX_REPLAY_H
 #define MEMCTX_REPLAY_H

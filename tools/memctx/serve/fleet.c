@@ -19,8 +19,8 @@
 
 /* --- finding processes ----------------------------------------------------------------------- */
 
-/* Returns true if a word of the command line is the process's pid or name. A pid that was given to
- * another process since is not meant. */
+/* Returns true if a word of the command line is the process's pid or name. A pid stands for the
+ * process that had it first: another process that gets the pid later does not count. */
 static bool is_word(struct fleet *fleet, size_t word, const struct process_facts *facts) {
     int64_t pid;
     if (!cli_is_number(fleet->wanted.words[word], &pid))
@@ -172,7 +172,8 @@ void fleet_refresh(struct fleet *fleet) {
         else
             free_process(fleet->processes[i]);
     fleet->count = left;
-    for (size_t i = 0; i < search.count; i++) /* now, because the numbers of those are free again */
+    /* after the ended processes, whose numbers are free again */
+    for (size_t i = 0; i < search.count; i++)
         add_process(fleet, &search.fresh[i]);
     free(search.fresh);
 }

@@ -21,7 +21,7 @@ struct post {
     const char *method;             /* POST, PUT or DELETE */
     const char *url, *type, *token; /* token: NULL for none */
     const char *encoding;           /* encoding of the body, such as gzip; NULL: none */
-    bool otlp; /* OTLP/HTTP says what may be tried again, and what answers mean */
+    bool otlp; /* the server speaks OTLP, which has rules of its own for retries and answers */
     const void *body;
     size_t length;
 };

@@ -2,8 +2,8 @@
 /*
  * pulse.h - the child process that looks at one process again and again for the live page.
  *
- * A process that hangs, ends or lies costs its pulse an error or its life, and the server nothing.
- * For each look the pulse writes a struct pulse_record and a JSON object, which is the data of an
+ * A process that hangs, ends or sends damaged answers harms its pulse at most, not the server. For
+ * each look the pulse writes a struct pulse_record and a JSON object, which is the data of an
  * event of the live page.
  */
 #ifndef MEMCTX_PULSE_H

@@ -49,7 +49,7 @@ static pid_t own_pid;
 static void note_signal(int signal) {
     int error = errno;
     (void)signal;
-    if (getpid() != own_pid) /* a child: its descriptor of this number is another one */
+    if (getpid() != own_pid) /* in a child process this descriptor is something else */
         return;
     signals++;
     if (write(wake_fds[1], "", 1) < 0) {

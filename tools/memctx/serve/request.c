@@ -24,7 +24,8 @@ static void set_refusal(struct request_refusal *refusal, unsigned status, const 
 
 /* --- who may ask ----------------------------------------------------------------------------- */
 
-/* Compares in a time that depends on the length of what the client sent alone. */
+/* Compares in a time that depends only on the length of the client's text, so that the time reveals
+ * nothing of the token. */
 static bool is_token(const char *sent, const char *token) {
     size_t length = strlen(token), sent_length = strlen(sent);
     volatile unsigned char differs = length != sent_length;

@@ -41,7 +41,8 @@ struct server {
     struct MHD_Daemon *daemon;
     struct fleet fleet;
     struct watching watching;
-    struct answer *data; /* the last figures of a live page: its clients ask for equal ones */
+    /* the last figures of a live page, kept because all its clients ask for the same ones */
+    struct answer *data;
     char *data_key;
     struct request_rules rules;
     bool token_logged;

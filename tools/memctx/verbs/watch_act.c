@@ -414,7 +414,7 @@ static void print_text(void) {
     fflush(stdout);
 }
 
-/* `lacks`: why the snapshot has no names; NULL: it has them, or the action is another one. */
+/* `lacks`: why the snapshot has no names; NULL: it has names, or the action makes no snapshot. */
 static void tell_done(struct watch_event *event, const struct watch_action *action,
                       const char *lacks) {
     static const char *const names[] = {"snapshot", "doctor", "exec"};
