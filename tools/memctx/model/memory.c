@@ -107,6 +107,12 @@ static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
+/* True if anonymous memory is no .bss, although it lies directly behind the data of a file: .bss is
+ * never mapped with MAP_NORESERVE ("nr"), and the library's segments and tables always are. */
+static bool is_no_bss(const struct model_place *place, const char *flags) {
+    return place->kind == MODEL_PLACE_FILE && !place->path && strstr(flags, " nr");
+}
+
 /* A mapping as it was last read. */
 struct entry {
     struct model_place place;
@@ -156,8 +162,11 @@ static void read_figure(struct entry *entry, const char *line) {
         entry->huge_bytes = kib * 1024;
     else if (sscanf(line, "Swap: %lld kB", &kib) == 1)
         entry->swap_bytes = kib * 1024;
-    else if (strncmp(line, "VmFlags:", 8) == 0)
+    else if (strncmp(line, "VmFlags:", 8) == 0) {
         entry->is_control = is_control_memory(line);
+        if (is_no_bss(&entry->place, line))
+            entry->place.kind = MODEL_PLACE_ANONYMOUS;
+    }
 }
 
 static struct entries read_entries(FILE *file) {
