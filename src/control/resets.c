@@ -37,7 +37,6 @@ static void reset_resizes(struct view_resizes *entry) {
 
 struct reset {
     uint32_t root, count; /* the subtree; its ids are below count */
-    uint64_t views;       /* views that were reset, or would be */
     int64_t bytes;        /* memory that the reset needs and does not have yet */
 };
 
@@ -65,7 +64,6 @@ static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
         const struct view *view = heap_view_at(heap, i);
         if (!has(reset, view))
             continue;
-        reset->views++;
         if (!only_look && !reset_view(heap, i))
             return false;
         if (only_look && i / BASELINES_PER_BLOCK != block &&
@@ -80,7 +78,6 @@ static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
 
 static bool reset_heaps(struct reset *reset, bool only_look) {
     bool done = true;
-    reset->views = 0;
     lock_take(&heap_global.lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap && done; heap = heap->next)
         done = reset_heap(heap, reset, only_look);
@@ -91,10 +88,9 @@ static bool reset_heaps(struct reset *reset, bool only_look) {
 static uint32_t refuse_reset(struct text *text, const struct reset *reset) {
     text_add(text, "no room for the reset; it keeps ");
     text_add_kib(text, (uint64_t)reset->bytes);
-    text_add(text, " of counters of ");
-    text_add_number(text, (int64_t)reset->views);
-    text_add(text, " contexts in the tables (MEMCTX_TABLES); reset a smaller part, or use memctx "
-                   "dump TARGET -o FILE now and memctx diff FILE TARGET later");
+    text_add(text,
+             " of counters in the tables (MEMCTX_TABLES); reset a smaller part, or use memctx "
+             "dump TARGET -o FILE now and memctx diff FILE TARGET later");
     return WIRE_REFUSED;
 }
 
@@ -116,9 +112,7 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
     marks_forget_counters();
     if (!reset_heaps(&reset, false))
         return refuse_reset(text, &reset);
-    text_add(text, "counters and peaks of ");
-    text_add_number(text, (int64_t)reset.views);
-    text_add(text, " contexts were reset; no chunk was freed");
+    text_add(text, "counters and peaks were reset; no chunk was freed");
     return WIRE_OK;
 }
 

@@ -216,7 +216,7 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
             if (add_rule_in_force(rules, length, warnings))
                 warnings->length = before;
             else
-                text_add(warnings, "\n");
+                text_add(warnings, "; this rule is ignored\n");
         }
         rules += length + (rules[length] != 0);
     }

@@ -352,7 +352,8 @@ def top_of_several():
         other.wait_socket()
         do(other, "load")
         frame = json.loads(cli("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1, "--json", env=live.cli_env).stdout)
-        check_equal([one["pid"] for one in frame["processes"]], [other.pid, live.pid], "sorted by live bytes")
+        check_equal([(one["pid"], one["name"]) for one in frame["processes"]], [(other.pid, "lively"), (live.pid, LONG_NAME)],
+                    "sorted by live bytes, each with its name")
         with top(live, live.pid, other.pid) as screen:
             screen.wait(rf"^ +{other.pid} +\S+ +298K .*lively", "the larger one")
             screen.wait(rf"^ +{live.pid} +\S+ +200K .*lively", "the smaller one")
@@ -368,6 +369,12 @@ def top_of_several():
         check(re.search(rf"^ +{live.pid} .*{LONG_NAME}$", text, re.M), text)
         text = expect(0, "", "top", live.pid, "--batch", 1, "--interval", 0.1, "--no-symbols", env=live.cli_env).stdout
         check(text.startswith(f"pid {live.pid} ({LONG_NAME}), frame 1 of 1"), text)
+        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1", "--json"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            check_equal(json.loads(process.stdout.readline())["process"]["name"], LONG_NAME, "the name in JSON")
+            live.process.kill()
+            error = process.communicate(timeout=60)[1]
+        check(re.search(rf"pid {live.pid} \({LONG_NAME}\) (was killed|has ended)", error), error)
 
 
 @test

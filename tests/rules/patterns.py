@@ -59,8 +59,8 @@ def what_is_not_understood_is_said():
                        "a": "a rule is PATTERN=POLICY,OPTIONS"}.items():
         done = use("patterns", rule)
         check_equal(done.returncode, 0, rule)
-        check(f'memctx: MEMCTX_RULES: the rule "{rule}" is not understood: ' in done.stderr and says in done.stderr,
-              f"{rule}: {done.stderr}")
+        check(f'memctx: MEMCTX_RULES: the rule "{rule}" is not understood: ' in done.stderr and says in done.stderr
+              and done.stderr.endswith("; this rule is ignored\n"), f"{rule}: {done.stderr}")
 
 
 @test
@@ -80,5 +80,5 @@ def expressions_that_are_none_are_said():
             check(line in done.stderr, f"rules: {done.stderr}")
             done = run_cli("run", "--", program(), "patterns", env=clean_env(MEMCTX_RULES=rule, MEMCTX_LIBRARY=harness.LIB))
             check_equal((done.returncode, done.stdout), (0, "begun\n"), rule)
-            check("MEMCTX_RULES: " + line in done.stderr, f"MEMCTX_RULES: {done.stderr}")
+            check("MEMCTX_RULES: " + line in done.stderr and "; this rule is ignored\n" in done.stderr, f"MEMCTX_RULES: {done.stderr}")
         check_equal([rule["rule"] for rule in listed(process)], ["row_new=own"], "rules")

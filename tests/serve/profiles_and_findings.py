@@ -145,7 +145,7 @@ def a_process_is_chosen_by_name_and_number():
                 check_equal(json.loads(server.get(f"/doctor?target={pid}"))["pid"], pid, "the process of a pid")
             text = server.get(f"/doctor?program={OWN_NAME}", status=400)
             check(b"takes no program=; it takes target=, process=" in text, text)
-            check_equal(server.get("/metrics?x=1", status=400), b"memctx: this address takes no x=\n", "an address without arguments")
+            check_equal(server.get("/metrics?x=1", status=400), b"memctx: this address takes no x=; it takes no arguments\n", "an address without arguments")
             server.get(f"/doctor?target={OWN_NAME}&process=3", status=404)
             first.kill()
             check_equal(json.loads(server.get("/doctor"))["pid"], second.pid, "the only one that is left")

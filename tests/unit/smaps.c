@@ -75,6 +75,18 @@ Test(smaps, the_librarys_bss_is_no_file) {
     cr_assert_eq(memory_own_mappings(&model), 16 * KI, "the tables are not counted twice");
 }
 
+/* The kernel may put memory of the library directly behind the data of a file. */
+Test(smaps, the_librarys_memory_behind_data_is_no_bss) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /lib/libz.so\nRss: 8 kB\nVmFlags: rd wr mr ac\n"
+              "12000-42000 rw-p 00000000 00:00 0\nRss: 96 kB\nVmFlags: rd wr mr nr\n"
+              "50000-51000 rw-p 00002000 fe:00 78 /lib/other.so\nRss: 4 kB\nVmFlags: rd wr ac\n"
+              "51000-53000 rw-p 00000000 00:00 0\nRss: 8 kB\nVmFlags: rd wr mr ac\n"
+              "60000-61000 rw-p 00002000 fe:00 79 /lib/large\nRss: 4 kB\nVmFlags: rd wr nr\n");
+    cr_assert_eq(mappings.file_bytes, 24 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 96 * KI);
+    check_place(1, 0x12000, 0x42000, 96, MODEL_PLACE_ANONYMOUS);
+}
+
 /* The kernel shows a mapping again that grew between two pieces of smaps. */
 Test(smaps, a_mapping_shown_twice_counts_once) {
     read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"

@@ -79,7 +79,7 @@ static const struct key keys[] = {
 /* The state of reading a file. */
 struct reading {
     struct config *config;
-    const char *path, *match; /* match: of [agent]; NULL: all processes */
+    const char *path, *match; /* match: the key `match` of [agent]; NULL: all processes */
     struct cli_failure *failure;
 };
 
@@ -300,11 +300,14 @@ static char *read_file(struct reading *reading, size_t *length) {
     char *text = cli_alloc(CONFIG_FILE_MAX_BYTES + 2, 1);
     *length = file ? fread(text, 1, CONFIG_FILE_MAX_BYTES + 1, file) : 0;
     if (!file || ferror(file)) {
-        cli_set_failure(reading->failure, CLI_USAGE, "cannot read %s; %s", reading->path,
+        cli_set_failure(reading->failure, CLI_USAGE,
+                        "cannot read %s; %s; name the file with --config FILE", reading->path,
                         strerror(errno));
     } else if (*length > CONFIG_FILE_MAX_BYTES) {
-        cli_set_failure(reading->failure, CLI_USAGE, "%s has more than %d bytes", reading->path,
-                        CONFIG_FILE_MAX_BYTES);
+        cli_set_failure(
+            reading->failure, CLI_USAGE,
+            "%s has more than %d bytes, too many for settings; name the file with --config FILE",
+            reading->path, CONFIG_FILE_MAX_BYTES);
     } else {
         fclose(file);
         return text;

@@ -20,9 +20,9 @@
 struct config_part {
     char *name;    /* "serve", "watch", "push", or "push 2" if there are several */
     char **words;  /* the verb and its options; ends with NULL */
-    unsigned line; /* of its table */
+    unsigned line; /* line of the part's table in the file */
     struct config_key {
-        const char *option; /* without the dashes */
+        const char *option; /* name of the option without the dashes */
         unsigned line;
     } * keys;
     size_t word_count, key_count;

@@ -36,7 +36,7 @@ struct toml_table {
 };
 
 struct toml {
-    struct toml_table *tables; /* in the order of the file */
+    struct toml_table *tables; /* the tables, in the order of the file */
     size_t count;
 };
 

@@ -50,7 +50,7 @@ extern const struct cli_verb *cli_current_verb;
 
 /* Writes "memctx: TEXT" and a newline to standard error. */
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
-/* As cli_warn, then exits with this code. */
+/* Writes the message as cli_warn does, then ends the command with this exit code. */
 _Noreturn void cli_die(int code, const char *format, ...) CLI_PRINTF(2, 3);
 /* Reports a mistake on the command line, points to the verb's help and exits with CLI_USAGE. */
 _Noreturn void cli_usage(const char *format, ...) CLI_PRINTF(1, 2);
@@ -79,8 +79,8 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         NULL, 0, NULL, 0                                                                           \
     }
 
-/* Parse a whole number, and a number of bytes with an optional K, M or G. Any other text is a usage
- * error; `what` names the argument in the message. */
+/* Parse a whole number, and a number of bytes that may end in K, M, G or T. Any other text is a
+ * usage error; `what` names the argument in the message. */
 int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum);
 int64_t cli_parse_bytes(const char *what, const char *text);
 /* Sets *value and returns true if the whole text is a decimal number. */

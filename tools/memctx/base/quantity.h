@@ -2,10 +2,10 @@
 /*
  * quantity.h - the one grammar of sizes and times in arguments and conditions.
  *
- * A number is "12" or "1.5"; no sign, no exponent. A size is a number and nothing, K, M, G or T
- * (powers of 1024), which may end in B or iB. A time is a number and us, ms, s, m or h; without a
- * unit it is in seconds. The functions return false, and leave the result alone, for any other text
- * and for what is too large for 63 bits.
+ * A number is "12" or "1.5"; no sign, no exponent. A size is a number of bytes; K, M, G or T
+ * behind it stand for powers of 1024, and may end in B or iB. A time is a number with us, ms, s, m
+ * or h behind it; without a unit it is in seconds. The functions return false, and leave the
+ * result alone, for any other text and for a value of more than 63 bits.
  */
 #ifndef MEMCTX_QUANTITY_H
 #define MEMCTX_QUANTITY_H

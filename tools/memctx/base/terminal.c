@@ -43,8 +43,8 @@ unsigned terminal_columns(void) {
     return terminal.columns;
 }
 
-/* True if a command's first word is a program that exists. A word that the shell changes counts as
- * one. */
+/* Returns true if the first word of a command is a program that exists, or if the word has
+ * characters that the shell would replace: only the shell knows the program then. */
 static bool is_installed(const char *command) {
     size_t length = strcspn(command, " \t");
     char *word = strndup(command, length), *path = cli_copy(getenv("PATH") ? getenv("PATH") : "");
@@ -61,7 +61,7 @@ static bool is_installed(const char *command) {
     return found;
 }
 
-/* Returns the command that pages; NULL: none. */
+/* Returns the command line of the pager; NULL: print the output without a pager. */
 static const char *find_pager(void) {
     const char *term = getenv("TERM"), *pager = getenv("PAGER");
     if (!terminal_is_output() || !term || strcmp(term, "dumb") == 0)
@@ -100,7 +100,8 @@ void terminal_page(void) {
         terminal.pager = pager;
         dup2(ends[1], STDOUT_FILENO);
         signal(SIGPIPE, SIG_IGN); /* the user may leave the pager early */
-        signal(SIGINT, SIG_IGN);  /* it is meant for the pager, which must not lose the terminal */
+        /* Ctrl-C is for the pager, which loses the terminal if this command ends */
+        signal(SIGINT, SIG_IGN);
         signal(SIGQUIT, SIG_IGN);
         atexit(end_at_exit);
     }
@@ -113,7 +114,8 @@ bool terminal_end(void) {
         return false;
     pid_t pager = terminal.pager;
     terminal.pager = 0;
-    bool left = fflush(stdout) != 0 || ferror(stdout); /* nothing else can fail on a pipe */
+    /* writing to a pipe fails only when its reader is gone */
+    bool left = fflush(stdout) != 0 || ferror(stdout);
     close(STDOUT_FILENO);
     while (waitpid(pager, NULL, 0) < 0 && errno == EINTR) {
     }

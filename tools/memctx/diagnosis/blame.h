@@ -49,9 +49,9 @@ struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
     uint32_t *first;  /* start of each path in `frames`; a path ends where the next one starts */
-    uint32_t *plain;  /* number of frames that lie inside of everything that folding left out */
+    uint32_t *plain;  /* number of innermost frames before the first frame that folding left out */
     uint32_t *same;   /* lowest number of figures with the same folded path */
-    uint32_t *alike;  /* for such a lowest number: how many figures have this folded path */
+    uint32_t *alike;  /* for each number in `same`: how many figures have that folded path */
 };
 static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
     return paths->model->contexts[context].figures->number;

@@ -34,7 +34,7 @@ struct finding {
     uint32_t example; /* index of a context whose innermost frames are meant; WIRE_NONE: none */
     uint32_t frames;
     size_t contexts; /* number of contexts that the finding is about */
-    char *selector;  /* these contexts for --context (model/selector.h); NULL: not told */
+    char *selector;  /* these contexts for --context (model/selector.h); NULL: no selector */
     int64_t bytes;
     double ratio;
     /* A finding about call paths that only share an outer function: that function, and the groups
@@ -51,7 +51,7 @@ struct finding {
     char *now_effect;  /* what `now` does; without `now`, why no command helps */
     int64_t now_bytes; /* bytes that it returns or will save */
     char *out;         /* when memory is used up if the growth goes on, and which limit says so */
-    double out_s;      /* seconds until then; 0: told roughly, in `out` alone */
+    double out_s;      /* seconds until then; 0: only `out` has a rough time */
     /* Growth along a straight line; a rate of 0: there is none. */
     struct finding_rate {
         double bytes_per_s, since_uptime_s;
@@ -71,7 +71,7 @@ struct findings_input {
     const struct memory_ledger *ledger;
     const struct samples *samples;
     const char *target; /* the user's word for the target, for the command in `action` */
-    bool exact_bytes;   /* texts tell 1572864 bytes instead of 1.5 MiB */
+    bool exact_bytes;   /* texts have 1572864 bytes instead of 1.5 MiB */
     int64_t now_s;      /* the time of the model, in s since 1970; 0: not known */
     const struct limits_found *limit; /* the limit that leaves least; NULL: not known */
     int64_t foreign_frees;            /* frees that the library ignored; WIRE_UNKNOWN: not asked */

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* forecast.c - tells rates, local times, and when memory will be used up. */
+/* forecast.c - writes rates, local times, and when memory will be used up. */
 #include "diagnosis/forecast.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define SEEN_TIMES 50       /* a forecast is exact up to so many times the time that was seen */
-#define SECONDS_UNTIL 600.0 /* times within this are told with seconds */
-#define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not told */
+#define SEEN_TIMES 50       /* a moment is given up to so many times the time that was watched */
+#define SECONDS_UNTIL 600.0 /* nearer times are written with seconds */
+#define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not mentioned */
 #define WEEKDAY_UNTIL (6 * 86400.0)
-#define ROUGH_UNTIL (366 * 86400.0) /* a rough time beyond this is told as "more than a year" */
+#define ROUGH_UNTIL                                                                                \
+    (366 * 86400.0) /* a rough time beyond this is written as "more than a year"                   \
+                     */
 
 /* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00",
  * "2026-03-01 14:00". The caller frees it. */
@@ -79,8 +81,8 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(step);
 }
 
-#define TOLD_TOGETHER 1.1 /* other growth of less than a tenth of the finding's is not told */
-#define TOLD_TOUCHED 0.9  /* a larger part in memory is told as all of it */
+#define TOLD_TOGETHER 1.1 /* other growth below a tenth of the finding's is not mentioned */
+#define TOLD_TOUCHED 0.9  /* a larger part in memory counts as all of it */
 
 /* Returns which part of the memory that the program asked for is in memory: what it never touched
  * takes address space only, and no limit of memory counts it. */
@@ -91,8 +93,8 @@ static double part_in_memory(const struct look *look, const struct limits_found 
     return (double)look->rss_bytes / (double)asked;
 }
 
-/* Says what has to go on for the forecast: the growth of this finding, whose rate is told beside
- * it, or that of all findings together. The caller frees the text. */
+/* Says what has to go on for the forecast: the growth of this finding alone, or the growth of all
+ * findings together. The caller frees the text. */
 static char *write_condition(double own_per_s, double all_per_s, double seen_s, const char *alone) {
     if (all_per_s <= TOLD_TOGETHER * own_per_s)
         return cli_copy(alone);

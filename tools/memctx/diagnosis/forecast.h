@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * forecast.h - tells growth along a straight line: its rate, since when, and when memory is used
- * up.
+ * forecast.h - describes growth along a straight line: its rate, since when, and when memory is
+ * used up.
  *
- * A time is told only where the figures give it. Times are the user's local time; those of a
- * snapshot, which has no date, are told as distances. The clock of marks stands still while the
- * machine sleeps, so after that the times are too late.
+ * A time is given only where the figures allow it. Times are the user's local time; a snapshot has
+ * no date, so its times are given as distances. The clock of marks stands still while the machine
+ * sleeps: the rate leaves the sleep out, and times of day count it.
  */
 #ifndef MEMCTX_FORECAST_H
 #define MEMCTX_FORECAST_H
@@ -24,8 +24,9 @@ struct forecast {
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast);
 /* Fills in when memory is used up if all straight growth goes on, which is `all_per_s` together.
- * Of memory that the program asked for and never touched, only RLIMIT_AS and RLIMIT_DATA count all.
- * A moment is told for at most fifty times the time that was seen; beyond it a rough time. */
+ * RLIMIT_AS and RLIMIT_DATA count memory that the program asked for and never touched; the other
+ * limits do not. The finding gets a moment if it is at most fifty times as far away as the growth
+ * was watched, otherwise a rough time. */
 void forecast_tell_end(const struct look *look, struct finding *finding,
                        const struct forecast *forecast, double all_per_s);
 

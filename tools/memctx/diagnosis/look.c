@@ -10,7 +10,7 @@
 #include "formats/render.h"
 #include "model/selector.h"
 
-#define DAY_TOLD_S 60.0 /* growth that was watched for less is not told per day */
+#define DAY_TOLD_S 60.0 /* growth that was watched for less gets no figure per day */
 
 int64_t look_line_of(const struct memory_ledger *ledger, const char *key) {
     for (size_t i = 0; i < ledger->count; i++)
@@ -80,8 +80,8 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
-#define SELECTOR_IDS 12   /* of more contexts the common frames are told */
-#define SELECTOR_PARTS 40 /* of more groups of one cause only the largest are told */
+#define SELECTOR_IDS 12   /* more contexts are named by the frames that they share */
+#define SELECTOR_PARTS 40 /* of more groups with one cause only the largest are named */
 
 /* Returns a selector for contexts with the same innermost frames: by these frames, if no other
  * context has them, or if the contexts are too many to be listed. The caller frees it. */

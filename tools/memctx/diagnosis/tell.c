@@ -12,8 +12,8 @@
 
 #define FINDINGS_TOLD 5
 #define PART_NAMED 0.1    /* the first line names the largest part from this share on */
-#define NEARLY_ALL 0.9    /* of the bytes of a finding */
-#define THROUGH_PARTS 200 /* the largest groups; looking at all takes too long */
+#define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
+#define THROUGH_PARTS 200 /* only so many groups, the largest, are looked at, to save time */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -317,7 +317,7 @@ static void print_finding(const struct model *model, const struct finding *findi
 }
 
 #define NOT_WATCHED_BYTES (8 * MIB)
-#define NOT_WATCHED_SHARE 4 /* a part of the resident set */
+#define NOT_WATCHED_SHARE 4 /* one part in so many of the resident set */
 
 /* Marks do not tell whether memory that is not from malloc grows. Where there is much of it, the
  * text says how to find out. */
@@ -352,8 +352,12 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
     if (marks < 3) {
+        bool recorded = input->model->recording;
         char *advice =
-            input->model->from_snapshot ? cli_copy("")
+            recorded ? cli_copy("; a longer recording shows whether memory grows")
+            : input->model->from_snapshot
+                ? cli_copy("; a snapshot has the marks of its process, such as those of memctx run "
+                           "--marks 10m,24")
             : input->model->how /* nobody sets a mark in a process that does not answer */
                 ? cli_format("; while the process does not answer, compare two files of memctx "
                              "dump %s -o FILE with memctx diff",
@@ -362,7 +366,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                              "let the program keep marks: memctx set %s marks=10m,24",
                              input->target, input->target);
         char *line =
-            cli_format("%zu mark%s: too few to find leaks%s", marks, marks == 1 ? "" : "s", advice);
+            cli_format("%zu %s%s: too few to find leaks%s", marks,
+                       recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", advice);
         putchar('\n');
         wrap_print(line, 0, 0);
         free(line);

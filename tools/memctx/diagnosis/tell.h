@@ -13,11 +13,11 @@
 struct tell_options {
     int64_t functions; /* most functions of a path that are shown */
     bool full;         /* show every frame of each path */
-    bool all;          /* tell every finding instead of the first five */
+    bool all;          /* print every finding instead of the first five */
     bool color;
 };
 
-#define TELL_PARTS 5 /* groups of call paths that are told of a finding with one cause */
+#define TELL_PARTS 5 /* most groups of call paths that are printed of a finding with one cause */
 
 /* Returns the functions that a finding is about; NULL if it is about the whole process. The caller
  * frees it. */

@@ -35,8 +35,8 @@ struct trend_line {
     double slope; /* of the values along x */
 };
 
-/* Finds the longest rise at the end of the series that has at least three intervals and that no
- * element leaves by more than a twelfth of it. `x` rises. */
+/* Finds the longest rise at the end of the series that has at least three intervals and of which no
+ * element is off the line by more than an eighth of the rise. `x` rises. */
 struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
 
 /* True if a series that grew has stopped: hardly anything of its rise is in the last quarter of x.

@@ -3,11 +3,11 @@
  * condense.c - adds small samples to their callers until few enough are left.
  *
  * The samples are visited callees before callers. A sample that is smaller than a threshold is
- * added to the sample of its caller. So many small samples of one place become a sample that is
- * large enough to stay, while a small sample among large ones moves further out. Moving the
- * smallest sample first, one after the other, would bring most samples to the root, because inner
- * functions seldom have a large sample of their own. A search finds the smallest threshold that
- * leaves few enough samples.
+ * added to the sample of its caller. Thus many small samples below one function become a sample
+ * that is large enough to stay, while a small sample among large ones moves further out. Moving
+ * the smallest sample first, one after the other, would bring most samples to the root, because
+ * inner functions seldom have a large sample of their own. A search finds the smallest threshold
+ * that leaves few enough samples.
  */
 #include "formats/condense.h"
 
@@ -68,7 +68,8 @@ static size_t count_left(struct condense *work, const struct threshold *threshol
 
 static struct threshold find_threshold(struct condense *work, size_t limit) {
     size_t count = work->model->context_count;
-    uint64_t low = 1, high = 1; /* `low` leaves too many samples, `high` does not */
+    /* the threshold `low` leaves too many samples, the threshold `high` few enough */
+    uint64_t low = 1, high = 1;
     for (size_t i = 0; i < count; i++)
         high += work->weights[i];
     while (high - low > 1) {
@@ -76,8 +77,9 @@ static struct threshold find_threshold(struct condense *work, size_t limit) {
         bool few = count_left(work, &(struct threshold){middle, count}) <= limit;
         *(few ? &high : &low) = middle;
     }
-    size_t all = 0, none = count; /* of the samples that weigh `low`: moving those from `all` on is
-                                     enough, from `none` on not */
+    /* of the samples that weigh `low`: moving those from index `all` on is enough, moving those
+     * from index `none` on is not */
+    size_t all = 0, none = count;
     while (none - all > 1) {
         size_t middle = all + (none - all) / 2;
         bool few = count_left(work, &(struct threshold){low, middle}) <= limit;

@@ -21,7 +21,8 @@
 
 /* The fields of a format; 0: the format does not have this one. */
 struct dictionary_layout {
-    unsigned mappings, locations, functions, strings, attributes; /* of the message of the tables */
+    /* fields of the message that has the tables */
+    unsigned mappings, locations, functions, strings, attributes;
     struct {
         unsigned id, start, end, file, build_id, first_claim, last_claim, attribute_indices;
     } mapping;

@@ -20,7 +20,7 @@ struct message {
 
 void message_put_bytes(struct message *message, const void *bytes, size_t length);
 void message_put_varint(struct message *message, uint64_t value);
-/* Writes a number; 0 is the default of a reader and is left out. */
+/* Writes a number. Leaves out 0: readers take a missing field for 0. */
 void message_put_number(struct message *message, unsigned field, uint64_t value);
 /* Writes a number of the kind fixed64, also if it is 0. */
 void message_put_fixed64(struct message *message, unsigned field, uint64_t value);

@@ -68,9 +68,10 @@ static void put_empty_elements(struct message *body) {
  * are one stack, and their figures are added up, because the format wants elements to differ. */
 struct stacks {
     struct stack {
-        size_t start, length; /* its locations in `numbers`; length 0: none */
+        /* where the locations of the stack stand in `numbers`; length 0: it has none */
+        size_t start, length;
         int64_t sums[TYPES];
-    } * list; /* from 1 on */
+    } * list; /* list[N]: the stack with number N, from 1 on */
     uint32_t count;
     uint32_t *slots; /* a hash table of the stacks; 0: free */
     size_t mask;

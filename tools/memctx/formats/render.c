@@ -54,7 +54,8 @@ static void print_figures(const struct model_totals *totals, const struct render
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    if (totals->reserved_bytes == WIRE_UNKNOWN) { /* a recording has only what was asked for */
+    /* a recording has requested bytes only, and knows no pages */
+    if (totals->reserved_bytes == WIRE_UNKNOWN) {
         printf("%s requested in %s chunks", render_bytes(requested, totals->requested_bytes, human),
                render_count(chunks, totals->live_chunks));
     } else
@@ -109,10 +110,15 @@ static void print_marks(const struct model *model) {
     size_t kept = 0;
     const struct model_recording *recording = model->recording;
     if (recording && model->mark_count > 0) {
-        printf("%zu moments recorded, the first at %.3f s; %zu of those before this one are marks, "
-               "\"%s\" to \"%s\"\n",
-               recording->moment_count, recording->moments[0].uptime_s, model->mark_count,
-               model->marks[0].name, model->marks[model->mark_count - 1].name);
+        const char *oldest = model->marks[0].name,
+                   *newest = model->marks[model->mark_count - 1].name;
+        printf("%zu moments recorded, the first at %.3f s; ", recording->moment_count,
+               recording->moments[0].uptime_s);
+        if (model->mark_count == 1)
+            printf("an earlier one is a mark for memctx diff: \"%s\"\n", oldest);
+        else
+            printf("%zu earlier ones are marks for memctx diff: \"%s\" to \"%s\"\n",
+                   model->mark_count, oldest, newest);
         return;
     }
     for (size_t i = 0; i < model->mark_count; i++) {

@@ -87,9 +87,9 @@ static void put(int y, int x, int width, const char *text, bool utf8) {
         mvaddnstr(y, x, line, (int)used);
 }
 
-/* `place`: where the cursor stands on the time axis; -1: there is none. */
+/* Draws a sparkline. `column`: where the cursor of a time axis stands; -1: there is no cursor. */
 static void put_spark(const struct ui *ui, int y, int x, int width,
-                      const struct rates_history *history, int place) {
+                      const struct rates_history *history, int column) {
     static const char *const blocks[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const letters[SPARK_LEVELS] = {"_", ".", ":", "-", "=", "+", "*", "#"};
     int levels[RATES_HISTORY];
@@ -100,7 +100,7 @@ static void put_spark(const struct ui *ui, int y, int x, int width,
     rates_levels(history, levels, (size_t)width, SPARK_LEVELS);
     move(y, x);
     for (int i = 0; i < width; i++) {
-        if (i == place)
+        if (i == column)
             attron(A_REVERSE);
         addstr(levels[i] < 0 ? " " : (ui->utf8 ? blocks : letters)[levels[i]]);
         attroff(A_REVERSE);
@@ -127,7 +127,8 @@ static void put_history(const struct ui *ui, int y, const char *name,
     if (low > high)
         return;
     bool replays = ui->watch->replay && width > 0;
-    put_spark(ui, y, 7, width, history, replays ? (int)replay_place(ui->watch, (size_t)width) : -1);
+    put_spark(ui, y, 7, width, history,
+              replays ? (int)replay_column(ui->watch, (size_t)width) : -1);
     char range[40];
     snprintf(range, sizeof range, " %s to %s", SHORT(low, true, false), SHORT(high, true, false));
     put(y, 7 + width, COLS - 7 - width, range, ui->utf8);
@@ -398,7 +399,7 @@ static void draw_processes(const struct ui *ui) {
                      SHORT(totals->growth, true, true), SHORT(totals->alloc_rate, false, false),
                      SHORT(totals->contexts, false, false), watch->program);
         else
-            snprintf(line, sizeof line, "%8d %s", (int)watch->facts.pid, watch->how);
+            snprintf(line, sizeof line, "%8d %.380s", (int)watch->facts.pid, watch->how);
         if (i == ui->chosen)
             attron(A_REVERSE);
         mvhline(UI_HEAD + (int)(i - first), 0, ' ', COLS);
@@ -419,9 +420,9 @@ static void draw_foot(const struct ui *ui) {
     else if (ui->message[0] != '\0')
         snprintf(line, sizeof line, "%s", ui->message);
     else if (watch && watch->state == WATCH_ENDED)
-        snprintf(line, sizeof line, "%s; q quits", watch->how);
+        snprintf(line, sizeof line, "%.400s; q quits", watch->how);
     else if (watch && watch->state == WATCH_SILENT)
-        snprintf(line, sizeof line, "no answer: %s", watch->how);
+        snprintf(line, sizeof line, "no answer: %.400s", watch->how);
     else if (watch && watch_not_loaded(watch) > 0)
         snprintf(line, sizeof line, "new call paths with %s are not loaded yet",
                  SHORT(watch_not_loaded(watch), true, false));

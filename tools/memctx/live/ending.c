@@ -49,7 +49,8 @@ static bool read_from_proc(pid_t pid, int *status) {
     return last != NULL;
 }
 
-bool ending_tell(const struct process_facts *facts, int pidfd, char *text, size_t bytes) {
+bool ending_tell(const struct process_facts *facts, const char *program, int pidfd, char *text,
+                 size_t bytes) {
     struct process_facts now;
     int status = 0;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
@@ -59,14 +60,14 @@ bool ending_tell(const struct process_facts *facts, int pidfd, char *text, size_
         return false;
     bool known = read_from_pidfd(pidfd, &status) || (waits && read_from_proc(facts->pid, &status));
     if (known && WIFSIGNALED(status)) {
-        snprintf(text, bytes, "pid %d (%s) was killed by signal %d (%s)", (int)facts->pid,
-                 facts->name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(text, bytes, "pid %d (%s) was killed by signal %d (%s)", (int)facts->pid, program,
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
     } else if (known) {
-        snprintf(text, bytes, "pid %d (%s) has exited with status %d", (int)facts->pid, facts->name,
+        snprintf(text, bytes, "pid %d (%s) has exited with status %d", (int)facts->pid, program,
                  WEXITSTATUS(status));
     } else {
         snprintf(text, bytes, "pid %d (%s) has ended; only its parent knows how", (int)facts->pid,
-                 facts->name);
+                 program);
     }
     return true;
 }

@@ -16,7 +16,9 @@
 /* Returns a pidfd of the process, which the caller closes; -1: the kernel has none. */
 int ending_watch(pid_t pid);
 /* Returns true if the process of these facts has ended, and writes how: "pid 12 (prog) has exited
- * with status 3". `pidfd` is that of ending_watch. */
-bool ending_tell(const struct process_facts *facts, int pidfd, char *text, size_t bytes);
+ * with status 3". `program` is the name that the text gives the process. `pidfd` is that of
+ * ending_watch. */
+bool ending_tell(const struct process_facts *facts, const char *program, int pidfd, char *text,
+                 size_t bytes);
 
 #endif

@@ -68,7 +68,8 @@ static void make_rows(struct watch *watch, struct rows *rows, const struct frame
     rows_make(rows, &watch->model, watch->version, &watch->rates, &options->rows);
 }
 
-/* Only the flat list is limited when it is made. */
+/* Returns how many rows are printed. rows_make has cut the flat list to the limit, but not the
+ * tree. */
 static size_t shown(const struct rows *rows, const struct frame_options *options) {
     bool cut = options->rows.tree && rows->count > options->rows.limit;
     return cut ? options->rows.limit : rows->count;
@@ -131,7 +132,7 @@ static void put_context(struct json_writer *json, const struct watch *watch,
 static void put_totals(struct json_writer *json, const struct watch *watch) {
     const struct watch_totals *totals = &watch->totals;
     json_put_integer(json, "pid", watch->facts.pid);
-    json_put_text(json, "name", watch->facts.name);
+    json_put_text(json, "name", watch->program);
     json_put_decimal(json, "uptime_s", totals->uptime_s);
     json_put_integer(json, "rss_bytes", totals->rss_bytes);
     json_put_integer(json, "requested_bytes", totals->live_bytes);

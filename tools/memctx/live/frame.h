@@ -15,17 +15,17 @@
 struct frame_options {
     struct rows_options rows;
     bool human;
-    int64_t number, of; /* this frame, from 1 on, and how many there will be */
+    int64_t number, of; /* number of this frame, counted from 1, and of the last frame */
     double interval_s;
 };
 
 void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options);
 void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options);
-/* Prints a list of all threads in the same form, each with its call paths; reads their figures
- * first. False: the process did not answer. */
+/* Reads the figures of all threads and prints each thread with its call paths, as text or as one
+ * line of JSON. Returns false if the process did not answer. */
 bool frame_print_threads(struct watch *watch, struct threads *threads,
                          const struct frame_options *options, bool json);
-/* Prints a list of processes in the same form. */
+/* Print one look at several processes: as text, or as one line of JSON. */
 void frame_print_herd_text(const struct herd *herd, const struct frame_options *options);
 void frame_print_herd_json(const struct herd *herd, const struct frame_options *options);
 

@@ -52,8 +52,8 @@ static int compare_watches(const void *a, const void *b) {
     return left->facts.pid < right->facts.pid ? -1 : left->facts.pid > right->facts.pid;
 }
 
-/* A process that does not answer may take a second or two to find that out, so it is seldom asked.
- */
+/* Finding out that a process does not answer takes a second or two. So a process that did not
+ * answer is asked again only after HERD_SCAN_S seconds. */
 static void look_at_one(struct watch *watch, double now) {
     if (watch->state == WATCH_SILENT && now - watch->tried_s < HERD_SCAN_S)
         return;

@@ -7,16 +7,16 @@
 
 #include "live/watch.h"
 
-/* Seconds between two searches for new processes, and between two tries to ask one that is silent.
- */
+/* Seconds between two searches for new processes, and between two questions to a process that does
+ * not answer. */
 #define HERD_SCAN_S 5
 
 struct herd {
-    struct watch **watches; /* in the order of their live bytes, after herd_look */
+    struct watch **watches; /* the processes; herd_look sorts them by falling live bytes */
     size_t count, capacity;
-    bool all;      /* look for further processes */
-    double scan_s; /* when they were looked for */
-    bool no_names; /* for each watch */
+    bool all;      /* look for new processes, too */
+    double scan_s; /* when new processes were last looked for */
+    bool no_names; /* options of every watch */
     const char *debug_directory;
     double interval_s;
 };

@@ -64,7 +64,8 @@ static size_t line_count(const struct ui *ui) {
     return ui->watch ? ui->rows.count : ui->herd->count;
 }
 
-/* Returns where the number of the selected line is kept. */
+/* Returns the variable that holds the index of the selected line in the list that is shown:
+ * threads, rows or processes. */
 static size_t *selected_line(struct ui *ui) {
     if (ui_lists_threads(ui))
         return &ui->threads.selected;
@@ -102,7 +103,7 @@ static bool go(struct ui *ui, int key) {
     return true;
 }
 
-/* Folds the selected line; if nothing is open there, goes to the line that it is below of. */
+/* Folds the selected line. If the line is not open, selects its parent line instead. */
 static void fold_line(struct ui *ui) {
     const struct rows_line *line = &ui->rows.list[ui->selected];
     if (line->fold == ROWS_OPEN) {
@@ -117,7 +118,8 @@ static void fold_line(struct ui *ui) {
     }
 }
 
-/* Shows more call paths of the selected thread, or as many as of the others. */
+/* Shows up to UI_PATHS_WIDE call paths of the selected thread, or UI_PATHS of them as of any other
+ * thread. */
 static void open_thread(struct ui *ui, int key) {
     struct ui_threads *threads = &ui->threads;
     if (threads->selected >= threads->read.list_count)

@@ -83,7 +83,7 @@ void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_by
     struct rates_row *row = &rates->rows[index];
     struct rates_sums *own = &row->own;
     if (row->read_s >= 0 && time_s > row->read_s) {
-        /* A reset of the counters begins anew from 0. */
+        /* After memctx reset the counters begin at 0 again. */
         int64_t before = allocs < own->allocs ? 0 : own->allocs;
         own->growth = rates_per_second(live_bytes, own->live_bytes, time_s - row->read_s);
         own->alloc_rate = rates_per_second(allocs, before, time_s - row->read_s);

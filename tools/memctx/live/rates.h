@@ -3,9 +3,10 @@
  * rates.h - the figures of every context from one look at a process to the next: differences a
  * second, sums over subtrees, differences to a base, and short histories.
  *
- * It knows neither the socket nor the terminal. The caller says what was read, and when: times are
- * seconds of one clock that does not go back. A context is named by its index, which stays the same
- * until rates_clear. Different contexts may be read at different moments: each has its own time.
+ * These functions know neither the socket nor the terminal. The caller passes the figures and the
+ * time at which they were read, in seconds of one clock that does not go back. A context is named
+ * by its index, which stays the same until rates_clear. Different contexts may be read at
+ * different moments: each has its own time.
  */
 #ifndef MEMCTX_RATES_H
 #define MEMCTX_RATES_H
@@ -28,7 +29,8 @@ enum rates_column {
 
 #define RATES_COLUMN_WORDS "live, growth, waste, allocs, chunks"
 
-/* Figures; `growth` and `alloc_rate` are per second. A figure that is not known is WIRE_UNKNOWN. */
+/* The figures of a line. `growth` and `alloc_rate` are per second. A figure that is not known is
+ * WIRE_UNKNOWN. */
 struct rates_sums {
     int64_t live_bytes, live_chunks, allocs, waste_bytes;
     int64_t growth, alloc_rate;
@@ -44,7 +46,7 @@ struct rates_history {
 /* One context's own figures, without those of contexts below it. */
 struct rates_row {
     struct rates_sums own;
-    double read_s; /* when they were read; negative: never */
+    double read_s; /* time when these figures were read; negative: never */
     uint32_t look; /* number of the look that read them */
 };
 
@@ -54,9 +56,9 @@ struct rates_base_row {
 
 struct rates {
     struct rates_row *rows;
-    struct rates_sums *sums; /* of each subtree; see rates_add_up */
+    struct rates_sums *sums; /* sums over each subtree, from rates_add_up */
     struct rates_base_row *base;
-    struct rates_base_row *base_sums; /* of each subtree, as `sums` */
+    struct rates_base_row *base_sums; /* base of each subtree, from rates_add_up */
     size_t count, capacity, base_count;
     bool has_base;
     double since_s; /* see rates_end */
@@ -69,8 +71,8 @@ void rates_reserve(struct rates *rates, size_t count);
 void rates_clear(struct rates *rates);
 
 /* Begins a look. Then rates_set gives the figures of contexts; rates_end_range gives figures of 0
- * to contexts [from, end) that were not set in this look. rates_end ends a look that knew all
- * contexts: one that is new later held nothing at that time. */
+ * to contexts [from, end) that were not set in this look. rates_end ends a look that saw all
+ * contexts: a context that appears in a later look held nothing in this one. */
 void rates_begin(struct rates *rates);
 void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_bytes,
                int64_t live_chunks, int64_t allocs);
@@ -80,8 +82,8 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes);
 
 /* Takes the figures now as the base. */
 void rates_mark(struct rates *rates);
-/* Adds up the subtrees of the model's contexts, of which there must be no more than
- * rates_reserve was told. `counts`: false for contexts that are left out; NULL: none is. */
+/* Adds up the subtrees of the model's contexts. rates_reserve must have made room for all of them.
+ * `counts`: false for contexts that are left out; NULL: none is. */
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts);
 
 /* Adds what is known; an unknown part adds nothing to a known sum. */

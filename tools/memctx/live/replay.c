@@ -26,7 +26,6 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
     watch->model = *model;
     watch->facts.pid = (pid_t)model->pid;
     watch->program = cli_copy(model_program(model));
-    snprintf(watch->facts.name, sizeof watch->facts.name, "%s", watch->program);
     watch->state = WATCH_RUNS;
     watch->loaded = true;
     watch->version = 1;
@@ -171,7 +170,7 @@ static double share_of(const struct watch *watch, size_t moment) {
     return span > 0 ? (moment_at(watch, moment)->uptime_s - first) / span : 1;
 }
 
-size_t replay_place(const struct watch *watch, size_t width) {
+size_t replay_column(const struct watch *watch, size_t width) {
     double place = share_of(watch, watch->replay->at) * (double)(width - 1);
     return width > 0 ? (size_t)(place + 0.5) : 0;
 }
@@ -187,7 +186,8 @@ static void add_entry(void *argument, uint32_t index, const struct wire_sums *su
         wanted->sum = model_add(wanted->sum, sums->requested_bytes);
 }
 
-/* Returns which contexts a line is the sum of. */
+/* Returns an array with true for each context whose figures the line adds up. The caller frees it.
+ */
 static bool *find_contexts(const struct model *model, const struct rows_line *line, bool tree) {
     bool *counts = cli_alloc(model->context_count, sizeof *counts);
     bool below = tree && line->kind == ROWS_CONTEXT;

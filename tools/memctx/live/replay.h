@@ -2,8 +2,8 @@
 /*
  * replay.h - shows the moments of a recording as if each was a look at a process.
  *
- * A watch (watch.h) that replays has no process. Its growth and its allocations a second are those
- * since the moment before.
+ * A watch (watch.h) that replays a recording has no process. Growth and allocations a second cover
+ * the time since the moment before.
  */
 #ifndef MEMCTX_REPLAY_H
 #define MEMCTX_REPLAY_H
@@ -38,6 +38,6 @@ const struct model_moment *replay_moment(const struct watch *watch);
 void replay_fill_history(struct watch *watch, const struct rows_line *line, bool tree,
                          struct rates_history *history, size_t width);
 /* Returns the column, in a history of this width, of the moment that is shown. */
-size_t replay_place(const struct watch *watch, size_t width);
+size_t replay_column(const struct watch *watch, size_t width);
 
 #endif

@@ -70,14 +70,14 @@ static struct rows_line *add_line(struct rows *rows, const struct rows_line *lin
     return &rows->list[rows->count++];
 }
 
-struct place {
+struct ranked {
     int64_t key;
     uint32_t context;
 };
 
-/* Most comes first. WIRE_UNKNOWN is the least number, so what is not known comes last. */
-static int compare_places(const void *a, const void *b) {
-    const struct place *left = a, *right = b;
+/* The largest key comes first. WIRE_UNKNOWN is the least number, so unknown keys come last. */
+static int compare_ranked(const void *a, const void *b) {
+    const struct ranked *left = a, *right = b;
     if (left->key != right->key)
         return left->key > right->key ? -1 : 1;
     return left->context < right->context ? -1 : left->context > right->context;
@@ -97,21 +97,21 @@ static enum rows_fold fold_of(const struct maker *maker, uint32_t context, unsig
     return depth < OPEN_AT_FIRST || maker->options->search ? ROWS_OPEN : ROWS_FOLDED;
 }
 
-static struct place *sort_children(const struct maker *maker, uint32_t context, size_t *count) {
+static struct ranked *sort_children(const struct maker *maker, uint32_t context, size_t *count) {
     const struct model_context *contexts = maker->model->contexts;
     size_t room = 0;
     *count = 0;
     for (uint32_t at = contexts[context].first_child; at != WIRE_NONE;
          at = contexts[at].next_sibling)
         room += maker->rows->has[at];
-    struct place *places = cli_alloc(room, sizeof *places);
+    struct ranked *ranked = cli_alloc(room, sizeof *ranked);
     for (uint32_t at = contexts[context].first_child; at != WIRE_NONE;
          at = contexts[at].next_sibling)
         if (maker->rows->has[at])
-            places[(*count)++] = (struct place){key_of(maker, at, true), at};
+            ranked[(*count)++] = (struct ranked){key_of(maker, at, true), at};
     if (*count > 0)
-        qsort(places, *count, sizeof *places, compare_places);
-    return places;
+        qsort(ranked, *count, sizeof *ranked, compare_ranked);
+    return ranked;
 }
 
 /* Returns the only child with figures; WIRE_NONE if there is none or there are several. */
@@ -144,7 +144,7 @@ static void add_tree(const struct maker *maker, uint32_t context, unsigned depth
         line.frames++;
     }
     size_t count;
-    struct place *children = sort_children(maker, line.context, &count);
+    struct ranked *children = sort_children(maker, line.context, &count);
     if (count > 0)
         line.fold = (uint8_t)fold_of(maker, line.context, depth);
     add_line(rows, &line);
@@ -158,15 +158,15 @@ static void add_tree(const struct maker *maker, uint32_t context, unsigned depth
     free(children);
 }
 
-static void sift_down(struct place *heap, size_t count, size_t at) {
+static void sift_down(struct ranked *heap, size_t count, size_t at) {
     for (;;) {
         size_t least = at, left = 2 * at + 1;
         for (size_t child = left; child < left + 2 && child < count; child++)
-            if (compare_places(&heap[child], &heap[least]) > 0)
+            if (compare_ranked(&heap[child], &heap[least]) > 0)
                 least = child;
         if (least == at)
             return;
-        struct place other = heap[at];
+        struct ranked other = heap[at];
         heap[at] = heap[least];
         heap[least] = other;
         at = least;
@@ -178,23 +178,23 @@ static void add_flat(const struct maker *maker) {
     struct rows *rows = maker->rows;
     size_t limit = maker->options->limit, count = 0, all = 0;
     limit = limit > 0 ? limit : ROWS_FLAT_MAX;
-    struct place *heap = cli_alloc(limit, sizeof *heap);
+    struct ranked *heap = cli_alloc(limit, sizeof *heap);
     for (uint32_t i = 0; i < maker->model->context_count; i++) {
         if (!has_own(maker, i))
             continue;
-        struct place place = {key_of(maker, i, false), i};
+        struct ranked one = {key_of(maker, i, false), i};
         all++;
         if (count < limit) {
-            heap[count++] = place;
+            heap[count++] = one;
             for (size_t at = count / 2; count == limit && at-- > 0;)
                 sift_down(heap, count, at);
-        } else if (compare_places(&place, &heap[0]) < 0) {
-            heap[0] = place;
+        } else if (compare_ranked(&one, &heap[0]) < 0) {
+            heap[0] = one;
             sift_down(heap, count, 0);
         }
     }
     if (count > 0)
-        qsort(heap, count, sizeof *heap, compare_places);
+        qsort(heap, count, sizeof *heap, compare_ranked);
     for (size_t i = 0; i < count; i++)
         add_line(rows, &(struct rows_line){.context = heap[i].context, .frames = 1});
     free(heap);

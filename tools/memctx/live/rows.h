@@ -3,8 +3,9 @@
  * rows.h - the lines that are shown of one process: a tree that can be folded, or a flat list of
  * the contexts with most of the sort key.
  *
- * In the tree, contexts without figures of their own that have one child with figures are one line
- * with that child. What is open is remembered by the contexts' ids.
+ * In the tree, a context without figures of its own that has one child with figures shares the
+ * line of that child. The ids of folded and opened contexts are kept, so a line stays as the user
+ * left it.
  */
 #ifndef MEMCTX_ROWS_H
 #define MEMCTX_ROWS_H
@@ -19,8 +20,8 @@
 
 enum rows_kind {
     ROWS_CONTEXT, /* a subtree, or in the flat list a context */
-    ROWS_OWN,     /* what a context of the tree with children allocated itself */
-    ROWS_REST,    /* flat list: how many contexts are not listed */
+    ROWS_OWN,     /* the chunks that a context with children allocated itself */
+    ROWS_REST,    /* the last line of the flat list: how many contexts the list leaves out */
 };
 
 enum rows_fold { ROWS_LEAF, ROWS_OPEN, ROWS_FOLDED };
@@ -37,7 +38,7 @@ struct rows_options {
     bool tree;
     enum rates_column sort;
     bool difference;        /* show and sort by the difference to the base */
-    const regex_t *search;  /* only paths with a frame that matches; NULL: all */
+    const regex_t *search;  /* show only paths with a frame that matches; NULL: show all */
     uint32_t search_number; /* changes with `search` */
     size_t limit;           /* flat list; 0: ROWS_FLAT_MAX */
 };
@@ -68,8 +69,8 @@ char *rows_name(const struct model *model, const struct rows_line *line, bool tr
 /* Returns a figure of a line. */
 int64_t rows_value(const struct rates *rates, const struct rows_line *line, bool tree,
                    enum rates_column column, bool difference);
-/* Puts the contexts that a line is the sum of into `list`, at most `room`: those with most live
- * bytes. Returns how many there are. */
+/* Lists the contexts whose figures the line adds up: of these, the at most `room` with most live
+ * bytes go into `list`. Returns how many contexts the line adds up. */
 size_t rows_leaves(const struct rows *rows, const struct model *model, const struct rates *rates,
                    const struct rows_line *line, bool tree, uint32_t *list, size_t room);
 void rows_free(struct rows *rows);

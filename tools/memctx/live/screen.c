@@ -26,7 +26,8 @@
 static struct {
     bool open;
     SCREEN *screen;
-    int kept_fd, error_fd; /* what was written to standard error; the real standard error */
+    /* kept_fd: file with the messages for standard error; error_fd: the real standard error */
+    int kept_fd, error_fd;
 } terminal;
 
 static volatile sig_atomic_t ended_by;  /* a signal that ends the command */
@@ -58,7 +59,7 @@ void screen_check(void) {
     }
 }
 
-/* Writes what was kept of standard error. */
+/* Writes the messages that were kept while the screen was open to the real standard error. */
 static void write_kept(void) {
     char text[4096];
     ssize_t length;
@@ -98,8 +99,8 @@ static void catch_signals(void) {
             sigaction(numbers[i], &action, NULL);
 }
 
-/* Stops as SIGTSTP does, with the terminal as it was before. Curses would do this in the middle of
- * whatever was interrupted. */
+/* Stops the command as SIGTSTP does, and restores the terminal before. Curses' own handler would do
+ * so in the middle of any work. */
 static void stop(void) {
     struct sigaction standard = {.sa_handler = SIG_DFL}, own;
     must_stop = 0;
@@ -115,7 +116,7 @@ static void stop(void) {
 static void open_screen(struct ui *ui) {
     setlocale(LC_CTYPE, "");
     ui->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    catch_signals(); /* before curses, which then leaves these signals alone */
+    catch_signals(); /* must come before newterm: curses leaves signals alone that have a handler */
     terminal.screen = newterm(NULL, stdout, stdin);
     if (!terminal.screen)
         cli_die(CLI_USAGE, "the terminal \"%s\" cannot be used; --batch N prints N frames as text",
@@ -281,7 +282,7 @@ void ui_look(struct ui *ui) {
         ui_draw(ui);
         ui->message[0] = '\0';
     }
-    if (ui->watch->replay) { /* it plays, up to the last moment */
+    if (ui->watch->replay) { /* a recording plays: show its next moment, and stop at the last one */
         size_t next = ui->watch->replay->at + 1, count = replay_count(ui->watch);
         replay_go(ui->watch, next < count ? next : 0);
         ui->paused = next + 1 == count;
@@ -340,7 +341,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
         ui.watch = herd->watches[0];
         ui.paused = ui.watch->replay != NULL;
         if (!ui.watch->replay &&
-            !watch_look(ui.watch)) /* a mistake is told before the screen opens */
+            !watch_look(ui.watch)) /* a mistake is reported before the screen opens */
             cli_die(CLI_REFUSED, "%s", ui.watch->how);
     } else {
         herd_look(herd);

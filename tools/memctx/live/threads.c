@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* threads.c - reads the figures of threads, compares them with those before, and sorts them. */
+/* threads.c - reads the figures of threads, computes rates since the reading before, and sorts the
+ * threads. */
 #include "live/threads.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static int compare_names(const void *a, const void *b) {
     return left->tid < right->tid ? -1 : left->tid > right->tid;
 }
 
-/* Several heaps may be of one thread: its figures are added up. */
+/* Adds up the parts of one thread in one context: a thread may have allocated from several heaps.
+ * Returns the number of parts that are left. */
 static size_t add_up_parts(struct threads_part *parts, size_t count) {
     size_t kept = 0;
     if (count > 0)
@@ -113,7 +115,7 @@ struct group { /* the parts of one thread */
     struct rates_sums sums;
 };
 
-/* Most of the key comes first; of equal keys, such as a waste that is not known, the most live
+/* The largest key comes first; of equal keys, such as an unknown waste, the one with most live
  * bytes. */
 static int compare_sums(const struct rates_sums *left, const struct rates_sums *right,
                         enum rates_column sort) {

@@ -16,7 +16,8 @@
 struct threads_part {
     uint32_t tid; /* 0: all threads that have exited, and those that have allocated little yet */
     uint32_t id;  /* of the context */
-    uint32_t context; /* its index in the model of the watch; WIRE_NONE: it is not there */
+    /* index of the context in the model of the watch; WIRE_NONE: the model lacks it */
+    uint32_t context;
     struct rates_sums own;
 };
 
@@ -27,36 +28,40 @@ struct threads_line {
     uint32_t context; /* index in the model of the watch; of a call path */
     size_t left_out;  /* call paths of this thread that are not listed */
     struct rates_sums sums;
-    char name[THREADS_NAME_BYTES]; /* of a thread */
+    char name[THREADS_NAME_BYTES]; /* name of the thread, if is_thread */
 };
 
 struct threads {
-    struct threads_part *parts; /* by rising tid and id */
+    struct threads_part *parts; /* the figures, by rising tid and id */
     size_t count;
-    struct model_thread *names; /* by rising tid */
+    struct model_thread *names; /* names of the threads, by rising tid */
     size_t name_count;
-    double read_s;    /* uptime of the process at the reading */
-    double loaded_s;  /* when ids got their meaning: figures before are those of other contexts */
+    double read_s; /* uptime of the process at the reading */
+    /* when the model of the watch was loaded: at earlier readings the same ids may belong to other
+     * contexts */
+    double loaded_s;
     bool all;         /* the reading was of all contexts */
-    uint32_t version; /* of the watch, for which the indices in `parts` are right */
+    uint32_t version; /* version of the watch's model, to which the indices in `parts` belong */
     struct watch_due due;
     struct threads_line *list;
     size_t list_count, list_room;
 };
 
-/* Reads the figures of some contexts. Their rates are those since the reading before, where that
- * had them, too. False: the process did not answer; the figures are those of before. */
+/* Reads the figures of some contexts. A context that the reading before had, too, gets its rates
+ * since then. Returns false if the process did not answer; the figures of the reading before then
+ * stay. */
 bool threads_read(struct threads *threads, struct watch *watch, const uint32_t *contexts,
                   size_t count);
 /* Reads the figures of all contexts, if they are due. */
 bool threads_read_all(struct threads *threads, struct watch *watch);
 
 struct threads_options {
-    const bool *counts; /* by index of the context: false if it is left out; NULL: none is */
+    /* counts[index of a context]: false if the context is left out; NULL: none is */
+    const bool *counts;
     enum rates_column sort;
     size_t limit;      /* call paths that are listed of each thread */
-    uint32_t wide;     /* thread that has more of them; WIRE_NONE: no thread */
-    size_t wide_limit; /* so many */
+    uint32_t wide;     /* tid of the thread that has a limit of its own; WIRE_NONE: no thread has */
+    size_t wide_limit; /* call paths that are listed of that thread */
 };
 /* Makes the lines: the threads with most of the sort key first, and below each thread the call
  * paths with most of it. */

@@ -14,39 +14,40 @@
 #define UI_RINGS 256       /* lines that have a history */
 #define UI_LEAVES 64       /* contexts of a line whose threads are asked for */
 #define UI_PATHS 3         /* call paths of a thread that are listed */
-#define UI_PATHS_WIDE 500  /* those of a thread that was opened */
-#define UI_SEARCH_BYTES 80 /* of a regular expression */
+#define UI_PATHS_WIDE 500  /* call paths of a thread that was opened */
+#define UI_SEARCH_BYTES 80 /* length of the text of a search, with its final 0 */
 
 /* The live bytes of one line over time. */
 struct ui_ring {
     uint32_t id;
     uint8_t kind;
     bool tree, used;
-    uint32_t look; /* when the line was last seen */
+    uint32_t look; /* number of the look that last showed the line */
     struct rates_history history;
 };
 
 /* Which figures of threads are shown. */
 enum ui_by_thread {
     UI_THREADS_NONE,
-    UI_THREADS_LINE, /* those of the selected line, below it */
+    UI_THREADS_LINE, /* the threads of the selected line, below that line */
     UI_THREADS_ALL,  /* a list of all threads, with their call paths */
 };
 
 /* The threads of the selected line, or all threads. */
 struct ui_threads {
     struct threads read;
-    uint32_t id;            /* of the line that they belong to */
-    size_t leaves;          /* contexts of that line */
-    size_t selected, first; /* in the list of all threads, as in struct ui */
-    uint32_t wide;          /* thread that is shown with more of its call paths; WIRE_NONE: none */
+    uint32_t id;   /* id of the context of the line whose threads these are */
+    size_t leaves; /* contexts of that line */
+    /* lines of the list of all threads: the selected one, and the first on the screen */
+    size_t selected, first;
+    uint32_t wide; /* thread that is shown with more of its call paths; WIRE_NONE: none */
 };
 
 /* The time axis of a recording: the totals and the selected line, as wide as the screen. */
 struct ui_axis {
     struct rates_history total, line;
     size_t width; /* 0: not made yet */
-    uint32_t id;  /* the line that it is of */
+    uint32_t id;  /* id of the context of the line that `line` belongs to */
     uint8_t kind;
     bool tree;
 };
@@ -56,7 +57,7 @@ struct ui {
     bool single;         /* there is no list of processes */
     struct watch *watch; /* NULL: the list of processes is shown */
     struct watch *now;   /* the process whose recording `watch` shows; NULL: it shows none */
-    struct watch past;   /* that recording */
+    struct watch past;   /* the watch of that recording */
     size_t chosen;       /* process in the list */
     double interval_s, next_s;
     struct rows rows;

@@ -12,7 +12,8 @@
 #include "model/tails.h"
 #include "names/symbols.h"
 
-/* Work is done again after a pause of so many times its duration. */
+/* Loading pages or names is done again after a pause of DUE_SHARE times its duration, or
+ * DUE_SHARE_NAMELESS times while frames without names are new. */
 #define DUE_SHARE 100
 #define DUE_SHARE_NAMELESS 10
 
@@ -105,7 +106,8 @@ char *watch_ask_recording(struct watch *watch) {
 
 /* --- the totals ------------------------------------------------------------------------------ */
 
-/* Takes the figures of the whole process; the sums may be those of all contexts together. */
+/* Takes the figures of the whole process: the sums of all contexts from `survey`, if the look has
+ * read all of them; else (NULL) those of the head of a dump. */
 static void set_totals(struct watch *watch, const struct wire_dump *head,
                        const struct wire_survey *survey) {
     struct watch_totals *totals = &watch->totals, before = *totals;
@@ -148,8 +150,9 @@ static void free_model(struct model *model) {
     model_drop(model);
 }
 
-/* Makes room for new contexts. Their figures came with their records, but those of the first look
- * are read once more at once, and no rates are computed between these two readings. */
+/* Makes room for new contexts, and takes the figures that came with their records. The first look
+ * takes none: it reads all figures right afterwards, and a rate between two readings so close to
+ * each other would mean nothing. */
 static void take_new(struct watch *watch, size_t from) {
     struct model *model = &watch->model;
     bool first = watch->rates.look == 0;
@@ -168,7 +171,8 @@ static void take_new(struct watch *watch, size_t from) {
     watch->version++;
 }
 
-/* Reads contexts with their figures, and the uptime at which it did. */
+/* Reads the contexts from an id on, with their figures, and the uptime of the process at that time.
+ */
 static bool ask_contexts(struct watch *watch, uint64_t from_id) {
     struct wire_dump head;
     struct wire_piece_request contexts = {.part = WIRE_PART_CONTEXTS,
@@ -210,7 +214,7 @@ static bool is_same(const struct model *a, uint32_t index, const struct model *b
 
 struct tails_copy {
     struct model *to;
-    const struct model_frame **frames; /* of the old model, by number */
+    const struct model_frame **frames; /* frames[number of a frame in the old model] */
 };
 
 static void copy_tails(const struct model_tails *tails, void *data) {
@@ -234,8 +238,8 @@ static void keep_names(struct model *model, struct model *old) {
         frame->names = model_find_frame(old, frame)->names;
 }
 
-/* Loads all contexts anew, because ids were given to other paths. What is the same path as before
- * keeps its figures, its base and its names. */
+/* Loads all contexts anew, because the library has given ids of removed contexts to other paths. A
+ * path that the old model had, too, keeps its figures, its base and its names. */
 static bool reload(struct watch *watch) {
     struct model old = watch->model;
     struct rates before = watch->rates, *rates = &watch->rates;
@@ -254,7 +258,8 @@ static bool reload(struct watch *watch) {
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
             uint32_t was = model_find_context(&old, watch->model.contexts[i].id);
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
-                /* It may be older than the last look, so its rates are not known yet. */
+                /* The path is new in the model, but may be older than the last look: its rates are
+                 * not known. */
                 rates->rows[i].own.growth = rates->rows[i].own.alloc_rate = WIRE_UNKNOWN;
                 continue;
             }
@@ -278,7 +283,8 @@ static bool append(struct watch *watch) {
     watch->behind = false;
     if (!ask_contexts(watch, (uint64_t)model->contexts[before - 1].id + 1) ||
         !model_link_more(model, before, &watch->failure)) {
-        model->context_count = before; /* what was added half cannot be used */
+        /* drop the new contexts: some may lack their frames or parents */
+        model->context_count = before;
         watch->stale = true;
         return false;
     }
@@ -428,7 +434,8 @@ static bool keep_up(struct watch *watch) {
     return true;
 }
 
-/* A program that was replaced by exec has another tree, which begins anew. */
+/* If the process has executed another program, forgets the tree of the old program. Its uptime then
+ * is less than at the last look. */
 static void forget_other_program(struct watch *watch, const struct wire_dump *head) {
     double uptime_s = (double)head->uptime_ns / 1e9;
     if (watch->totals.uptime_s <= uptime_s)
@@ -497,7 +504,7 @@ static bool look(struct watch *watch) {
 /* Finds out why the process did not answer. */
 static bool explain(struct watch *watch) {
     struct process_facts now;
-    if (ending_tell(&watch->facts, watch->pidfd, watch->how, sizeof watch->how)) {
+    if (ending_tell(&watch->facts, watch->program, watch->pidfd, watch->how, sizeof watch->how)) {
         watch->state = WATCH_ENDED;
         client_close(&watch->client);
     } else {
@@ -508,7 +515,7 @@ static bool explain(struct watch *watch) {
             snprintf(watch->how, sizeof watch->how, "pid %d is stopped; kill -CONT %d resumes it",
                      (int)watch->facts.pid, (int)watch->facts.pid);
         else
-            snprintf(watch->how, sizeof watch->how, "%.290s", watch->failure.text);
+            snprintf(watch->how, sizeof watch->how, "%s", watch->failure.text);
     }
     return false;
 }
@@ -580,7 +587,8 @@ void watch_end(struct watch *watch) {
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-/* A context that is gone is answered by the next one. */
+/* Returns true if the context is one of those that were asked for. For a context that is gone the
+ * target answers with the next one. */
 static bool is_wanted(const struct watch *watch, const uint32_t *contexts, size_t count,
                       uint32_t id) {
     for (size_t i = 0; i < count; i++)
@@ -596,7 +604,7 @@ static bool ask_chosen(struct watch *watch, struct loader *loader, const uint32_
         uint32_t id = watch->model.contexts[contexts[i]].id;
         struct wire_piece_request request = {
             .part = WIRE_PART_CONTEXTS, .flags = WIRE_DUMP_THREADS, .from = WIRE_FROM_ID(id)};
-        /* A context with more threads than fit into one record goes on in the next ones. */
+        /* A context with more threads than fit into one record has several records. */
         do {
             request.most = 1;
             good = ask_piece(watch, loader, &request);

@@ -2,11 +2,11 @@
 /*
  * watch.h - looks at one process again and again.
  *
- * A look never ends the command: a process that ends, stops or does not answer sets the state. Each
- * look asks for the figures of at most WATCH_RECORDS contexts; if there are more, the next look
- * goes on behind them, and rates are computed over the time between two readings of the same
- * context, by the uptime that the process tells with its figures. New contexts, pages and names are
- * asked for less often, so that they take about a hundredth of the time each.
+ * A look never ends the command: a process that ends, stops or does not answer sets the state.
+ * Each look asks for the figures of at most WATCH_RECORDS contexts. If there are more, the next
+ * look goes on behind them. A rate covers the time between two readings of the same context,
+ * measured by the uptime that the process tells with its figures. New contexts, pages and names
+ * are asked for less often, so that they take a few hundredths of the time.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -17,16 +17,16 @@
 
 #define WATCH_RECORDS 110000U
 #define WATCH_TARGET_SHARE 0.04
-#define WATCH_SHARE_CONTEXTS 33 /* reading contexts takes one part in so many of the time */
+#define WATCH_SHARE_CONTEXTS 33 /* loading new contexts takes a 33rd of the time at most */
 
 enum watch_state {
-    WATCH_NEW,    /* it has not answered yet */
+    WATCH_NEW,    /* the process has not answered yet */
     WATCH_RUNS,   /* the last look succeeded */
-    WATCH_SILENT, /* it is there and does not answer; watch->how says why */
+    WATCH_SILENT, /* the process exists and does not answer; watch->how says why */
     WATCH_ENDED,  /* watch->how says how */
 };
 
-/* When something that takes long was done last, and how long it took. */
+/* When the contexts, pages or names were loaded last, and how long that took. */
 struct watch_due {
     double begun_s, ended_s, took_s;
 };
@@ -36,33 +36,34 @@ struct watch_totals {
     int64_t live_bytes, live_chunks, allocs, rss_bytes;
     int64_t growth, alloc_rate; /* per second; WIRE_UNKNOWN at the first look */
     int64_t contexts;
-    double uptime_s; /* when they were read */
+    double uptime_s; /* uptime of the process when these figures were read */
 };
 
 struct watch {
     struct process_facts facts;
-    char *program; /* as the user started it */
+    char *program; /* name of the program as the user started it */
     int pidfd;
     struct client client;
     enum watch_state state;
-    char how[300];
+    /* why the process is silent or how it ended; as long as the text of a failure */
+    char how[1024];
     struct cli_failure failure;
     bool no_names;
     const char *debug_directory;
     double interval_s; /* between two looks */
-    double tried_s;    /* for the caller: when the process was asked last */
+    double tried_s;    /* set by the caller: when it asked the process last */
 
     struct loader loader;
     struct model model; /* figures in it are not kept up to date; `rates` has them */
     bool loaded;
-    uint32_t version; /* changes with the model's contexts or names */
-    bool stale;       /* an id has another meaning than in the model */
+    uint32_t version; /* rises when the model gets other contexts or names */
+    bool stale;       /* the library has given an id of the model to another path */
     bool behind;      /* there are contexts that the model does not have */
-    bool *asked;      /* by index: the names of the context were asked for */
+    bool *asked;      /* asked[index of a context]: its names were asked for */
     size_t asked_count, asked_room;
     struct rates rates;
     struct watch_totals totals;
-    struct watch_totals base;     /* the totals when the base was taken */
+    struct watch_totals base;     /* `totals` at the time of the base */
     struct rates_history history; /* live bytes of the process */
     uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
     double read_s;                /* uptime of the process when its last figures were read */
@@ -106,7 +107,8 @@ bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count
                      struct watch_views *views);
 void watch_free_views(struct watch_views *views);
 
-/* Returns true if `share` times the duration of something that takes long has passed since then. */
+/* Returns true if loading is due again: when a pause of `share` times the duration of the last
+ * loading is over. */
 bool watch_is_due(struct watch_due *due, int share);
 void watch_was_done(struct watch_due *due);
 

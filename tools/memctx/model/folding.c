@@ -28,7 +28,7 @@ size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *lo
     for (; at != WIRE_NONE && contexts[at].parent != outer; at = contexts[at].parent)
         count++;
     if (at == WIRE_NONE)
-        return 0; /* the loop does not begin below this context's caller */
+        return 0; /* the context `from` is not below `outer` */
     count++;
     at = from;
     for (size_t place = count; place-- > 0; at = contexts[at].parent)
@@ -126,8 +126,7 @@ void folding_paths_end(struct folding_paths *paths) {
     free(paths->last);
 }
 
-/* Returns the place of the innermost frame of a context's function on the path that is being
- * folded. */
+/* Returns the element of paths->last for the function of a context. */
 static uint32_t *last_of(const struct folding_paths *paths, uint32_t context) {
     return &paths->last[paths->functions[paths->model->contexts[context].frame->number]];
 }

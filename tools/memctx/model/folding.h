@@ -31,18 +31,20 @@ void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t 
 bool folding_is_others(uint8_t kind, const char *label);
 enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
 
-/* Folds paths in the command, by the rule of the library but for every function at once. The
- * library does not fold a tree with few paths. */
+/* Folds paths in the command. The library folds only functions that recur on very many paths; this
+ * folds every function that recurs. */
 struct folding_paths {
     const struct model *model;
-    uint32_t *functions; /* number of each frame's function, by number of the frame */
-    uint32_t *last; /* place of each function's innermost frame on the path that is being folded */
+    uint32_t *functions; /* functions[number of a frame]: number of the frame's function */
+    /* last[number of a function]: where its innermost frame stands on the path that is folded now
+     */
+    uint32_t *last;
 };
 void folding_paths_begin(struct folding_paths *paths, const struct model *model);
 void folding_paths_end(struct folding_paths *paths);
-/* Writes the frames of a context's path that folding keeps, innermost first and without the
- * root; `path` must have room for all frames. *plain receives how many kept frames lie inside of
- * everything that folding left out, or all of them if it left nothing out. */
+/* Writes the frames of a context's path that folding keeps, innermost first and without the root;
+ * `path` must have room for all frames. *plain receives how many frames at the inner end of the
+ * path come before the first frames that folding left out; all frames if it left none out. */
 size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
                          uint32_t *plain);
 /* Returns a key that frames of the same function share. Other frames differ, except for

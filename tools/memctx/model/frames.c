@@ -35,7 +35,8 @@ const char *frames_module_name(const struct model *model, uint32_t module) {
     return named ? model->program : file;
 }
 
-/* `mark`: NULL, or the word behind the name. */
+/* Writes the name of a function with its file and line, or else with its module. `mark`: a word to
+ * put in brackets behind the name, or NULL. */
 static void put_function(FILE *text, const struct model_function *function, const char *module,
                          const char *mark, bool whole) {
     const char *name = function->name ? function->name : "?";

@@ -55,7 +55,7 @@ void mapped_take(struct mapped *mapped, struct model *model) {
 }
 
 /* Returns the bytes that the mappings of this kind had in an address range. A mapping that lay only
- * partly in the range counts as a whole, so growth is rather told too small. */
+ * partly in the range counts as a whole: the growth may come out too small, but not too large. */
 static int64_t bytes_in(const struct mapped *mapped, const struct model_place *range) {
     int64_t sum = 0;
     for (size_t i = 0; i < mapped->place_count && mapped->places[i].start < range->end; i++) {

@@ -14,7 +14,8 @@
 
 #include "model/model.h"
 
-/* The key of each kind in JSON, which is that of the ledger's line, and its name in sentences. */
+/* For each kind of mapping: its key in JSON, which the line of the ledger has, too, and its name in
+ * sentences. */
 extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
 
 struct mapped {
@@ -32,7 +33,8 @@ void mapped_take(struct mapped *mapped, struct model *model);
 
 /* The mapping of one kind that grew most between two moments. */
 struct mapped_growth {
-    const struct model_place *place; /* at the later moment; NULL: none grew */
+    /* the mapping as it was at the later moment; NULL: no mapping grew */
+    const struct model_place *place;
     int64_t bytes;
     size_t new_places; /* mappings of that kind where nothing was mapped at the earlier moment */
 };

@@ -4,9 +4,9 @@
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
  * file), stacks (the main one, and others by the single guard page that pthread puts below them),
- * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
- * The rest is anonymous memory of the library, its .bss among it, and of the program. The library
- * knows how much of its own memory is resident, so the program's share shows up in the residue.
+ * the brk heap, code made at run time, shared memory, and the control thread's memory by its
+ * flags. The rest is anonymous memory of the library, its .bss among it, and of the program. The
+ * library knows how much of its own memory is resident; what is left is the program's.
  */
 #include "model/memory.h"
 
@@ -107,6 +107,12 @@ static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
+/* True if anonymous memory is no .bss, although it lies directly behind the data of a file: .bss is
+ * never mapped with MAP_NORESERVE ("nr"), and the library's segments and tables always are. */
+static bool is_no_bss(const struct model_place *place, const char *flags) {
+    return place->kind == MODEL_PLACE_FILE && !place->path && strstr(flags, " nr");
+}
+
 /* A mapping as it was last read. */
 struct entry {
     struct model_place place;
@@ -156,8 +162,11 @@ static void read_figure(struct entry *entry, const char *line) {
         entry->huge_bytes = kib * 1024;
     else if (sscanf(line, "Swap: %lld kB", &kib) == 1)
         entry->swap_bytes = kib * 1024;
-    else if (strncmp(line, "VmFlags:", 8) == 0)
+    else if (strncmp(line, "VmFlags:", 8) == 0) {
         entry->is_control = is_control_memory(line);
+        if (is_no_bss(&entry->place, line))
+            entry->place.kind = MODEL_PLACE_ANONYMOUS;
+    }
 }
 
 static struct entries read_entries(FILE *file) {
@@ -167,7 +176,8 @@ static struct entries read_entries(FILE *file) {
     char *line = NULL;
     size_t capacity = 0;
     while (getline(&line, &capacity, file) > 0) {
-        bool is_header = line[0] < 'A' || line[0] > 'Z'; /* it begins with lower-case hex digits */
+        /* a header line begins with lower-case hex digits */
+        bool is_header = line[0] < 'A' || line[0] > 'Z';
         if (is_header) {
             before = mapping;
             enum model_place_kind kind = entry ? entry->place.kind : MODEL_PLACE_ANONYMOUS;
@@ -241,9 +251,9 @@ int64_t memory_free_bytes(const struct wire_page *page) {
 
 /* The bytes of pages of one kind that no live block has. `holes` and `kept` are in memory. */
 struct free_bytes {
-    int64_t holes;  /* in pages with live blocks */
-    int64_t kept;   /* in pages without live blocks */
-    int64_t unheld; /* not touched, or not resident */
+    int64_t holes;  /* free bytes in pages with live blocks */
+    int64_t kept;   /* bytes of pages without live blocks */
+    int64_t unheld; /* free bytes that were not touched, or are not resident */
 };
 
 /* Adds up the pages of one kind. */

@@ -37,8 +37,8 @@ struct memory_places {
 /* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
  * for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
-/* Does the same with the text of smaps; the peak stays WIRE_UNKNOWN. Returns false if no mapping is
- * in it. */
+/* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. Returns
+ * false if the text has no mapping. */
 bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places);
 
 /* Returns the resident anonymous memory that neither the segments nor the tables of the library
@@ -48,13 +48,14 @@ int64_t memory_own_mappings(const struct model *model);
 /* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
  * the answers of the control thread. */
 int64_t memory_own_bytes(const struct wire_ledger *ledger);
-/* Returns the most that this may have been in the past: tables that shrank stay mapped. */
+/* Returns the most memory that memctx itself may have taken in the past: tables that shrank stay
+ * mapped. */
 int64_t memory_own_most(const struct wire_ledger *ledger);
 
 /* Returns the bytes of a page that were touched and, if that is known, are resident. */
 int64_t memory_held_bytes(const struct wire_page *page);
-/* Returns the part of these bytes that is free. Which blocks are resident is not known, so free and
- * live blocks are taken to be resident alike. */
+/* Returns the part of memory_held_bytes that no live block has. Which blocks are resident is not
+ * known, so the same share of free and of live blocks counts as resident. */
 int64_t memory_free_bytes(const struct wire_page *page);
 
 /* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without has_mappings, all other

@@ -147,7 +147,7 @@ bool model_link_more(struct model *model, size_t from, struct cli_failure *failu
     return link_parents(model, from, failure);
 }
 
-static void own_what_is_told_of(struct model *model) {
+static void own_figures_of_pages_and_marks(struct model *model) {
     for (size_t i = 0; i < model->page_count; i++)
         if (model->pages[i].context != WIRE_NONE)
             model_own_figures(model, &model->contexts[model->pages[i].context]);
@@ -162,7 +162,7 @@ static void own_what_is_told_of(struct model *model) {
 }
 
 void model_add_up(struct model *model) {
-    own_what_is_told_of(model);
+    own_figures_of_pages_and_marks(model);
     model_compute_totals(model, NULL);
     model->totals = *model->contexts[0].total;
     if (model->left_out_count > 0) {

@@ -115,7 +115,7 @@ struct model_place {
     uint64_t start, end;
     int64_t bytes; /* resident */
     enum model_place_kind kind;
-    char *path; /* as in smaps; NULL: none */
+    char *path; /* path or name as in smaps; NULL: none */
 };
 
 /* One function, with the line that was executed in it. */
@@ -146,12 +146,12 @@ struct model_module {
 struct model_frame {
     uint64_t address;
     uint32_t module; /* index or WIRE_NONE */
-    uint32_t number; /* of the frame in the model, from 0 on */
+    uint32_t number; /* numbers the frames of the model, from 0 on */
     uint8_t kind;    /* enum wire_context_kind */
     bool exact_address;
     char *label;                     /* NULL for frames of a call path */
     const struct model_names *names; /* NULL: not known */
-    struct model_frame *next;        /* in the list model->frames */
+    struct model_frame *next;        /* next frame in the list model->frames */
 };
 
 /* The figures of one context. Contexts in which nothing was ever allocated share the figures
@@ -159,7 +159,7 @@ struct model_frame {
 struct model_figures {
     struct model_totals self;
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
-    uint32_t number;  /* of the figures, below model->figures_count */
+    uint32_t number;  /* numbers the figures of the model, from 0 to figures_count - 1 */
     uint32_t context; /* index of the context; WIRE_NONE: number 0, or model->left_out */
     uint32_t first_view, view_count;
 };
@@ -169,8 +169,9 @@ struct model_figures {
 struct model_context {
     struct model_frame *frame;
     const struct model_figures *figures;
-    const struct model_totals *total; /* sum over the context and all below; may be shared */
-    char *why;                        /* the rule or other reason for its placement; NULL: none */
+    /* sum over the context and all contexts below it; contexts may share it */
+    const struct model_totals *total;
+    char *why; /* the rule or other reason for its placement; NULL: none */
     uint32_t id;
     uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
@@ -196,15 +197,16 @@ struct model_remote {
     int64_t frees;
 };
 
-struct model_share { /* part of one context in a mixed page */
+struct model_share { /* the blocks of one context in a mixed page */
     uint32_t context, live;
 };
 
 struct model_mark {
     char name[WIRE_MARK_NAME_MAX];
     double uptime_s, slept_s;
-    uint64_t uptime_ns; /* time of the mark in the target; 0: the mark is from a snapshot */
-    bool has_entries;   /* false: the counters are not loaded */
+    /* uptime of the target when the mark was set; 0: the mark is from a snapshot */
+    uint64_t uptime_ns;
+    bool has_entries;                /* false: the counters are not loaded */
     struct wire_left_out left_out;   /* its counters may be WIRE_UNKNOWN */
     struct wire_mark_entry *entries; /* `context` is an index here, not an id */
     size_t entry_count;
@@ -233,8 +235,10 @@ struct model_recording {
     bool cgroup_v1;
     /* At the chosen moment; WIRE_UNKNOWN: no such figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    bool changed_user; /* since the first moment, so its exit handler may not write the file */
-    int64_t lost;      /* parts of the recording that could not be written */
+    /* the process changed its user after the first moment, so its exit handler may not write the
+     * file */
+    bool changed_user;
+    int64_t lost; /* parts of the recording that could not be written */
 };
 
 /* Sums over contexts with full call paths, and over contexts with merged ones (folding.h). The rest
@@ -252,7 +256,7 @@ struct model {
                         file behind a symbolic link; NULL: not known */
     char *source;    /* name in messages: "pid 12" or the snapshot's file name */
     char *how;       /* how the memory was read; NULL: the process answered by itself */
-    double uptime_s; /* without the time that the machine slept, as all uptimes */
+    double uptime_s; /* like all uptimes, without the time that the machine slept */
     double slept_s;  /* how long the machine has slept since it was booted */
     int64_t build_ns;
     int64_t depth;
@@ -267,11 +271,12 @@ struct model {
     struct model_mappings mappings;
     struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
-    /* Contexts that the target counted but did not send, because only some were asked for
-     * (best.h): how many, how many of them have figures, and the sum of these. */
+    /* Contexts that the target counted but did not send, because only some were asked for (best.h):
+     * how many they are, how many have figures of their own, and (left_out) the sum of these
+     * figures. */
     size_t left_out_count, left_out_leaves;
-    int64_t left_out_bytes; /* requested bytes of those with figures; with --site, only of matching
-                               ones */
+    /* requested bytes of the left-out contexts; with --site, only of those that match */
+    int64_t left_out_bytes;
     struct model_context left_out;
     struct folding_shares left_out_shares; /* shares of all contexts, left out or not */
     struct model_context *contexts;
@@ -280,8 +285,8 @@ struct model {
     struct model_frame *frames; /* list of all frames */
     struct model_tail_table *tails; /* functions that paths lack (tails.h); NULL: none */
     size_t frame_count;
-    size_t figures_count; /* one more than the highest number; number 0 is of contexts without
-                             figures */
+    /* figures have numbers below this; number 0 stands for contexts without figures of their own */
+    size_t figures_count;
     struct model_module *modules;
     struct model_thread *threads;
     struct model_view *views;
@@ -366,7 +371,8 @@ bool model_is_kept_mark(const struct model_mark *mark);
 /* Returns how long the machine slept between a mark's uptime and the dump. An uptime at which no
  * mark was set counts as that of the mark before; if there is none, returns 0. */
 double model_slept_since(const struct model *model, double uptime_s);
-void model_sort_marks(struct model *model); /* the oldest first */
+/* Sorts the marks, the oldest first. */
+void model_sort_marks(struct model *model);
 /* Returns the mark of this name. If `name` is NULL, returns the latest mark of the user, or, if
  * there is none, the latest of MEMCTX_MARKS. Returns NULL if there is none at all. */
 struct model_mark *model_find_mark(struct model *model, const char *name);

@@ -11,7 +11,7 @@
 
 #define BLOCK_FIGURES 1024
 
-/* A block of totals that are not the own figures of a context. */
+/* A block of totals that are sums over several contexts. */
 #define BLOCK_TOTALS 1024
 struct totals_block {
     struct totals_block *next;
@@ -21,11 +21,12 @@ struct totals_block {
 struct model_store {
     struct model_figures **figures; /* blocks of BLOCK_FIGURES */
     size_t figures_room;            /* capacity of `figures` */
-    bool has_none;                  /* number 0 was set to the figures of the first empty context */
-    struct totals_block *totals;    /* list; only the first block has room */
-    size_t totals_used;             /* used elements of the first block */
-    struct model_totals *empty; /* the totals that were made last for a subtree without figures */
-    struct model_frame **slots; /* hash table of the frames by their contents */
+    /* the figures with number 0 have been set, from the first context without figures */
+    bool has_none;
+    struct totals_block *totals; /* list of blocks; all but the first are full */
+    size_t totals_used;          /* used elements of the first block */
+    struct model_totals *empty;  /* the totals that were made last for a subtree without figures */
+    struct model_frame **slots;  /* hash table of the frames by their contents */
     size_t slot_count, slots_used;
 };
 

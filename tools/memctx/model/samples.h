@@ -15,9 +15,10 @@ struct sample_row {
 
 struct sample {
     double uptime_s;
-    struct sample_row *rows; /* by number of the figures in the last model; zeros if the context did
-                                not exist yet */
-    int64_t allocs;          /* of the process, also of contexts that a mark left out */
+    /* indexed by the number of a context's figures in the last model; zeros if the context did not
+     * exist yet */
+    struct sample_row *rows;
+    int64_t allocs; /* of the process, with those of contexts that a mark left out */
 };
 
 /* The contexts that had figures in an earlier look at the process. */

@@ -57,7 +57,8 @@ void tails_free(struct model *model) {
     model->tails = NULL;
 }
 
-/* A return address is that of a call. In a recursive context, frames inside it may be left out. */
+/* Returns true if the next frame inwards may have been reached by tail calls: the frame is a return
+ * address, and folding left no frames out inside of it. */
 static bool is_caller(const struct model_context *context) {
     return context->frame->kind == WIRE_KIND_PATH && !context->frame->exact_address &&
            (context->flags & WIRE_CONTEXT_RECURSIVE) == 0;

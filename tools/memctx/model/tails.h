@@ -15,7 +15,7 @@
  * the address is the one behind the tail call. They are not in model->frames. */
 struct model_tails {
     uint32_t outer, inner; /* numbers of the frames; `inner` is WIRE_NONE for malloc */
-    uint32_t count;        /* at least 1 */
+    uint32_t count;        /* number of functions, at least 1 */
     struct model_frame *frames;
 };
 

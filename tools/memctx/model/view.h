@@ -32,7 +32,7 @@ struct view_options {
     enum view_sort sort;
     bool sorted;          /* --sort was given */
     int64_t min_bytes;    /* -1: not given */
-    int64_t levels;       /* of the tree; -1: all */
+    int64_t levels;       /* levels of the tree to show; -1: all */
     const char *site;     /* a regular expression; NULL: all contexts */
     const char *contexts; /* a selector (selector.h); NULL: all contexts */
 };
@@ -63,7 +63,7 @@ void view_compile_site(regex_t *regex, const char *text);
  * that it has figures of its own. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
-/* Returns true if the frame matches, of an allocation site or not. */
+/* Returns true if the frame matches, whether or not its context is an allocation site. */
 bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex);
 /* Returns true if a function matches that this frame called, and that ended in the tail call to

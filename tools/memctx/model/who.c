@@ -16,9 +16,10 @@
 
 /* --- which functions mean something ---------------------------------------------------------- */
 
-/* The first pattern that matches decides. Names have neither template arguments nor parameters
- * here. `via` is the word for a function that is left out at the inner end of a path; NULL: its own
- * name, or of a member function of the library the class. */
+/* The first pattern that matches a function's name decides its kind. Names have neither template
+ * arguments nor parameters here. If a function at the inner end of a path is left out, the text
+ * says "via" and this word for it; NULL: its name, or the class of a member function of the
+ * library. */
 static const struct {
     const char *pattern;
     enum who_kind kind;
@@ -26,7 +27,7 @@ static const struct {
 } functions[] = {
     {"main", WHO_MAIN, NULL},
     {"*::main", WHO_MAIN, NULL},
-    /* What starts a program or a thread. */
+    /* functions that start a program or a thread */
     {"_start", WHO_RUNTIME, NULL},
     {"__libc_*", WHO_RUNTIME, NULL},
     {"start_thread", WHO_RUNTIME, NULL},
@@ -51,7 +52,8 @@ static const struct {
     {"<alloc::string::*", WHO_LIBRARY, "String"},
     {"<str as *", WHO_LIBRARY, "String"},
     {"<&str as *", WHO_LIBRARY, "String"},
-    /* Only the library gives traits to types of the language, as to u64, i32, usize, f64. */
+    /* Only the core library implements traits for built-in types, such as u64, i32, usize and f64.
+     */
     {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
     {"<[iu]size as core::*", WHO_LIBRARY, "core"},
     {"<bool as core::*", WHO_LIBRARY, "core"},
@@ -192,7 +194,8 @@ static const char *name_of(const struct model *model, struct who_step step) {
     return names ? names->functions[step.function].name : NULL;
 }
 
-/* Returns the source of an inlined function; NULL: it is none, or that is not known. */
+/* Returns the source file of an inlined function; NULL: the function is not inlined, or its file is
+ * not known. */
 static const char *file_of(const struct model *model, struct who_step step) {
     const struct model_names *names = names_of(model, step);
     return names && step.function > 0 ? names->functions[step.function].file : NULL;
@@ -203,9 +206,9 @@ static const char *module_of(const struct model *model, struct who_step step) {
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
-/* Sources of the C++ and Rust libraries. An inlined function of theirs may have a name without a
- * namespace, but the debug information names its file. Where it does not tell of inlined functions,
- * the file of the function around them may be theirs. */
+/* Source files of the C++ and Rust libraries. An inlined function of these libraries may have a
+ * name without a namespace, but the debug information names its file. Where the debug information
+ * has no inlined functions, the function around them may have such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
                                             "*/rustlib/src/rust/library/*"};
 
@@ -319,7 +322,7 @@ static enum who_kind kind_on(const struct model *model, const struct who_part *p
                                                                                    : kind;
 }
 
-/* Returns the least telling kind that is shown of a part of a path. */
+/* Returns the last of the kinds that are shown of a part of a path (enum who_kind). */
 static enum who_kind find_shown(const struct model *model, const struct who_part *part) {
     enum who_kind shown = WHO_RUNTIME;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
@@ -346,7 +349,7 @@ static bool shows(const struct model *model, const struct who_part *part, struct
             step.function == part->from.function);
 }
 
-/* Returns the word for a function that was left out. */
+/* Returns the word that "via" names a left-out function by. The caller frees it. */
 static char *write_via(const struct model *model, struct who_step step) {
     const char *name = name_of(model, step);
     size_t row = name ? row_of(name) : FUNCTION_COUNT;

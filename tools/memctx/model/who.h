@@ -19,19 +19,21 @@
 #define WHO_FUNCTIONS 3 /* functions shown where the user did not ask for another number */
 
 struct who_step {
-    uint32_t context;  /* index; WIRE_NONE: behind the outermost function */
+    uint32_t context;  /* index of a context; WIRE_NONE: the step is past the outermost function */
     uint32_t function; /* index in the names of the frame; 0 if it has none */
 };
 
 /* Later kinds are shown only where a path has nothing better. */
 enum who_kind {
-    WHO_MEANS,       /* a function of the program */
-    WHO_MAIN,        /* main: it is shown, but it is the cause of nothing in particular */
-    WHO_NAMELESS,    /* an address in a module of which other frames of the path have names */
+    WHO_MEANS, /* a function of the program */
+    WHO_MAIN,  /* main: it is shown, but it is the cause of nothing in particular */
+    /* a frame without a name, in a module of which other frames of the path have names */
+    WHO_NAMELESS,
     WHO_INTERPRETER, /* the loop of an interpreter */
     WHO_ALLOCATOR,   /* a wrapper of malloc; left out at the inner end of a path */
     WHO_LIBRARY,     /* the inside of the C, C++ or Rust library */
-    WHO_RUNTIME,     /* what starts the program or a thread, and labels such as [truncated] */
+    /* functions that start the program or a thread, and labels such as [truncated] */
+    WHO_RUNTIME,
 };
 
 /* Return the innermost step of a context, and the step around another one. */
@@ -43,7 +45,7 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step);
  * collisions of 64 bits. Without names, the function is the return address. */
 uint64_t who_key(const struct model *model, struct who_step step);
 
-/* A part of a path: from a step outwards, without `end` and what is around it. */
+/* A part of a path: the steps from `from` outwards up to `end`, which does not belong to it. */
 struct who_part {
     struct who_step from, end; /* end.context is WIRE_NONE: as far as the path goes */
     bool keeps_first;          /* `from` is shown, whatever its kind */

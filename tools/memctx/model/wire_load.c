@@ -133,8 +133,8 @@ static void set_sums(struct model_totals *totals, const struct wire_sums *sums) 
     totals->peak_requested_bytes = sums->peak_requested_bytes;
 }
 
-/* Adds the sums of further threads. The peak of the sum is not known, because threads peak at
- * different moments. */
+/* Adds the sums of more threads to those of a context. The peak of the sum is not known, because
+ * threads peak at different moments. */
 static void add_sums(struct model_totals *totals, const struct wire_sums *sums) {
     totals->requested_bytes = model_add(totals->requested_bytes, sums->requested_bytes);
     totals->live_chunks = model_add(totals->live_chunks, sums->live_chunks);
@@ -177,8 +177,8 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    if (model->context_count ==
-        1) /* the root's peak is that of the whole process, which is not known */
+    /* The root's peak is that of the whole process, which is not known. */
+    if (model->context_count == 1)
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
 }

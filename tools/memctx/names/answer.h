@@ -37,7 +37,7 @@ void answer_put_tails(FILE *answer, size_t count);
 /* A module, and the address in its file behind a tail call. The functions of the tail frame follow.
  */
 void answer_put_address(FILE *answer, uint32_t module, uint64_t address);
-/* Return false: the stream is damaged or has ended. */
+/* Return false if the stream is damaged or has ended. */
 bool answer_get_tails(FILE *answer, size_t *count);
 bool answer_get_address(FILE *answer, uint32_t *module, uint64_t *address);
 

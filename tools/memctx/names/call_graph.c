@@ -14,9 +14,9 @@
 
 #include "base/cli.h"
 
-#define SITES_MAX 4096 /* call sites of one function */
+#define SITES_MAX 4096 /* most call sites of one function */
 #define LEVELS_MAX 64
-#define ORIGINS_MAX 8 /* from a function to its declaration */
+#define ORIGINS_MAX 8 /* most steps from a function to its declaration */
 
 /* A function, and the declaration or the abstract function that it is an instance of. */
 struct instance {

@@ -20,7 +20,7 @@
 struct site {
     uint64_t address; /* behind the call */
     uint32_t target;  /* number of a node */
-    bool several;     /* several tail calls of the function lead to the target */
+    bool several;     /* more than one tail call of the function leads to the target */
 };
 
 struct sites {
@@ -29,15 +29,17 @@ struct sites {
 };
 
 struct node {
-    uint64_t key;       /* of functions: unique in the module */
-    const char *name;   /* of functions of other modules; they have no range and no sites */
+    uint64_t key; /* identifies a function in its module */
+    /* name of a function of another module, which has no range and no sites here */
+    const char *name;
     bool of_libc;       /* the function of another module is one of the C library */
     uint32_t module;    /* number of the module that has the function or that names it */
     struct range range; /* range.die.addr is NULL if the function is not in DWARF */
     struct sites calls, tails;
     bool read;
-    bool complete;           /* `tails` has all tail calls, each with its target */
-    bool complete_to_malloc; /* ... also those of the allocator, which clang does not describe */
+    bool complete; /* `tails` has all tail calls, each with its target */
+    /* `tails` also has tail calls to malloc and its family, which clang does not describe */
+    bool complete_to_malloc;
 };
 
 /* Nodes that are no functions. */
@@ -46,7 +48,7 @@ enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 /* A module, and tables for looking up its functions. */
 struct graph_module {
     struct names *names;          /* NULL: not opened yet, or it cannot be read */
-    struct instances *instances;  /* of each unit */
+    struct instances *instances;  /* for each unit, the functions that are instances of another */
     const struct range **symbols; /* hash table of the global symbols by name */
     size_t symbol_mask;
     const char **libc; /* hash table of the names that the module takes from the C library */

@@ -20,7 +20,7 @@ struct range {
     uint64_t start, end;
     Dwarf_Die die;
     const char *name;
-    int rank; /* of symbols: global before weak before local */
+    int rank; /* for symbols: global before weak before local */
     uint32_t unit;
 };
 

@@ -17,11 +17,11 @@
  * call.
  */
 struct symbols_pair {
-    uint64_t return_address;             /* of the outer frame, in its file */
+    uint64_t return_address;             /* return address of the outer frame, in its file */
     uint64_t inner;                      /* look-up address of the inner frame in its file */
     uint32_t outer_module, inner_module; /* numbers of the modules */
 };
-#define SYMBOLS_ALLOCATOR 0 /* as `inner`: the outer frame's call led to malloc */
+#define SYMBOLS_ALLOCATOR 0 /* value of `inner` if the outer frame's call led to malloc */
 
 struct symbols_request {
     const struct model_module *module;

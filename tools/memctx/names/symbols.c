@@ -28,7 +28,7 @@ static const char *const source_words[SYMBOLS_SOURCES] = {
     [SYMBOLS_DAMAGED] = "damaged",
 };
 
-/* One frame that wants a name. */
+/* A frame without a name, to be looked up. */
 struct wish {
     uint64_t address; /* look-up address in the process */
     struct model_frame *frame;
@@ -51,7 +51,7 @@ static bool is_across(const struct pair *pair) {
     return !pair->inner || pair->inner->module != pair->outer->module;
 }
 
-/* The pairs in one module come first. */
+/* Sorts pairs by module; those across modules come last. */
 static int compare_pairs(const void *a, const void *b) {
     const struct pair *left = a, *right = b;
     if (is_across(left) != is_across(right))
@@ -90,7 +90,7 @@ struct lookup {
     uint32_t module; /* WIRE_NONE: generated code, or pairs across modules */
     const struct wish *wishes;
     size_t count, distinct;
-    uint64_t *addresses; /* without duplicates */
+    uint64_t *addresses; /* the addresses of the wishes, without duplicates */
     const struct pair *pairs;
     size_t pair_count;
     FILE *answer; /* NULL: no child was started */
@@ -306,7 +306,7 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
     return count;
 }
 
-/* The pairs of frames that have no functions between them yet, each once. */
+/* The pairs of frames between which functions are to be looked up, each pair once. */
 struct pairs {
     struct pair *list;
     size_t count, capacity;

@@ -22,11 +22,13 @@
 
 struct symbols_options {
     pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
-    pid_t inner_pid;             /* its pid in its own namespace */
+    pid_t inner_pid;             /* pid of the process in its own pid namespace */
     const char *debug_directory; /* searched beside the usual ones; NULL: none */
     bool progress;               /* show long look-ups on standard error */
     const bool *only;            /* true for each context that needs names; NULL: all contexts */
-    bool any_site;               /* every frame may be the innermost one of a path */
+    /* any frame may be the innermost one of a path, so the tail calls from it to malloc are looked
+     * up, too */
+    bool any_site;
 };
 
 /* Give every context of the model its names, and every module that has frames its `symbols`.

@@ -24,8 +24,9 @@ struct search {
     uint32_t hint; /* module of the last function; GRAPH_NO_MODULE: it is the allocator */
 };
 
-/* Returns the place of a node in the search, which is added; SEARCH_NODES_MAX: there is no room. */
-static size_t place_of(struct search *search, uint32_t node) {
+/* Returns the index of a node in the search, and adds the node if it is new. SEARCH_NODES_MAX:
+ * there is no room. */
+static size_t index_of(struct search *search, uint32_t node) {
     size_t i = 0;
     while (i < search->count && search->nodes[i] != node)
         i++;
@@ -39,7 +40,7 @@ static size_t place_of(struct search *search, uint32_t node) {
 static bool add_tails(struct graph *graph, struct search *search, uint32_t number) {
     struct sites tails = graph->nodes[number].tails; /* a copy, because nodes may move */
     for (size_t i = 0; i < tails.count; i++)
-        if (place_of(search, graph_resolve(graph, tails.items[i].target, search->hint)) ==
+        if (index_of(search, graph_resolve(graph, tails.items[i].target, search->hint)) ==
             SEARCH_NODES_MAX)
             return false;
     return true;
@@ -73,7 +74,7 @@ static bool meet_all(struct graph *graph, struct search *search, uint32_t last) 
 
 /* Returns true if a tail call to this function leads to the last one. */
 static bool leads(struct graph *graph, struct search *search, uint32_t target) {
-    return search->leads[place_of(search, graph_resolve(graph, target, search->hint))];
+    return search->leads[index_of(search, graph_resolve(graph, target, search->hint))];
 }
 
 /* Marks all functions from which a chain leads to the last one. */
@@ -120,7 +121,7 @@ static size_t find_chain(struct graph *graph, const struct targets *starts, uint
     size_t ways = 0, count = 0;
     struct site tail;
     for (size_t i = 0; i < starts->count; i++)
-        place_of(&search, graph_resolve(graph, starts->nodes[i], hint));
+        index_of(&search, graph_resolve(graph, starts->nodes[i], hint));
     size_t start_count = search.count;
     if (last == NODE_UNKNOWN || !meet_all(graph, &search, last))
         return 0;

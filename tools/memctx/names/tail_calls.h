@@ -24,7 +24,7 @@
  * cannot be read. Frames may lie in the first `named` modules only. */
 struct tail_modules {
     uint32_t count, named;
-    bool are_all; /* they are all modules of the process */
+    bool are_all; /* the list has all modules of the process */
     struct names *(*open)(void *data, uint32_t module);
     void *data;
 };

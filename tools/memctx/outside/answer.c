@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* answer.c - tells the tables in the form of the socket's answers; see outside.h. */
+/* answer.c - answers requests from the tables that were read, in the form of the socket; see
+ * outside.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 
 struct outside {
     struct tables tables;
-    char source[64]; /* for messages */
-    char *path;      /* of the core file; NULL: a process */
+    char source[64]; /* the process or the file, for messages */
+    char *path;      /* path of the core file; NULL: a process */
     struct outside_process process;
     char *why, *how;
     bool is_read, pages_are_read;
@@ -141,7 +142,8 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
     if (request->flags & WIRE_DUMP_BEGIN)
-        outside->is_read = outside->pages_are_read = false; /* a new dump */
+        /* a dump begins: read the tables anew */
+        outside->is_read = outside->pages_are_read = false;
     struct wire_dump *dump = add_record(answer, sizeof *dump);
     if (!dump || !read_tables(outside, failure))
         return false;
@@ -221,7 +223,8 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
     const char *node = tables->nodes + id * SIZE(tables, tree_node);
     uint64_t module = FIELD(tables, node, tree_node, module);
     uint64_t flags = FIELD(tables, node, tree_node, flags);
-    bool first = id < CONSTANT(tables, TREE_FIXED_COUNT); /* children of the root */
+    /* ids below this are fixed labels, which are children of the root */
+    bool first = id < CONSTANT(tables, TREE_FIXED_COUNT);
     bool named = !first && module == CONSTANT(tables, MODULE_NAMED);
     bool fixed = first || module == CONSTANT(tables, MODULE_OTHERS);
     uint8_t placement = 0;

@@ -17,7 +17,8 @@
 #include "outside/reach.h"
 
 #define PIECES_MAX (1U << 20)
-#define NOTES_MAX (64UL << 20) /* bytes; the list of files of a huge process has some MiB */
+/* most bytes of notes; the list of files of a huge process has some MiB */
+#define NOTES_MAX (64UL << 20)
 
 bool reach_is_core(const char *path) {
     Elf64_Ehdr head;
@@ -145,7 +146,7 @@ static bool take_headers(struct reach *reach, Elf *elf, const char *path,
         else if (segment.p_type == PT_NOTE)
             take_notes(reach, elf, &segment, (uint64_t)status.st_size);
     }
-    if (reach->piece_count > 0) /* else the list is NULL, which qsort may not be given */
+    if (reach->piece_count > 0) /* qsort may not be given the NULL of an empty list */
         qsort(reach->pieces, reach->piece_count, sizeof *reach->pieces, compare_pieces);
     find_exe(reach);
     return true;

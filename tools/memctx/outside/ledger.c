@@ -10,7 +10,7 @@
 
 #define OS_PAGE_BYTES 4096U
 #define OS_PAGES_AT_ONCE 1024U
-#define TABLES_MOST (1L << 38) /* bytes */
+#define TABLES_MOST (1L << 38) /* most bytes that the library's tables may have */
 
 /* Returns the resident bytes in a range of whole OS pages; WIRE_UNKNOWN if the kernel does not
  * tell. */
@@ -53,7 +53,7 @@ static int64_t resident_tables(struct tables *tables, int64_t mapped) {
         tables_miss(tables, "mappings of the library", ADDRESS(tables, meta_mappings_shown));
         return WIRE_UNKNOWN;
     }
-    if (mapped > 0) /* else no table was ever made */
+    if (mapped > 0) /* 0: no table was ever made */
         add_resident(tables, first * OS_PAGE_BYTES, CONSTANT(tables, META_FIRST_BYTES), &mapped,
                      &sum);
     char *list = cli_alloc(count + 1, size);

@@ -15,23 +15,23 @@
 
 #define OS_PAGE_BYTES 4096U
 #define UNIT_BYTES 16U
-#define SLICES_MOST 65U /* of a page or span */
+#define SLICES_MOST 65U /* most slices of a page or of a span */
 #define OS_PAGES_MOST 16U
-#define SHARES_MOST 1024U     /* of a page: an answer has room for them */
-#define HUGE_MOST (1UL << 42) /* bytes of a chunk */
+#define SHARES_MOST 1024U     /* most contexts in one page: an answer has room for their shares */
+#define HUGE_MOST (1UL << 42) /* most bytes of a chunk */
 
 struct scan {
     struct tables *tables;
     uint32_t clock, begun, started; /* the library's clock for ages, now and at two early moments */
     uint64_t segment_bytes, slice_bytes;
-    uint32_t slices; /* of a segment */
-    char *headers;   /* of one segment */
+    uint32_t slices; /* number of slices of a segment */
+    char *headers;   /* page headers of one segment */
     char *blocks;    /* the content of one page */
     unsigned char *resident;
     bool resident_known;
 };
 
-struct header { /* of a page */
+struct header { /* the header of a page, copied from the target */
     uint64_t start, bytes, heap, view, next_block, remote, requested, punched, owners;
     uint32_t block_bytes, dead_bytes, used, fresh_left, first, granule_mask, records;
     uint32_t flags, kind, meta, granule_capacity, context, filled, slices, capacity, born;
@@ -181,7 +181,7 @@ static uint32_t payer(struct tables *tables, const struct seen_heap *heap, uint3
     return context < tables->node_count ? context : 0;
 }
 
-struct walk { /* over the blocks of a page */
+struct walk { /* a walk over the blocks of a page */
     const struct header *page;
     const struct seen_heap *heap;
     uint32_t *owners; /* index of the view of each block; NULL: the records have them */

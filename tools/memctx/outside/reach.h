@@ -15,7 +15,7 @@
 
 #include "base/cli.h"
 
-struct reach_mapping { /* of a file */
+struct reach_mapping { /* a part of a file that is mapped */
     uint64_t start, end;
     char *name;
 };
@@ -32,16 +32,16 @@ struct reach_thread {
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
     int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
-    bool is_core;                   /* else a process */
+    bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
-    struct reach_piece *pieces; /* of a core file, by rising address */
+    struct reach_piece *pieces; /* parts of memory in a core file, by rising address */
     size_t piece_count;
-    struct reach_thread *threads; /* of a core file; names are not in it */
+    struct reach_thread *threads; /* threads of a core file, which has no names of threads */
     size_t thread_count;
     uint64_t
         cut_bytes; /* memory that the headers of a core file name, and the file does not hold */
-    char name[17]; /* core file: of the program, as the kernel cuts it */
+    char name[17]; /* core file: the program's name, cut by the kernel at 15 characters */
     int64_t pid;
     char *exe; /* NULL: not known */
 };
@@ -62,8 +62,8 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
  * is not known. */
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count);
-/* Returns the bytes of memory that a core file holds, without its holes: the resident set as far as
- * a core tells it. */
+/* Returns the bytes of memory that a core file holds, without its holes: the best estimate of the
+ * resident set. */
 int64_t reach_held_bytes(const struct reach *reach);
 
 /* For core.c: adds a mapping, a piece, a thread. */

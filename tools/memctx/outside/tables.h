@@ -18,10 +18,11 @@
 struct seen_heap {
     uint64_t address;
     uint32_t number, tid, view_count;
-    uint32_t listed;      /* place in the target's list */
-    bool totals;          /* the figures of ended threads */
-    uint32_t *context_of; /* by index of a view; 0: none */
-    uint64_t *freed_of;   /* by number of a heap */
+    uint32_t listed;      /* position in the target's list of heaps */
+    bool totals;          /* true: this heap stands for the figures of ended threads */
+    uint32_t *context_of; /* context of each view, by the view's index; 0: none */
+    /* freed_of[number of a heap]: frees of that heap's chunks by this heap's thread */
+    uint64_t *freed_of;
     uint32_t freed_of_count;
     uint64_t resizes_at; /* address of its table; 0: it has none */
     struct wire_resizes *resizes;
@@ -35,7 +36,7 @@ struct seen_view {
 
 struct seen_page {
     struct wire_page wire;
-    size_t first_share; /* in `shares` */
+    size_t first_share; /* index of the page's first share in `shares` */
 };
 
 struct seen_mark {
@@ -52,8 +53,9 @@ struct tables {
     bool *exists;
     uint32_t node_count;
     struct wire_sums *sums;
-    struct wire_sums *bases; /* by id: what the counters were at the last reset; else 0 */
-    uint32_t *views_of;      /* by id: number of views with figures */
+    /* bases[id of a context]: its counters at the last reset; 0 without a reset */
+    struct wire_sums *bases;
+    uint32_t *views_of; /* views_of[id of a context]: number of its views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
     /* Places in `heaps` in the order of the socket's answers: as in the target's list, whose newest
@@ -88,7 +90,8 @@ void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool 
 /* Within the folder: the counts of realloc, the marks and the notes; called by tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);
-void tables_forget(struct tables *tables); /* frees what tables_read and tables_read_pages made */
+/* frees the results of tables_read and tables_read_pages */
+void tables_forget(struct tables *tables);
 
 void tables_miss(struct tables *tables, const char *what, uint64_t address);
 /* Returns the heap at an address of the target; NULL: there is none. */

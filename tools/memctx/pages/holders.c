@@ -9,12 +9,12 @@
 #include "pages/policies.h"
 
 #define OS_PAGE_BYTES 4096
-/* A saving is predicted if what is not known is at most this part of it. */
+/* A saving is predicted only if its unknown part is at most 1/UNKNOWN_PART of it. */
 #define UNKNOWN_PART 10
 
-/* Returns the bytes of OS pages without live chunks, in a page that is in use. The target counts
- * only those that are resident, if residency was asked. Libraries before that counted all of them,
- * of which not more can be resident than of the page. */
+/* Returns the bytes of OS pages without live chunks, in a page that is in use. If residency was
+ * asked, the target counts resident OS pages only. Older libraries counted all of them; then the
+ * resident bytes of the page are the upper bound. */
 static int64_t empty_os_bytes(const struct wire_page *page) {
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES, held = memory_held_bytes(page);
     return empty < held ? empty : held;

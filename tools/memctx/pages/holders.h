@@ -14,13 +14,16 @@
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
-    int64_t held_bytes;          /* its own pages in memory, and its blocks in mixed pages */
+    /* the context's own pages in memory, and its blocks in mixed pages */
+    int64_t held_bytes;
     /* Size of the pages that only this context keeps in use; they come back if it frees all. */
     int64_t alone_bytes;
-    int64_t alone_free;   /* free bytes in these pages */
-    int64_t shared_free;  /* its share, by live chunks, of the free bytes in pages with others */
-    int64_t kept_bytes;   /* its pages without live chunks, kept for its next chunks */
-    int64_t absent_bytes; /* of its large chunks, which have OS pages of their own: not in memory */
+    int64_t alone_free; /* free bytes in these pages */
+    /* of the free bytes in pages with other contexts, the context's share by live chunks */
+    int64_t shared_free;
+    int64_t kept_bytes; /* the context's pages without live chunks, kept for its next chunks */
+    /* of the context's large chunks, which have OS pages of their own: bytes not in memory */
+    int64_t absent_bytes;
     /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
      * back. */
     int64_t empty_os_bytes;
@@ -34,8 +37,9 @@ struct holder {
 };
 
 struct holders {
-    struct holder *list; /* by number of a context's figures; NULL: the pages are not known */
-    int64_t kept_bytes;  /* all pages without live chunks, mixed ones included */
+    /* indexed by the number of a context's figures; NULL: the pages are not known */
+    struct holder *list;
+    int64_t kept_bytes; /* all pages without live chunks, mixed ones included */
     int64_t mixed_empty_os_bytes;
     int64_t mixed_free_bytes; /* free in mixed pages, with and without live chunks */
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];

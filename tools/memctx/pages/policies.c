@@ -8,14 +8,15 @@
 
 #define UNIT 16
 #define OS_PAGE_BYTES 4096
-#define PAGE_BYTES 16384       /* of blocks and chunks up to NARROW_MAX bytes */
-#define WIDE_PAGE_BYTES 65536  /* of larger ones */
+#define PAGE_BYTES 16384       /* size of a page for blocks and chunks of up to NARROW_MAX bytes */
+#define WIDE_PAGE_BYTES 65536  /* size of a page for larger blocks and chunks */
 #define NARROW_MAX 1024        /* the largest block with a record of one byte */
 #define SMALL_MAX 8192         /* the largest block */
 #define GRANULE_BLOCK_MAX 128  /* pages of blocks up to this size are cut into OS pages */
 #define GRANULE_BLOCKS_MAX 255 /* blocks of a granule with records of one byte */
 #define SERIAL_LARGE_BYTES (256 << 10)
-#define RECORD_BYTES 4 /* in a serial page, of a chunk that is not like the one before */
+/* bytes of the record of a chunk in a serial page, if the chunk before has another size */
+#define RECORD_BYTES 4
 #define SAVED_MAX ((int64_t)1 << 50) /* damaged dumps may say anything */
 #define KEPT_LEAST 0.8
 #define GONE_SHARE 64 /* a serial page with frees has a table of this part of its size */

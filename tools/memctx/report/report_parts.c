@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define VIEWS_MAX 50000 /* figures of one thread in one context */
-#define SERIES_MAX 2000 /* contexts with figures at each sample */
+#define VIEWS_MAX 50000 /* most pairs of a thread and a context that a page lists */
+#define SERIES_MAX 2000 /* most contexts whose figures at each sample a page lists */
 
 /* --- threads --------------------------------------------------------------------------------- */
 
@@ -122,7 +122,7 @@ void report_write_threads(struct json_writer *json, const struct model *model) {
 /* A context, and the most that it held at a sample. */
 struct peak {
     int64_t bytes;
-    uint32_t number; /* of the figures */
+    uint32_t number; /* number of the figures (struct model_figures) */
 };
 
 static int by_falling_peak(const void *a, const void *b) {

@@ -23,9 +23,9 @@ struct rule_range {
 /* The code of an object that rules match. */
 struct rule_object {
     const struct model_module *module;
-    enum symbols_source source; /* what was read, or why nothing was read */
+    enum symbols_source source; /* where the names came from, or why the file was not read */
     bool good;                  /* the whole file was read */
-    struct rule_range *ranges;  /* by rising start; none overlaps */
+    struct rule_range *ranges;  /* ranges that match, by rising start, without overlap */
     size_t count;
 };
 

@@ -22,7 +22,7 @@ enum rule_pattern_kind { RULE_FUNCTION, RULE_FILE, RULE_REGEX, RULE_OTHER };
 struct rule_pattern {
     enum rule_pattern_kind kind;
     const char *rule; /* the whole text of the rule */
-    char *glob;       /* for fnmatch */
+    char *glob;       /* the pattern in fnmatch's syntax */
     regex_t regex;
 };
 
@@ -30,7 +30,7 @@ struct rule_patterns {
     struct rule_pattern list[RULE_PATTERNS_MAX]; /* in the order of the rules */
     size_t count;
     bool any;           /* the command can resolve some pattern */
-    bool command_alone; /* only the command can resolve some pattern: regex: or file: */
+    bool command_alone; /* some pattern is a regex: or file:, which the library cannot resolve */
 };
 
 /* Adds a rule, PATTERN=WHAT. Returns false and sets the failure if the pattern is invalid. */

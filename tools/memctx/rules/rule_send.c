@@ -13,7 +13,7 @@
 struct state {
     uint32_t version;
     struct rule_patterns patterns;
-    struct rule_object *objects; /* only those without resolved rules */
+    struct rule_object *objects; /* the objects in which the rules are not resolved yet */
     size_t count;
 };
 

@@ -40,7 +40,7 @@ static void read_rules(const char *rules, struct rule_patterns *patterns) {
     while ((rule = strsep(&rest, ";\n"))) {
         rule += strspn(rule, " \t");
         if (rule[0] != '\0' && strchr(rule, '=') && !rule_patterns_add(patterns, rule, &failure))
-            cli_warn("MEMCTX_RULES: %s", failure.text);
+            cli_warn("MEMCTX_RULES: %s; this rule is ignored", failure.text);
     }
     free(copy);
 }
@@ -128,7 +128,8 @@ static size_t add_object(struct rule_object *objects, size_t count, const char *
 
 static size_t find_objects(struct rule_object *objects, const char *program, const char *library) {
     char *file = program_executed(program);
-    char *path = realpath(file, NULL); /* as the kernel names it */
+    /* the path without symbolic links, as the kernel shows it in /proc/PID/maps */
+    char *path = realpath(file, NULL);
     size_t count = add_object(objects, 0, path ? path : file, library);
     char *list = list_libraries(file), *rest = list, *line;
     while (list && (line = strsep(&rest, "\n"))) {

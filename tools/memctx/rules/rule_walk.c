@@ -36,7 +36,7 @@ struct walk {
     size_t start_count, start_capacity;
     struct memo *memos;
     size_t memo_count, memo_capacity; /* a power of two */
-    uint64_t bias; /* added to addresses of the debug information, gives those of the file */
+    uint64_t bias;         /* address in the file less address in the debug information */
     const char *directory; /* directory in which the unit was compiled */
 };
 

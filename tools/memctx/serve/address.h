@@ -9,7 +9,7 @@
 #include "base/cli.h"
 
 struct address {
-    const char *path; /* of a Unix socket; NULL: TCP */
+    const char *path; /* path of a Unix socket; NULL: TCP */
     bool loopback;    /* only this machine can connect */
     struct sockaddr_storage socket;
     socklen_t length;

@@ -8,7 +8,7 @@
 
 struct connection {
     int fd;
-    int64_t since_ms; /* when it began, or when its last request was answered */
+    int64_t since_ms; /* when the connection began, or when its last request was answered */
     bool waits; /* true while the client waits for the server, not the server for the client */
     struct connection *next;
 };

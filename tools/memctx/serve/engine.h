@@ -32,8 +32,8 @@ struct engine_server {
 
 struct engine_request {
     const char *method, *type;
-    const char *encoding; /* of the body; NULL: none */
-    bool otlp;            /* see post.h */
+    const char *encoding; /* encoding of the body, such as gzip; NULL: none */
+    bool otlp;            /* the server speaks OTLP (struct post) */
     char *url, *body;     /* the owner frees them */
     size_t length;
 };

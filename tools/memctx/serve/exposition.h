@@ -2,10 +2,10 @@
 /*
  * exposition.h - the metrics of `memctx serve`, and the two text formats that they are written in.
  *
- * A process tells its figures as lines "FAMILY<tab>LABELS<tab>VALUE", sorted by family. Families
- * are numbers of enum exposition_family. LABELS are written as in the format, without braces, or
- * are empty. exposition_write puts the lines of all processes together, because a format wants the
- * samples of one family side by side.
+ * The teller of a process sends its figures as lines "FAMILY<tab>LABELS<tab>VALUE", sorted by
+ * family. FAMILY is a number of enum exposition_family. LABELS are written as in the format,
+ * without braces, or are empty. exposition_write puts the lines of all processes together, because
+ * both formats want the samples of one family side by side.
  */
 #ifndef MEMCTX_EXPOSITION_H
 #define MEMCTX_EXPOSITION_H
@@ -82,8 +82,8 @@ void exposition_put_seconds(FILE *file, enum exposition_family family, double se
 
 /* The figures of one process. */
 struct exposition_source {
-    const char *labels; /* of the process; may be "" */
-    const char *text;   /* its lines */
+    const char *labels; /* labels of the process; may be "" */
+    const char *text;   /* lines of the process's figures */
 };
 /* Returns the metrics of all sources in a format. The caller frees the text. */
 char *exposition_write(const struct exposition_source *sources, size_t count,

@@ -19,8 +19,8 @@
 
 /* --- finding processes ----------------------------------------------------------------------- */
 
-/* Returns true if a word of the command line is the process's pid or name. A pid that was given to
- * another process since is not meant. */
+/* Returns true if a word of the command line is the process's pid or name. A pid stands for the
+ * process that had it first: another process that gets the pid later does not count. */
 static bool is_word(struct fleet *fleet, size_t word, const struct process_facts *facts) {
     int64_t pid;
     if (!cli_is_number(fleet->wanted.words[word], &pid))
@@ -172,7 +172,8 @@ void fleet_refresh(struct fleet *fleet) {
         else
             free_process(fleet->processes[i]);
     fleet->count = left;
-    for (size_t i = 0; i < search.count; i++) /* now, because the numbers of those are free again */
+    /* after the ended processes, whose numbers are free again */
+    for (size_t i = 0; i < search.count; i++)
         add_process(fleet, &search.fresh[i]);
     free(search.fresh);
 }
@@ -227,7 +228,7 @@ static bool start_teller(struct fleet_process *process) {
 static void ask_process(struct fleet_process *process, int64_t now_ms) {
     if (process->asked && now_ms - process->asked_ms > TELLER_LATE_MS)
         drop_teller(process);
-    if (process->asked) { /* it has not answered the last scrape yet */
+    if (process->asked) { /* the teller has not answered the last scrape yet */
         free(process->answer);
         process->answer = cli_copy("it does not answer");
         process->up = false;
@@ -293,7 +294,7 @@ static void read_teller(struct fleet_process *process) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0 || process->incoming_bytes + (size_t)got > TELLER_ANSWER_MAX + sizeof(uint32_t)) {
-        drop_teller(process); /* it has ended: another one is started for the next scrape */
+        drop_teller(process); /* the teller has ended: the next scrape starts another one */
         return;
     }
     process->incoming = cli_grow(process->incoming, process->incoming_bytes + (size_t)got, 1);
@@ -323,7 +324,7 @@ char *fleet_write(const struct fleet *fleet, enum exposition_format format, size
              FAMILY_PROCESSES_CUT, fleet->cut);
     for (size_t i = 0; i < fleet->count; i++) {
         const struct fleet_process *process = fleet->processes[i];
-        if (!process->answer) /* it was found after this scrape had begun */
+        if (!process->answer) /* the process was found after this scrape had begun */
             continue;
         sources[count++] = (struct exposition_source){process->labels, process->up ? up : down};
         if (process->up)

@@ -2,8 +2,8 @@
 /*
  * fleet.h - the processes that are served, and their tellers.
  *
- * Processes are found anew at each scrape. A process is told by its program's name and a number,
- * which is the lowest one that no other process of that name has: a program that starts again gets
+ * Processes are found anew at each scrape. The labels of a process are its program's name and a
+ * number, the lowest one that no other process of that name has: a program that starts again gets
  * the number that it had. Nothing here waits: the caller polls the descriptors of the tellers.
  */
 #ifndef MEMCTX_FLEET_H
@@ -59,7 +59,7 @@ bool fleet_waits(const struct fleet *fleet, int64_t asked_ms);
 size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
 /* Reads the answers that the descriptors of the poll list have. */
 void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
-/* Returns the metrics of all processes. A process without an answer is told as down. */
+/* Returns the metrics of all processes. A process without an answer is reported as down. */
 char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
 /* Returns the process with this pid, or with this program's name and this number (0: any); NULL:
  * there is none. `count` is set to how many there are. A `word` of NULL: all. */

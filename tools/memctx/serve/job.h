@@ -22,7 +22,7 @@ struct job {
     pid_t child;
     int64_t deadline_ms;
     bool done;  /* the fields below are complete */
-    bool late;  /* it was ended at its deadline */
+    bool late;  /* the job was ended at its deadline */
     int status; /* the command's exit status, or -1 */
     struct job_output {
         int fd;
@@ -36,7 +36,7 @@ bool job_start(struct job *job, const char *key, const char *const *words, int64
 /* Starts a job that calls `write` in a child process, with the descriptor of its output. */
 bool job_start_call(struct job *job, const char *key, void (*write)(int fd, const void *argument),
                     const void *argument, int64_t deadline_ms);
-/* Adds the job's descriptors to a poll list. Returns how many. */
+/* Adds the job's descriptors to a poll list. Returns how many it added. */
 size_t job_poll(const struct job *job, struct pollfd *entries);
 /* Reads what the descriptors have. Ends the job if it is late. */
 void job_run(struct job *job, int64_t now_ms);

@@ -2,9 +2,10 @@
 /*
  * listeners.h - the clients that get events (text/event-stream) about processes.
  *
- * Each has a buffer of LISTENER_BUFFER bytes. A client that reads so slowly that an event does not
- * fit is dropped and counted, and so is one to which nothing can be sent for as long as the server
- * allows any connection. A listener without news is suspended, and costs nothing. One thread.
+ * Each listener has a buffer of LISTENER_BUFFER bytes. A client is dropped and counted if it reads
+ * so slowly that an event does not fit into the buffer, or if nothing can be sent to it for as
+ * long as the server allows any connection. A listener without news is suspended, and costs
+ * nothing. One thread.
  */
 #ifndef MEMCTX_LISTENERS_H
 #define MEMCTX_LISTENERS_H
@@ -43,10 +44,10 @@ size_t listeners_of(const struct listeners *listeners, const void *subject);
 /* Sends an event to all listeners of a subject. `data` has no newline. */
 void listeners_tell(struct listeners *listeners, const void *subject, const char *event,
                     const char *data);
-/* Ends the streams of a subject (NULL: of all) behind what was told. */
+/* Ends the streams of a subject (NULL: all streams) behind the events that were added so far. */
 void listeners_end(struct listeners *listeners, const void *subject);
-/* To call when a request ends. `late`: because its client did not read. Returns false if the
- * request was none of a listener. */
+/* Call this when a request ends. `late`: the request was ended because its client did not read.
+ * Returns false if the request had no listener. */
 bool listeners_forget(struct listeners *listeners, const struct MHD_Connection *http, bool late);
 /* Adds the connections of suspended listeners to a poll list. */
 size_t listeners_poll(const struct listeners *listeners, struct pollfd *entries);

@@ -8,8 +8,8 @@
 
 struct moment_wish {
     struct moment moment, before;      /* before.id is 0: nothing is compared */
-    const struct process_facts *facts; /* of the process that they are snapshots of */
-    bool ended;                        /* it is gone: names come from its files alone */
+    const struct process_facts *facts; /* the process of these snapshots */
+    bool ended;                        /* the process has ended: names come from its files alone */
     bool gzip;                         /* the JSON is compressed */
 };
 

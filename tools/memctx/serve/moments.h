@@ -12,18 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOMENTS_MAX 240                  /* of one process */
-#define MOMENTS_BYTES ((size_t)64 << 20) /* of all processes together */
+#define MOMENTS_MAX 240                  /* most moments of one process */
+#define MOMENTS_BYTES ((size_t)64 << 20) /* most bytes of the moments of all processes together */
 
 struct moment {
-    uint64_t id; /* rises by 1 from 1 on */
-    int64_t ms;  /* when it was taken, since 1970 */
-    char *bytes; /* of the snapshot file */
+    uint64_t id; /* counts the moments from 1 on */
+    int64_t ms;  /* time of the moment, since 1970 */
+    char *bytes; /* content of the snapshot file */
     size_t length;
 };
 
 struct moments {
-    struct moment list[MOMENTS_MAX + 1]; /* by rising time */
+    struct moment list[MOMENTS_MAX + 1]; /* the kept moments, by rising time */
     size_t count, bytes;                 /* bytes: the sum of all lengths */
     uint64_t last_id;
 };

@@ -211,7 +211,8 @@ static uint64_t hash_path(const struct model *model, uint32_t index) {
     for (uint32_t at = index; at != WIRE_NONE && length <= MODEL_LEVELS_MAX;
          at = model->contexts[at].parent)
         path[length++] = at;
-    while (length > 0) /* from the root on, as the target tells a path */
+    /* from the root on, which is the order in which the target sends the frames of a path */
+    while (length > 0)
         hash = namer_hash(hash, model->contexts[path[--length]].frame);
     return hash;
 }

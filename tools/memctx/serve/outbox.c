@@ -12,9 +12,10 @@
 
 #define PAUSE_FIRST_MS 500
 #define PAUSE_MOST_MS 60000
-#define SERVER_PAUSE_MOST_MS 3600000 /* of what a server may ask for */
+#define SERVER_PAUSE_MOST_MS 3600000 /* longest pause that a server may ask for */
 #define LAST_TRIES 4
-#define LAST_PAUSE_MS 30000 /* no longer pause is made for a last try */
+/* with OUTBOX_LAST, a request that would wait longer than this is dropped */
+#define LAST_PAUSE_MS 30000
 
 struct outbox_item {
     struct outbox_item *next;
@@ -98,7 +99,7 @@ static void warn(const struct outbox_source *source, const char *text) {
         cli_warn("%s", text);
 }
 
-/* `key` tells failures apart, of which each is told once. */
+/* Counts a failure, and prints it unless a failure with this `key` was printed before. */
 static void count_failure(struct outbox *outbox, const struct outbox_source *source, long status,
                           const char *key, const char *text) {
     outbox->failed++;

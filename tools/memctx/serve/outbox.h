@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outbox.h - requests that wait for the server of `memctx push`, in memory: what is sent again,
- * what is dropped, what is told.
+ * outbox.h - requests of `memctx push` that wait in memory for the server: which is sent again,
+ * which is dropped, which messages the user gets.
  *
- * One request is under way at a time, in the order in which they came. After an error that may pass
- * (no answer, 429, 5xx) the first request is sent again after a pause, which doubles with each
- * failure up to a minute; half of it is chance, so that many hosts do not come at once. A process
- * has a bounded number of requests here: its oldest one is dropped for a new one. Messages go to
- * standard error, each once; events in JSON to standard output. For one thread; nothing here waits.
+ * One request is under way at a time, in the order in which they came. After an error that may
+ * pass (no answer, 429, 5xx) the first request is sent again after a pause. The pause doubles with
+ * each failure up to a minute; half of it is random, so that many hosts do not come at once. A
+ * process has a bounded number of requests here: its oldest one is dropped for a new one. Each
+ * message is written to standard error once; events in JSON go to standard output. For one thread;
+ * nothing here waits.
  */
 #ifndef MEMCTX_OUTBOX_H
 #define MEMCTX_OUTBOX_H

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "serve/job.h"
 
-#define DOCTOR_MS 10000 /* for one process */
-#define ALL_MS 25000    /* for all of them */
+#define DOCTOR_MS 10000 /* longest time for the verdict on one process */
+#define ALL_MS 25000    /* longest time for all verdicts */
 
 /* Writes the first paragraph of a text. */
 static void put_html(FILE *file, const char *text) {

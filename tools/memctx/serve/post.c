@@ -11,8 +11,8 @@
 #define CONNECT_S 5L
 #define ALL_S 30L
 #define ENTRIES_MAX 256
-#define ANSWER_MAX 200        /* bytes of the server's text that a message has */
-#define ANSWER_MOST_OTLP 4096 /* bytes of an answer that is a message of protocol buffers */
+#define ANSWER_MAX 200        /* most bytes of the server's answer that a message quotes */
+#define ANSWER_MOST_OTLP 4096 /* most bytes of an OTLP answer, a message of protocol buffers */
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
@@ -121,7 +121,8 @@ static size_t keep_answer(const char *bytes, size_t size, size_t count, void *cl
 }
 
 static struct curl_slist *make_headers(const struct post *post) {
-    struct curl_slist *headers = curl.slist_append(NULL, "Expect:"); /* without a wait for 100 */
+    /* do not wait for the status 100 before the body is sent */
+    struct curl_slist *headers = curl.slist_append(NULL, "Expect:");
     char *type = cli_format("Content-Type: %s", post->type);
     headers = curl.slist_append(headers, type);
     free(type);
@@ -184,7 +185,7 @@ void post_wait(struct pollfd *entries, size_t count, int timeout_ms) {
     if (now.easy)
         curl.multi_perform(now.multi, &running);
     if (now.easy && running == 0)
-        timeout_ms = 0; /* it has ended: there is nothing to wait for */
+        timeout_ms = 0; /* the request has ended: there is nothing to wait for */
     count = count < ENTRIES_MAX ? count : ENTRIES_MAX;
     for (size_t i = 0; i < count; i++)
         extra[i] = (struct curl_waitfd){.fd = entries[i].fd, .events = CURL_WAIT_POLLIN};
@@ -250,7 +251,7 @@ static uint64_t read_otlp_answer(bool success) {
 }
 
 static bool may_try_again(long status) {
-    if (now.otlp) /* its specification forbids further tries after any other status */
+    if (now.otlp) /* OTLP forbids further tries after any other status */
         return status == 429 || (status >= 502 && status <= 504);
     return status == 429 || status >= 500;
 }

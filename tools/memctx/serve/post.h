@@ -20,8 +20,8 @@
 struct post {
     const char *method;             /* POST, PUT or DELETE */
     const char *url, *type, *token; /* token: NULL for none */
-    const char *encoding;           /* of the body, such as gzip; NULL: none */
-    bool otlp; /* OTLP/HTTP says what may be tried again, and what answers mean */
+    const char *encoding;           /* encoding of the body, such as gzip; NULL: none */
+    bool otlp; /* the server speaks OTLP, which has rules of its own for retries and answers */
     const void *body;
     size_t length;
 };
@@ -34,7 +34,7 @@ enum post_outcome {
 
 struct post_result {
     enum post_outcome outcome;
-    long status;     /* of HTTP; 0: there was no answer */
+    long status;     /* status of HTTP; 0: there was no answer */
     int64_t wait_ms; /* the server asks for this pause (Retry-After); 0: it does not */
     char text[512];  /* why it was not sent */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pulse.c - looks at one process again and again, and tells totals, rates and the top contexts. */
+/* pulse.c - looks at one process again and again, and sends totals, rates and the top contexts. */
 #include "serve/pulse.h"
 
 #include <stdlib.h>

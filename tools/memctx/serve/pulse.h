@@ -2,8 +2,8 @@
 /*
  * pulse.h - the child process that looks at one process again and again for the live page.
  *
- * A process that hangs, ends or lies costs its pulse an error or its life, and the server nothing.
- * For each look the pulse writes a struct pulse_record and a JSON object, which is the data of an
+ * A process that hangs, ends or sends damaged answers harms its pulse at most, not the server. For
+ * each look the pulse writes a struct pulse_record and a JSON object, which is the data of an
  * event of the live page.
  */
 #ifndef MEMCTX_PULSE_H
@@ -21,8 +21,8 @@ enum pulse_state { PULSE_FIGURES, PULSE_SILENT, PULSE_ENDED, PULSE_PAST, PULSE_S
 
 struct pulse_record {
     uint32_t state;  /* enum pulse_state; the figures below are those of FIGURES and PAST */
-    uint32_t length; /* of the JSON that follows */
-    int64_t ms;      /* since 1970 */
+    uint32_t length; /* bytes of the JSON that follows */
+    int64_t ms;      /* time of the look, since 1970 */
     int64_t rss_bytes, requested_bytes, live_chunks, allocs, contexts;
 };
 

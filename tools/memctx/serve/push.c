@@ -15,11 +15,13 @@
 #include "serve/outbox.h"
 #include "serve/post.h"
 
-#define SCRAPE_MS 2000                /* a process that takes longer is told as down */
-#define PROFILE_MS 60000              /* the most for making a profile */
+/* a process that takes longer to answer a scrape is reported as down */
+#define SCRAPE_MS 2000
+#define PROFILE_MS 60000              /* longest time for making a profile */
 #define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit, and gRPC's */
-#define PROFILES_MOST 8               /* of a process that wait for the server */
-#define END_MS 5000                   /* for what waits, after a signal */
+#define PROFILES_MOST 8               /* most profiles of a process that wait for the server */
+/* after a signal, requests that wait are sent for this long */
+#define END_MS 5000
 #define WAIT_MOST_MS 60000
 
 /* The present step of a round. */
@@ -33,7 +35,7 @@ struct push {
     int64_t next_ms; /* when the next round begins */
     size_t at;       /* index of the process that is profiled now */
     struct job job;
-    int64_t samples; /* the most of this profile */
+    int64_t samples; /* most samples of the profile that is made now */
     int64_t asked_ms;
     bool ending;        /* no further round begins */
     bool has_group;     /* the Pushgateway has metrics of this host */
@@ -47,11 +49,11 @@ static pid_t own_pid;
 static void note_signal(int signal) {
     int error = errno;
     (void)signal;
-    if (getpid() != own_pid) /* a child: its descriptor of this number is another one */
+    if (getpid() != own_pid) /* in a child process this descriptor is something else */
         return;
     signals++;
     if (write(wake_fds[1], "", 1) < 0) {
-        /* The pipe is full: it is readable. */
+        /* a full pipe is readable, so poll returns anyway */
     }
     errno = error;
 }
@@ -79,7 +81,7 @@ static void start_profile(struct push *push) {
     push->round = ROUND_NONE;
 }
 
-/* Returns the length of what a gzip file has: its last four bytes tell it. */
+/* Returns the uncompressed length of a gzip file, which stands in its last four bytes. */
 static size_t plain_length(const struct job_output *out) {
     const unsigned char *end = (const unsigned char *)out->bytes + out->length;
     return out->length < 4

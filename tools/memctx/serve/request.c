@@ -24,7 +24,8 @@ static void set_refusal(struct request_refusal *refusal, unsigned status, const 
 
 /* --- who may ask ----------------------------------------------------------------------------- */
 
-/* Compares in a time that depends on the length of what the client sent alone. */
+/* Compares in a time that depends only on the length of the client's text, so that the time reveals
+ * nothing of the token. */
 static bool is_token(const char *sent, const char *token) {
     size_t length = strlen(token), sent_length = strlen(sent);
     volatile unsigned char differs = length != sent_length;
@@ -89,7 +90,8 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
 struct address {
     const char *url;
     enum request_kind kind;
-    const char *arguments[5]; /* those that the address knows; NULL behind the last */
+    /* names of the arguments that the address takes, with NULL behind the last */
+    const char *arguments[5];
 };
 static const struct address addresses[] = {
     {"/metrics", REQUEST_METRICS, {NULL}},
@@ -110,7 +112,7 @@ static const struct address live_addresses[] = {
     {"/events", REQUEST_EVENTS, {NULL}},
 };
 #define LIVE_ADDRESSES (sizeof live_addresses / sizeof live_addresses[0])
-#define WORD_MAX 256 /* of the name of a program */
+#define WORD_MAX 256 /* room for the name of a program */
 #define ADDRESSES (sizeof addresses / sizeof addresses[0])
 
 struct argument_check {
@@ -122,7 +124,7 @@ struct argument_check {
 /* Refuses an argument that the address does not know, and names those that it knows. */
 static bool refuse_argument(const struct argument_check *check, const char *key) {
     const char *const *arguments = check->address->arguments;
-    char known[120] = "";
+    char known[120] = "; it takes no arguments";
     size_t used = 0;
     /* Go's runtime answers heap?seconds=N with a difference, so users of pprof ask for it. */
     bool wants_time = check->address->kind == REQUEST_HEAP && strcmp(key, "seconds") == 0;

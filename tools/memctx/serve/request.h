@@ -32,8 +32,10 @@ enum request_kind {
 struct request_query {
     enum request_kind kind;
     enum exposition_format format;
-    struct fleet_process *process;   /* of HEAP, ALLOCS and DOCTOR, and of live pages */
-    struct watched *watched;         /* of live pages but their HTML */
+    /* the process that HEAP, ALLOCS, DOCTOR or a live page is about */
+    struct fleet_process *process;
+    /* what is known of the process of a live page; NULL for its HTML */
+    struct watched *watched;
     unsigned seconds, limit_samples; /* 0: not given */
     unsigned moment, before;         /* ids of kept moments; 0: not given */
     bool gzip;                       /* the client takes this encoding */
@@ -49,7 +51,7 @@ struct request_refusal {
 struct request_rules {
     const char *token;  /* NULL: none is needed */
     bool local_host;    /* the Host header must name this machine or an address */
-    bool *token_logged; /* a wrong token was told once */
+    bool *token_logged; /* true: the message about a wrong token was printed */
 };
 
 /* Returns false with a refusal if the client may not ask. */

@@ -19,9 +19,9 @@
 
 #define CONNECTIONS_MAX 128 /* further clients wait until one is done */
 #define IDLE_S 5            /* a connection on which nothing moves is closed */
-#define TRANSFER_MS 60000   /* the most for sending a request and reading its answer */
-#define SCRAPE_MS 2000      /* a process that takes longer is told as down */
-#define JOB_MS 60000        /* the most for a job, besides the seconds that it waits */
+#define TRANSFER_MS 60000   /* longest time for sending a request and reading its answer */
+#define SCRAPE_MS 2000      /* a process that takes longer to answer a scrape is reported as down */
+#define JOB_MS 60000        /* longest time for a job, besides the seconds that it waits */
 #define PAGE_MS 30000
 
 /* A request. While it is suspended it is in the list of those that wait. */
@@ -31,7 +31,7 @@ struct waiting {
     bool suspended;
     struct job *job; /* NULL, and suspended: it waits for the scrape */
     struct request_query query;
-    bool head;             /* its body is not wanted */
+    bool head;             /* the method is HEAD: no body is sent */
     struct answer *answer; /* NULL: there is none yet */
     struct waiting *next;
 };
@@ -41,17 +41,18 @@ struct server {
     struct MHD_Daemon *daemon;
     struct fleet fleet;
     struct watching watching;
-    struct answer *data; /* the last figures of a live page: its clients ask for equal ones */
+    /* the last figures of a live page, kept because all its clients ask for the same ones */
+    struct answer *data;
     char *data_key;
     struct request_rules rules;
     bool token_logged;
     bool scrapes;
-    int64_t scrape_ms; /* when it began */
+    int64_t scrape_ms; /* when the running scrape began */
     struct job jobs[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;
     bool again;   /* a connection has ended: one that waits for its place may be accepted */
-    bool started; /* messages of the HTTP library are told only until then */
+    bool started; /* the HTTP library runs; its later messages are not printed */
     int signals;
 };
 
@@ -327,7 +328,8 @@ static enum MHD_Result begin_events(struct server *server, struct waiting *reque
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                             "too many clients listen; close another page, or try again");
     struct answer *answer = answer_make_of(MHD_HTTP_OK, response, type);
-    mhd.add_response_header(response, "X-Accel-Buffering", "no"); /* for a proxy before this */
+    /* asks a proxy before this server to pass events on at once */
+    mhd.add_response_header(response, "X-Accel-Buffering", "no");
     enum MHD_Result sent = send_now(request, answer);
     if (watched->ended) {
         listeners_tell(&server->watching.listeners, watched, "ended", watched->how);
@@ -511,7 +513,7 @@ static bool run_once(struct server *server) {
     return true;
 }
 
-/* Tells why the server cannot start, such as a certificate that is none. */
+/* Prints why the HTTP library cannot start, such as a file that is no certificate. */
 static void log_line(void *closure, const char *format, va_list arguments) CLI_PRINTF(2, 0);
 static void log_line(void *closure, const char *format, va_list arguments) {
     const struct server *server = closure;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_MAX 65536 /* further names of one process count as none */
+#define NAMES_MAX 65536 /* contexts with more names than this count as contexts without a name */
 
 void survey_begin(struct survey *survey) {
     *survey = (struct survey){.name_room = 64};

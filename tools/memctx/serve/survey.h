@@ -3,8 +3,8 @@
  * survey.h - one look at all contexts of a process: the sum of each name that the program gave to
  * contexts, and the call paths that hold most.
  *
- * A name is a label of a time series, so there may be only so many. SURVEY_NAMES names and
- * SURVEY_PATHS call paths are told; all other contexts are summed as one.
+ * A name is a label of a time series, so their number must be bounded. SURVEY_NAMES names and
+ * SURVEY_PATHS call paths are kept; all other contexts are summed as one.
  */
 #ifndef MEMCTX_SURVEY_H
 #define MEMCTX_SURVEY_H
@@ -16,7 +16,7 @@
 
 struct survey_figures {
     int64_t requested_bytes, live_chunks, allocs;
-    int64_t contexts; /* that have live chunks */
+    int64_t contexts; /* number of contexts with live chunks */
 };
 
 struct survey_name {

@@ -16,19 +16,19 @@
 #include "serve/survey.h"
 #include "target/client.h"
 
-#define NAME_CHARACTERS 128 /* of a context's name or path in a label */
+#define NAME_CHARACTERS 128 /* most characters of a context's name or path in a label */
 #define NAMES_WAIT_MS 1000  /* a scrape waits this long for names of new paths */
-#define SCRAPES_MAX 20000   /* then another teller takes over, with fresh memory */
+#define SCRAPES_MAX 20000   /* after so many scrapes another teller takes over, with fresh memory */
 
 struct teller {
     struct process_facts facts;
     struct client client;
     struct cli_failure failure;
-    struct model model; /* only for the loader; keeps no contexts */
+    struct model model; /* the loader needs a model; this one keeps no contexts */
     struct loader loader;
     struct namer namer;
-    uint64_t hash;      /* of the path that is being read */
-    uint64_t uptime_ns; /* of the process at the last scrape */
+    uint64_t hash;      /* hash of the path that is being read */
+    uint64_t uptime_ns; /* uptime of the process at the last scrape */
 };
 
 /* The figures of one scrape. */
@@ -37,7 +37,7 @@ struct scrape {
     struct survey survey;
     struct namer_wish paths[SURVEY_PATHS];
     const char *labels[SURVEY_PATHS]; /* NULL: not known */
-    int64_t paged_bytes;              /* in pages and large chunks */
+    int64_t paged_bytes;              /* bytes in pages and large chunks */
     char *self, *rules;               /* answers to WIRE_SELF and WIRE_RULES */
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* watched.c - keeps what live pages show of processes, and tells it to those who listen. */
+/* watched.c - keeps the figures and moments that live pages show of processes, and sends news to
+ * the clients that listen. */
 #include "serve/watched.h"
 
 #include <errno.h>
@@ -148,7 +149,7 @@ static void take_records(struct watching *watching, struct watched *watched) {
     while (watched->incoming_bytes >= sizeof record) {
         memcpy(&record, watched->incoming, sizeof record);
         if (record.length > PULSE_TEXT_MAX || record.state >= PULSE_STATES) {
-            stop_looking(watched); /* it is damaged; another one is started */
+            stop_looking(watched); /* the pulse sends damaged records; another one is started */
             return;
         }
         size_t whole = sizeof record + record.length;
@@ -190,7 +191,7 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
-/* Drops moments until all of them fit, and tells those who listen which ones went. */
+/* Drops moments until all of them fit, and tells the clients that listen which moments went. */
 static void thin(struct watching *watching, struct watched *fresh) {
     for (;;) {
         struct watched *from = NULL;
@@ -215,7 +216,7 @@ static void thin(struct watching *watching, struct watched *fresh) {
 static void keep_moment(struct watching *watching, struct watched *watched) {
     struct job *job = &watched->job;
     if (job->status != CLI_DONE || job->late || job->out.length > MOMENTS_BYTES / 2)
-        return; /* the pulse tells if the process does not answer */
+        return; /* the pulse reports a process that does not answer */
     moments_add(&watched->moments, watched->job_wall_ms, job->out.bytes, job->out.length);
     job->out.bytes = NULL;
     const struct moment *moment = moments_find(&watched->moments, 0);

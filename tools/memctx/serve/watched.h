@@ -30,12 +30,12 @@ struct watched {
     bool ended;
     char *how;        /* why there are no figures now; NULL: there are */
     pid_t pulse;      /* 0: none runs */
-    int fd;           /* what the pulse writes; -1: none */
+    int fd;           /* pipe from the pulse; -1: there is none */
     int64_t pulse_ms; /* when the pulse was started */
     char incoming[sizeof(struct pulse_record) + PULSE_TEXT_MAX];
     size_t incoming_bytes;
     struct pulse_record samples[WATCHED_SAMPLES]; /* a ring */
-    size_t sample_count;                          /* since the start */
+    size_t sample_count;                          /* number of samples since the start */
     struct moments moments;
     struct job job; /* takes the next moment */
     int64_t job_wall_ms, job_began_ms, next_moment_ms;

@@ -35,7 +35,7 @@ struct snapshot_replay {
     struct record_head head;
     const char *directory;
     size_t directory_bytes;
-    struct found *found; /* by rising sequence */
+    struct found *found; /* the moments, by rising sequence */
     size_t count, room;
     struct loader loader;
     /* The arguments of snapshot_replay_moment. */
@@ -378,7 +378,8 @@ static void forget_pages(struct model *model) {
  * spaces, or a title, in which the name ends at the first space. */
 static char *find_program(const struct record_head *head) {
     const char *slash = strrchr(head->exe, '/'), *file = slash ? slash + 1 : head->exe;
-    const char *name = head->program + (head->program[0] == '-'); /* of a login shell */
+    /* the name of a login shell begins with a dash */
+    const char *name = head->program + (head->program[0] == '-');
     size_t length = strlen(name), file_length = strlen(file);
     if (file_length > 0 && length >= file_length && strcmp(name + length - file_length, file) == 0)
         return cli_copy(file);

@@ -62,7 +62,7 @@ static int compare_keys(uint64_t a, uint32_t a_module, const struct model_frame 
     return a_module < b_module ? -1 : a_module > b_module;
 }
 
-static const struct names *sorting; /* for compare_known */
+static const struct names *sorting; /* argument of compare_known, which qsort cannot pass */
 
 static uint32_t module_of(const struct names *names, const struct model_frame *frame) {
     return frame->module == WIRE_NONE ? WIRE_NONE : names->modules[frame->module];

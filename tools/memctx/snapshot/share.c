@@ -62,7 +62,7 @@ static uint32_t find(const struct share *share, struct share_set *set, uint64_t 
     return set->count;
 }
 
-/* Makes room for one more element than `count`. */
+/* Returns the array with room for one more element than `count`. */
 static void *room(void *array, size_t count, size_t *capacity, size_t size_bytes) {
     if (count < *capacity)
         return array;

@@ -17,8 +17,9 @@
 
 struct snapshot_frame {
     uint64_t address;
-    uint32_t module, list;       /* WIRE_NONE: none */
-    struct model_frame *made[2]; /* by exact_address; NULL: not made yet */
+    uint32_t module, list; /* WIRE_NONE: none */
+    /* made[exact_address]: the model's frame for this row; NULL: not made yet */
+    struct model_frame *made[2];
 };
 
 struct snapshot_reader {
@@ -603,7 +604,8 @@ static bool check_whole(struct snapshot_reader *reader) {
             continue;
         if (context->recursive_from >= model->context_count)
             return damaged(reader, "a loop ends in a context that does not exist");
-        context->recursive_from = model->contexts[context->recursive_from].id; /* for model_link */
+        /* model_link takes ids, and makes them indices */
+        context->recursive_from = model->contexts[context->recursive_from].id;
     }
     hand_out_entries(reader);
     if (reader->tails.count > 0)

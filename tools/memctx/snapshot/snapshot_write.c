@@ -20,8 +20,9 @@ struct snapshot_writer {
     struct model_write_options options;
     struct pack *pack;
     struct share share;
-    uint32_t *frames;       /* number of each context's frame, as share_frame gives it */
-    uint32_t *model_frames; /* the same numbers by the numbers of the model's frames; 0: none */
+    uint32_t *frames; /* number of each context's frame, as share_frame gives it */
+    /* model_frames[number of a frame in the model]: the frame's number in the file; 0: none */
+    uint32_t *model_frames;
 };
 
 /* --- numbers ----------------------------------------------------------------------------- */
@@ -56,7 +57,7 @@ static void number_figures(struct snapshot_writer *writer) {
     MODEL_LEDGER(X)
     if (!writer->model->has_mappings)
         return;
-    MODEL_MAPPINGS(X) /* expands to several statements, so no `if` can stand before it */
+    MODEL_MAPPINGS(X) /* the macro expands to several statements, so no `if` can stand before it */
 #undef X
 }
 

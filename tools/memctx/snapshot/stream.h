@@ -2,9 +2,9 @@
 /*
  * stream.h - a snapshot as the answers of the process, one after the other, compressed by zstd.
  *
- * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions. This
- * form is written while the answers arrive, so the writer needs memory for one answer and for the
- * compressor (3 MiB), however many contexts the process has. It has no names of functions; the
+ * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions.
+ * This form is written while the answers arrive, so the writer needs about 1 MiB, for one answer
+ * and for the compressor, however many contexts the process has. It has no names of functions; the
  * reader looks them up. Its structs are those of memctx/wire.h, so a memctx with another
  * WIRE_VERSION refuses it.
  *
@@ -34,12 +34,13 @@ enum stream_kind {
     STREAM_MARK = 4,     /* struct stream_mark: the entries that follow are of this mark */
     STREAM_MAPPINGS = 5, /* struct model_mappings */
     STREAM_END = 6,      /* no body */
-    STREAM_HOW = 7,      /* a text with its final 0: how the memory of a silent process was read */
+    /* a text with its final 0: how the memory of a process that did not answer was read */
+    STREAM_HOW = 7,
 };
 
 struct stream_record {
     uint32_t kind; /* enum stream_kind */
-    uint32_t part; /* of STREAM_PIECE: enum wire_part */
+    uint32_t part; /* in a STREAM_PIECE: enum wire_part */
     uint32_t bytes;
     uint32_t reserved;
 };
@@ -48,7 +49,7 @@ struct stream_facts {
     int64_t pid;
     uint64_t start_ticks;
     char library_version[32];
-    char program[256]; /* as the user started it; empty: not known */
+    char program[256]; /* name of the program as the user started it; empty: not known */
 };
 
 struct stream_mark {

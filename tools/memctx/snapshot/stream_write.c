@@ -5,7 +5,7 @@
 
 #include "snapshot/stream.h"
 
-#define LEVEL 1       /* this form is for moments when memory is short: be quick */
+#define LEVEL 1       /* the fastest level: this form is for moments when memory is short */
 #define WINDOW_LOG 18 /* 256 KiB are enough to find equal records */
 
 struct stream_writer {

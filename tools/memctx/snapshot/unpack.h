@@ -17,7 +17,8 @@
 #include "snapshot/snapshot_format.h"
 
 struct unpack_column {
-    const uint8_t *start, *at, *end; /* all NULL: the block does not have the column */
+    /* bounds of the column, and the next value; all NULL: the block does not have the column */
+    const uint8_t *start, *at, *end;
 };
 
 struct unpack_block {

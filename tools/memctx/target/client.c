@@ -16,13 +16,14 @@
 
 #include "base/clock.h"
 
-#define HELLO_DEADLINE_MS 5000 /* for the hello: all connections may be in use */
-#define WAIT_MS 5000           /* for a free connection, over all attempts */
+#define HELLO_DEADLINE_MS 5000 /* longest wait for the hello: all connections may be in use */
+#define WAIT_MS 5000           /* longest wait for a free connection, over all attempts */
 #define WAIT_STEP_MS 50
-#define TELL_MS 700              /* after such a wait for the hello, the user is told */
-#define ANSWER_DEADLINE_MS 60000 /* for an answer's first byte: marks of large heaps take long */
-#define PAUSE_DEADLINE_MS 5000   /* the longest pause between two bytes */
-#define HURRY_DEADLINE_MS 1500   /* instead of these three for a client in a hurry */
+#define TELL_MS 700 /* the user is told of a wait for the hello that takes longer */
+/* longest wait for the first byte of an answer: marks of large heaps take long */
+#define ANSWER_DEADLINE_MS 60000
+#define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
+#define HURRY_DEADLINE_MS 1500 /* longest wait of a client in a hurry, in place of these three */
 
 /* --- where sockets are ------------------------------------------------------------------- */
 
@@ -413,6 +414,17 @@ static enum io_result wait_hello(struct client *client, struct wire_frame *frame
     return read_exactly(client->fd, (char *)frame, sizeof *frame, patience);
 }
 
+/* Writes the process as messages name it: "pid 12 (prog)", with the program's name as the user
+ * started it. The kernel's name is cut at 15 characters. Returns `text`. */
+#define NAMED_BYTES 300
+static const char *name_process(char text[NAMED_BYTES], const struct client *client,
+                                const struct process_facts *facts) {
+    char *program = process_program(facts);
+    snprintf(text, NAMED_BYTES, "%s (%s)", client->source, program);
+    free(program);
+    return text;
+}
+
 /* Reads the hello. *closed: the target had no free connection. */
 static bool read_hello(struct client *client, const struct process_facts *facts,
                        struct cli_failure *failure, bool *closed) {
@@ -421,9 +433,9 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
     if (result == IO_CLOSED && geteuid() != 0 && facts->effective_uid != geteuid()) {
         return cli_fail(
             failure, CLI_NOT_PERMITTED,
-            "%s (%s) belongs to %s and answers only that user; run memctx as that user or "
-            "as root",
-            client->source, facts->name, process_user_name(facts->effective_uid));
+            "%s belongs to %s and answers only that user; run memctx as that user or as root",
+            name_process((char[NAMED_BYTES]){0}, client, facts),
+            process_user_name(facts->effective_uid));
     }
     if (result != IO_DONE) {
         *closed = result == IO_CLOSED;
@@ -452,31 +464,36 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
 /* Makes the failure for a process without a socket. */
 static bool fail_without_socket(const struct client *client, const struct process_facts *facts,
                                 struct cli_failure *failure) {
+    char named[NAMED_BYTES];
+    name_process(named, client, facts);
     if (geteuid() != 0 && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s) belongs to %s; run memctx as that user or as root", client->source,
-                        facts->name, process_user_name(facts->uid));
+                        "%s belongs to %s; run memctx as that user or as root", named,
+                        process_user_name(facts->uid));
     }
     switch (process_find_library(facts)) {
     case PROCESS_UNREADABLE:
         return cli_fail(
             failure, CLI_NOT_PERMITTED,
             geteuid() == 0
-                ? "%s (%s) cannot be examined; memctx may not read its memory map; root needs "
+                ? "%s cannot be examined; memctx may not read its memory map; root needs "
                   "CAP_SYS_PTRACE for that, and a security module may forbid it"
-                : "%s (%s) cannot be examined; this user may not read its memory map (setuid, "
+                : "%s cannot be examined; this user may not read its memory map (setuid, "
                   "or not dumpable); run memctx as root",
-            client->source, facts->name);
-    case PROCESS_WITHOUT:
-        return cli_fail(failure, CLI_NO_TARGET,
-                        "%s (%s) runs without libmemctx.so; start it with memctx run -- %s",
-                        client->source, facts->name, facts->name);
+            named);
+    case PROCESS_WITHOUT: {
+        char *program = process_program(facts);
+        cli_set_failure(failure, CLI_NO_TARGET,
+                        "%s runs without libmemctx.so; start it with memctx run -- %s", named,
+                        program);
+        free(program);
+        return false;
+    }
     default: break;
     }
     char reason[700];
     process_explain_no_socket(facts, reason, sizeof reason);
-    return cli_fail(failure, CLI_NO_TARGET, "%s (%s) has the library but no socket: %s",
-                    client->source, facts->name, reason);
+    return cli_fail(failure, CLI_NO_TARGET, "%s has the library but no socket: %s", named, reason);
 }
 
 static bool connect_once(struct client *client, const struct process_facts *facts, bool hurry,
@@ -514,9 +531,10 @@ static bool connect_once(struct client *client, const struct process_facts *fact
      * process may have inherited the name of another user's directory. */
     if ((error == EACCES || error == EPERM) && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s): its socket is closed to this user; it belongs to %s; run memctx "
-                        "as that user or as root",
-                        client->source, facts->name, process_user_name(facts->uid));
+                        "%s: its socket is closed to this user; it belongs to %s; run memctx as "
+                        "that user or as root",
+                        name_process((char[NAMED_BYTES]){0}, client, facts),
+                        process_user_name(facts->uid));
     }
     return fail_without_socket(client, facts, failure);
 }

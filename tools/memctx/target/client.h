@@ -23,14 +23,15 @@
 struct client_directories {
     char paths[CLIENT_DIRECTORIES_MAX][512];
     size_t count;
-    size_t own_count; /* of the first paths, which the process's library would choose */
+    size_t own_count; /* how many of the first paths the process's own library would choose */
 };
 
 struct client {
     int fd;
     /* NULL: the process answers. Otherwise its memory is read, and there is no connection. */
     struct outside *outside;
-    const struct process_facts *facts; /* for connecting again; belongs to the caller */
+    /* the process, for connecting again; the facts belong to the caller */
+    const struct process_facts *facts;
     bool hurry;
     bool told;     /* the user was told of the wait */
     int answer_ms; /* the longest wait for the first byte of an answer */

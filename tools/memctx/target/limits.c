@@ -98,9 +98,10 @@ void limits_read_mounts(struct limits_mounts *mounts, const char *root) {
 /* --- the cgroup of a process ----------------------------------------------------------------- */
 
 struct group {
-    char path[512]; /* as in /proc/PID/cgroup; empty: none */
+    /* path of the group as in /proc/PID/cgroup; empty: the process is in no such group */
+    char path[512];
     char folder[PATH_MAX];
-    size_t top_length; /* of the folder: the mount point, at which the way up ends */
+    size_t top_length; /* length of the mount point, at which the way up ends */
 };
 
 struct groups {
@@ -185,7 +186,7 @@ struct search {
 /* The files of a control group. */
 struct group_files {
     const char *limit, *usage;
-    const char *cache; /* in memory.stat: file contents that nobody used lately */
+    const char *cache; /* key in memory.stat of file contents that nobody used lately */
 };
 
 /* Returns true for a limit that is better than the best one so far, and writes its figures. Of two
@@ -211,7 +212,7 @@ static bool read_number(const struct group *group, const char *name, int64_t *va
 }
 
 struct figure {
-    const char *name; /* such as "VmSize", without the colon */
+    const char *name; /* name of the wanted line, such as "VmSize", without the colon */
     int64_t value;
     bool known;
 };

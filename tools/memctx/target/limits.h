@@ -28,7 +28,7 @@ struct limits_mounts {
 
 struct limits_found {
     int64_t bytes;      /* the limit */
-    int64_t left_bytes; /* at least 0, or LIMITS_UNKNOWN */
+    int64_t left_bytes; /* bytes that may still be taken, at least 0; or LIMITS_UNKNOWN */
     char from[320];     /* "memory.max of /a/b", for messages */
 };
 

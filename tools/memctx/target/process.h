@@ -16,10 +16,10 @@ struct process_facts {
     pid_t pid;
     pid_t thread; /* /proc shows memory and files of the process under this id: the pid, or the id
                    * of another thread if the first one has ended */
-    pid_t parent; /* of the process that it is a child of now */
+    pid_t parent; /* pid of the process that is its parent now */
     pid_t inner_pid; /* pid in the process's own pid namespace */
     uid_t uid, effective_uid;
-    char state; /* of the thread, as in /proc/PID/stat; 'Z': the process has exited */
+    char state; /* state of `thread`, as in /proc/PID/stat; 'Z': the process has exited */
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;

@@ -13,7 +13,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define INTERPRETERS_MAX 5 /* levels of scripts that interpret scripts; the kernel's limit is 4 */
+/* most scripts in a row whose interpreter is a script; the kernel's limit is 4 */
+#define INTERPRETERS_MAX 5
 
 static bool is_program(const char *path) {
     struct stat status;

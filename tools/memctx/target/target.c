@@ -18,7 +18,9 @@ struct name_search {
     const char *word;
     pid_t found[64];
     size_t count;
-    size_t without_library, closed; /* processes of that name that are of no use */
+    /* processes of that name that cannot be asked: they lack the library, or belong to another user
+     */
+    size_t without_library, closed;
 };
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -80,7 +82,8 @@ static void open_stopped(struct target *target, bool live) {
     char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
                           : cli_format("kill -CONT %d resumes it", (int)facts->pid);
     cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
-            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid, facts->name,
+            "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid,
+            process_program(facts),
             live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
 }
 
@@ -92,7 +95,7 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
-                (int)pid, target->facts.name);
+                (int)pid, process_program(&target->facts));
     bool stopped = target->facts.state == 'T' || target->facts.state == 't';
     if (stopped) {
         open_stopped(target, live);
@@ -347,14 +350,15 @@ void target_load_rest(struct target *target, struct model *model,
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
     progress_end();
-    if (target->is_snapshot && !target->client.outside) /* it was loaded as a whole */
+    if (target->is_snapshot && !target->client.outside) /* a file was loaded as a whole */
         return;
     bool mappings = options->mappings && !target->is_snapshot;
     if (mappings) /* now, because the sums were read just before */
         start_map_reader(&reader, target->facts.thread);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
+    /* counting the resident tables costs little */
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
     loader_finish(&target->loader, options->flags);
     if (target->client.outside)
         model->how = cli_copy(outside_how(target->client.outside));

@@ -19,7 +19,7 @@
 struct target {
     /* a file: a snapshot, a recording, or a core file if client.outside is not NULL */
     bool is_snapshot;
-    const char *path; /* of the file */
+    const char *path; /* path of the file */
     const char *when; /* the moment of a recording, as the user wrote it; NULL: the last one */
     struct process_facts facts;
     struct client client; /* connection to the process */

@@ -39,7 +39,7 @@ static enum wire_figure figure_of(enum view_sort sort) {
     case VIEW_SORT_ALLOCS: return WIRE_FIGURE_ALLOCS;
     case VIEW_SORT_FREES: return WIRE_FIGURE_FREES;
     case VIEW_SORT_PEAK: return WIRE_FIGURE_PEAK;
-    default: return WIRE_FIGURES; /* none that the target knows */
+    default: return WIRE_FIGURES; /* the target cannot sort by this key */
     }
 }
 
@@ -71,8 +71,9 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
     survey->best[place] = (struct best){id, key, *self};
 }
 
-/* Returns the least figure of a further context that is among the best. Ids rise, so a further
- * context that only equals the last of the best is not. */
+/* Returns the least figure with which the next context would be among the best. Contexts come by
+ * rising id, and of equal figures the lower id is better, so the next context must exceed the last
+ * of the best. */
 static int64_t least_of(const struct survey *survey) {
     if (survey->best_count < survey->limit)
         return survey->minimum;

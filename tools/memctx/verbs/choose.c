@@ -12,13 +12,14 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     int64_t id;
     uint32_t root = WIRE_NONE;
     if (!cli_is_number(word, &id)) {
-        cli_usage("a CONTEXT is a number that memctx dump --flat or memctx frag shows; got \"%s\"",
+        cli_usage("a CONTEXT is a number that memctx frag or memctx dump --json shows; got \"%s\"",
                   word);
     }
     if (id >= 0 && id < WIRE_NONE)
         root = model_find_context(model, (uint32_t)id);
     if (root == WIRE_NONE)
-        cli_die(CLI_REFUSED, "%s has no context %s; see memctx dump --json", model->source, word);
+        cli_die(CLI_REFUSED, "%s has no context %s; see memctx frag or memctx dump --json",
+                model->source, word);
     bool *below = cli_alloc(model->context_count, sizeof *below);
     for (size_t i = root; i < model->context_count; i++) {
         uint32_t parent = model->contexts[i].parent;

@@ -30,7 +30,8 @@ void choose_parse(struct choice *choice, int argc, char **argv);
 bool choose_chooses(const struct choice *choice);
 
 struct chosen {
-    bool *members; /* by index of the model's contexts: those with figures of their own */
+    /* members[index of a context]: true for chosen contexts with figures of their own */
+    bool *members;
     size_t count;
     uint32_t first; /* id of the first chosen context */
 };

@@ -41,8 +41,10 @@ struct diff_ends {
     char *from, *to;
     double from_s, to_s;
     int64_t from_rss_bytes, to_rss_bytes;
-    int64_t from_own_bytes, to_own_bytes; /* of these, memctx itself */
-    struct mapped from_mapped, to_mapped; /* of these, what did not come from malloc */
+    /* the part of the resident sets that memctx itself takes */
+    int64_t from_own_bytes, to_own_bytes;
+    /* the part of the resident sets that did not come from malloc */
+    struct mapped from_mapped, to_mapped;
 };
 
 static struct diff_request parse(int argc, char **argv) {

@@ -17,7 +17,7 @@
 #include "verbs/telling.h"
 #include "verbs/verbs.h"
 
-#define LOOKS 4 /* looks before the last one, with --watch */
+#define LOOKS 4 /* with --watch: number of looks before the last one */
 
 enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_FULL };
 

@@ -22,7 +22,7 @@ static void write_otlp(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static struct profile_values values_options; /* of pprof and OTLP */
+static struct profile_values values_options; /* options of the formats pprof and OTLP */
 static const char *attributes[ATTRIBUTES_MAX];
 
 /* The writers, in the order of their options. */
@@ -61,8 +61,8 @@ static void write_folded(const struct model *model, FILE *file) {
     profile_write_folded(model, file, folded_metric);
 }
 
-/* Returns true if a file is compressed: pprof's and OTLP's always; others if the name ends in .gz,
- * by which their readers tell. */
+/* Returns true if a file is to be compressed: pprof's and OTLP's files always; others if the name
+ * ends in .gz, because their readers look at the name. */
 static bool is_compressed(size_t format, const char *path) {
     size_t length = strlen(path);
     return format == FORMAT_PPROF || format == FORMAT_OTLP ||

@@ -57,8 +57,8 @@ struct frag_request {
     struct view_options view;
     struct reading_names names;
     int64_t limit;
-    int64_t frames;    /* of each path in the table */
-    int64_t functions; /* of each path that holds pages */
+    int64_t frames;    /* frames of each path in the table (--pages) */
+    int64_t functions; /* functions of each path that holds pages */
     bool json, human, map, quick, pages, no_pager;
 };
 
@@ -112,7 +112,8 @@ static const struct group {
     {"rounding up to block sizes", {"rounding_bytes"}},
     {"free in pages that are in use", {"holes_bytes", "mixed_free_bytes"}},
     {"empty memory that memctx keeps for reuse", {"kept_bytes", "freelist_bytes"}},
-    {"memctx itself", {"segment_headers_bytes", "metadata_bytes", "control_bytes"}},
+    {"memctx itself, with its page headers",
+     {"segment_headers_bytes", "metadata_bytes", "control_bytes"}},
     {"files, stacks, mappings: not from malloc",
      {"files_bytes", "stacks_bytes", "brk_heap_bytes", "runtime_code_bytes", "shared_bytes",
       "own_mappings_bytes"}},
@@ -132,8 +133,8 @@ static void print_share(int64_t bytes, int64_t whole, bool human, const char *na
 }
 
 /* Prints the last line: the part of the lines above that is not resident, together with the
- * residue. A residue of more than a hundredth of the resident set is told apart, with its reason.
- */
+ * residue. A residue of more than a hundredth of the resident set is printed with a reason of its
+ * own. */
 static void print_rest(const struct model *model, const struct memory_ledger *ledger,
                        const struct frag_request *request) {
     int64_t away = ledger_line(ledger, "not_resident_bytes");

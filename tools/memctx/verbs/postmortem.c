@@ -31,7 +31,7 @@
 #include "verbs/verbs.h"
 
 #define LAST_DEFAULT "10m"
-#define GREW_TOLD 5   /* call paths told as growing */
+#define GREW_TOLD 5   /* most call paths that are printed as growing */
 #define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
 
 enum { OPTION_LAST = 1, OPTION_NAMES };
@@ -43,7 +43,7 @@ static const struct option options_list[] = {{"last", required_argument, NULL, O
 
 struct request {
     struct telling telling;
-    const char *last; /* the time before the last moment from which growth is told */
+    const char *last; /* growth is counted from so long before the last moment */
     bool keep_names;  /* --names */
 };
 
@@ -55,7 +55,8 @@ enum ending {
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
     ENDING_KILLED,       /* no exit handler ran */
     ENDING_REBOOTED,     /* the machine was started again since */
-    ENDING_UNKNOWN,      /* no end, but the process may not have been allowed to write one */
+    /* the file has no end, but the process may not have been allowed to write one */
+    ENDING_UNKNOWN,
 };
 
 static const char *const ending_words[] = {"running",      "executed-another", "normally",
@@ -343,7 +344,7 @@ static void print_json(const struct model *model, const struct findings *finding
     free(told);
 }
 
-/* Loads the state from which growth is told: so long before the last moment, or the first moment.
+/* Loads the state from which growth is counted: `last` before the last moment, or the first moment.
  * Returns false if the last moment is the only one. */
 static bool load_before(struct model *before, const struct model *model, const char *path,
                         const struct request *request) {

@@ -26,7 +26,8 @@ static const struct option options_list[] = {
 
 struct row {
     struct process_facts facts;
-    bool has_socket, is_outside; /* is_outside: the figures were read from the process's memory */
+    /* is_outside: the figures were read from outside, out of the process's memory */
+    bool has_socket, is_outside;
     struct totals totals;
     char *library_version;
     char *reason; /* why the process cannot be asked; NULL: it answered */

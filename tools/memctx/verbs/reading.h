@@ -62,10 +62,11 @@ struct symbols_work *reading_begin(const struct model *model, const struct targe
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,
                     const struct reading_names *names);
-/* Returns true if the process that a file is of still runs: then names can be had of generated
- * code, and of files that only the process sees, such as those of a container. The file may lie
- * there, too, as /proc/PID/root/...; a recording has the pid that the process has in its container.
- * If it is another process after all, build-ids show that its files are others. */
+/* Returns true if the process of a snapshot or recording still runs. Then the names of generated
+ * code can be looked up, and files that only this process sees, such as those of its container.
+ * `path` may be /proc/PID/root/..., where PID is the process's pid here; a recording has its pid in
+ * the container. If another process has the pid by now, its files have other build-ids and give no
+ * names. */
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */

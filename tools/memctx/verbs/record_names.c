@@ -33,7 +33,7 @@
 
 #define FIRST_MS 2000 /* the library writes the first moment soon after the start */
 #define MOST_MS 600000
-#define LOOKUP_S 120 /* of processor time */
+#define LOOKUP_S 120 /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
 #define CALLERS_MAX 64
 #define FDS_MAX 4096
@@ -82,7 +82,7 @@ static void write_score(void) {
     if (score < 0)
         return;
     if (write(score, "1000", 4) < 0)
-        errno = 0; /* the kernel then chooses as it does */
+        errno = 0; /* without this file the kernel chooses its victim as usual */
     close(score);
 }
 

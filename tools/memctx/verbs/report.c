@@ -68,6 +68,7 @@ int report_main(int argc, char **argv) {
     struct model model, other;
     struct report_state now = {.model = &model}, then = {.model = NULL};
     struct compare compare;
+    int64_t pid;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
                                        .mappings = true,
@@ -85,6 +86,11 @@ int report_main(int argc, char **argv) {
         compare_with_mark(&compare, &model, mark);
         then.title = cli_format("mark %s", mark->name);
     } else if (snapshot) {
+        if (!target_is_file(request.before) && !cli_is_number(request.before, &pid)) {
+            cli_die(CLI_NO_TARGET,
+                    "%s has no mark \"%s\", and no file has that name; see memctx mark --list %s",
+                    model.source, request.before, word);
+        }
         target_open(&earlier, request.before, false);
         load.flags &= ~MODEL_THREADS;
         target_load(&earlier, &other, &load);

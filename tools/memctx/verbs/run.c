@@ -159,7 +159,7 @@ static void set_preload(const char *library) {
 
 int run_main(int argc, char **argv) {
     struct cli_failure failure;
-    const char *directory = NULL; /* of --record; NULL: the current one */
+    const char *directory = NULL; /* directory of --record; NULL: the current directory */
     bool records = false, names = false;
     char *path;
     char pid[24];

@@ -46,7 +46,8 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
     for (size_t i = 0; i < choice->id_count; i++) {
         int64_t id;
         if (!cli_is_number(choice->ids[i], &id)) {
-            cli_usage("a CONTEXT is a number that memctx dump --flat shows; got \"%.100s\"",
+            cli_usage("a CONTEXT is a number that memctx frag or memctx dump --json shows; got "
+                      "\"%.100s\"",
                       choice->ids[i]);
         }
         char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
@@ -93,8 +94,9 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
     if (choice->site && choice->id_count > 0)
         cli_usage("contexts are chosen twice; give their numbers or --site REGEX, not both");
     if (!choice->site && choice->id_count == 0) {
-        cli_usage("missing contexts; give their numbers or --site REGEX; memctx dump shows them as "
-                  "(recursive: ...)");
+        cli_usage(
+            "missing contexts; memctx dump shows recursive ones as (recursive: ...); give --site "
+            "REGEX, or their numbers from memctx dump --json");
     }
     unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
 }

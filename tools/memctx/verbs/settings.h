@@ -24,7 +24,8 @@ extern const size_t settings_count;
 const struct settings_entry *settings_find(const char *name);
 /* Returns true if the text is a valid value of the entry. */
 bool settings_accepts(const struct settings_entry *entry, const char *text);
-/* Returns the syntax of the entry's values in words; NULL: the range or the words tell it. */
+/* Returns the syntax of the entry's values in words; NULL: the entry's range or list of words says
+ * enough. */
 const char *settings_syntax(const struct settings_entry *entry);
 /* Returns a value as text, a number or a word. The text stays valid until the next call. */
 const char *settings_text(const struct settings_entry *entry, int64_t value);

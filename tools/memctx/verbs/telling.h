@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* telling.h - options of the verbs that tell findings: doctor and postmortem. */
+/* telling.h - options of the verbs that print findings: doctor and postmortem. */
 #ifndef MEMCTX_TELLING_H
 #define MEMCTX_TELLING_H
 

@@ -44,7 +44,7 @@ static bool find_outcome(struct outcome *outcome, const struct model *model, con
     struct note *note = &outcome->note;
     if (!note_read(note, text))
         return false;
-    outcome->placing = placing_by_action(note->action); /* else it is a trim */
+    outcome->placing = placing_by_action(note->action); /* a trim has no placing */
     outcome->ago_s = model->uptime_s - note->uptime_s;
     outcome->now_bytes =
         outcome->placing ? waste_now(model, outcome->placing) : after_trim(model, note);

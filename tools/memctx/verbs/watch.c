@@ -22,9 +22,10 @@
 #include "verbs/verbs.h"
 #include "verbs/watch.h"
 
-#define LIMIT_EVERY_MS 10000 /* limits change seldom */
-#define PAUSE_MS_MAX 30000   /* between questions to a process that does not answer */
-#define LOOK_MS_MAX 60000    /* between looks at a process without the library */
+#define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
+/* longest pause between two questions to a process that does not answer */
+#define PAUSE_MS_MAX 30000
+#define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define EVERY_MS_MIN 20
 #define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)
@@ -141,7 +142,7 @@ static void check_directory(const char *path) {
     struct stat status;
     bool found = stat(path, &status) == 0;
     if (!found || !S_ISDIR(status.st_mode))
-        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory by --dir",
+        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory with --dir",
                 path, strerror(found ? ENOTDIR : errno));
     if (access(path, W_OK | X_OK) != 0)
         cli_warn("%s cannot be written now; %s; files will fail until that changes", path,
@@ -166,7 +167,7 @@ static void parse(int argc, char **argv) {
         take_option(option);
     if (settings.condition_count == 0)
         cli_usage(
-            "watch needs a condition; give one by --when: %s; for example --when 'rss>85%%limit'",
+            "watch needs a condition; give one with --when: %s; for example --when 'rss>85%%limit'",
             CONDITION_GRAMMAR);
     if (settings.match && !settings.all)
         cli_usage("--match chooses among all processes; use it with --all");
@@ -190,7 +191,7 @@ static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Reads the limit. Tells it if it has changed since the last time. */
+/* Reads the limit. With `tell`, prints a line if the limit has changed since the last time. */
 static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
@@ -285,7 +286,8 @@ struct seen {
 };
 
 static struct {
-    struct seen *seen, *before; /* of this scan and of the last one, in the order of /proc */
+    /* processes of this scan and of the last one, in the order of /proc */
+    struct seen *seen, *before;
     size_t count, capacity, before_count, before_capacity, at;
     int64_t now_ms;
 } scan;
@@ -348,8 +350,8 @@ static void tell_silence(struct watched *process, const char *reason, bool stopp
     process->ask_pause_ms = 2 * max_ms(process->ask_pause_ms, settings.every_ms);
     if (process->ask_pause_ms > PAUSE_MS_MAX)
         process->ask_pause_ms = PAUSE_MS_MAX;
-    /* A process that has just started has no socket yet, and all connections may be in use for a
-     * moment, so one failure is not told. */
+    /* The first failure is not printed: a process that has just started has no socket yet, and all
+     * connections may be in use for a moment. */
     if (process->silent || (process->failures < 2 && !stopped))
         return;
     process->silent = true;

@@ -24,7 +24,7 @@ struct watch_action {
 
 struct watch_settings {
     struct condition conditions[WATCH_CONDITIONS_MAX];
-    struct watch_action actions[WATCH_ACTIONS_MAX]; /* of each event, in this order */
+    struct watch_action actions[WATCH_ACTIONS_MAX]; /* actions of each event, in this order */
     size_t condition_count, action_count;
     int64_t every_ms, cool_ms, timeout_ms, keep;
     int64_t memory_bytes;  /* the most data of a child of snapshot and doctor; 0: no limit */
@@ -37,7 +37,7 @@ struct watch_settings {
 /* The files of one event. They are removed together. */
 struct watch_files {
     char *snapshot, *doctor; /* NULL: there is none */
-    int64_t inuse_bytes;     /* at the event; CONDITION_UNKNOWN: not known */
+    int64_t inuse_bytes;     /* bytes in use at the event; CONDITION_UNKNOWN: not known */
 };
 
 /* One watched process. */

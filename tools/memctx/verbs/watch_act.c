@@ -29,7 +29,7 @@
 #include "verbs/watch.h"
 
 #define MESSAGE_BYTES 600
-#define END_MS 2000 /* between SIGTERM and SIGKILL */
+#define END_MS 2000 /* time between SIGTERM and SIGKILL */
 
 static const struct watch_settings *settings;
 static struct watch_event *first_event, **last_event = &first_event;
@@ -38,7 +38,7 @@ static size_t failures;
 /* The running action. */
 static struct {
     pid_t pid;     /* 0: none runs */
-    size_t action; /* its number; of the next one while none runs */
+    size_t action; /* index of the running action; of the next action while none runs */
     int64_t began_ms;
     bool late;
     bool names;      /* the second step of a snapshot */
@@ -125,7 +125,8 @@ static void drop_file(struct watched *process, char **path) {
     *path = NULL;
 }
 
-/* Removes the oldest files but the largest, until `keep` newer ones are left. */
+/* Removes the files of the oldest events until `keep` newest events are left; the event with most
+ * bytes in use is kept besides. */
 static void prune(struct watched *process) {
     size_t keep = (size_t)settings->keep, largest = 0;
     for (size_t i = 1; i < process->file_count; i++)
@@ -164,7 +165,8 @@ void watch_act_forget(struct watched *process) {
     process->file_count = 0;
 }
 
-/* The file that a command is told: that of this event, else the newest one of the process. */
+/* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
+ */
 static const char *newest_file(const struct watch_event *event) {
     const struct watch_files *files = &event->made;
     if (!files->snapshot && !files->doctor && event->process->file_count > 0)
@@ -184,7 +186,7 @@ static void limit_memory(void) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* Runs in the child. The kernel rather ends the child than the target when memory is short. */
+/* Runs in the child. Lets the kernel end the child rather than the target when memory is short. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
     char pid[24];
@@ -272,7 +274,7 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
         errno = error;
         return false;
     }
-    setpgid(run.pid, run.pid); /* whoever comes first */
+    setpgid(run.pid, run.pid); /* parent and child both do this, because either may come first */
     run.messages = pipe_ends[0];
     return true;
 }
@@ -355,8 +357,9 @@ static void begin_action(struct watch_event *event, const struct watch_action *a
         run.file = memfd_create("memctx-doctor", MFD_CLOEXEC);
     char reason[MESSAGE_BYTES] = "";
     if (action->kind != WATCH_EXEC && run.file < 0) {
-        snprintf(reason, sizeof reason, "%s cannot be written; %s; name another directory by --dir",
-                 event->stem, strerror(errno));
+        snprintf(reason, sizeof reason,
+                 "%s cannot be written; %s; name another directory with --dir", event->stem,
+                 strerror(errno));
     } else if (!start_child(event, action)) {
         snprintf(reason, sizeof reason, "no process could be started; %s", strerror(errno));
     }
@@ -411,7 +414,7 @@ static void print_text(void) {
     fflush(stdout);
 }
 
-/* `lacks`: why the snapshot has no names; NULL: it has them, or the action is another one. */
+/* `lacks`: why the snapshot has no names; NULL: it has names, or the action makes no snapshot. */
 static void tell_done(struct watch_event *event, const struct watch_action *action,
                       const char *lacks) {
     static const char *const names[] = {"snapshot", "doctor", "exec"};
@@ -553,7 +556,7 @@ bool watch_act_step(void) {
             if (!event->stem)
                 event->stem = make_stem(event->process, &settings->conditions[event->condition]);
             begin_action(event, &settings->actions[run.action]);
-            if (run.pid == 0) { /* it was left out, or could not begin */
+            if (run.pid == 0) { /* the action was left out, or could not begin */
                 drop_temporary();
                 run.action++;
             }

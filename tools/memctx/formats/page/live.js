@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The live page of memctx serve: figures of each look, the time axis, kept moments; and the list of processes. It sends GET
-   requests alone. */
+   requests only. */
 "use strict";
 (() => {
   const BANDS = 8, SAMPLES = 3600; // rows of the table; samples that the server keeps, too
@@ -13,7 +13,7 @@
 
   // --- asking ---
 
-  // The token comes from the form, or from behind # in the address, which a browser does not send. It goes into a header alone.
+  // The token comes from the form, or from the part of the address behind #, which a browser keeps to itself. It is sent in a header only.
   const KEY = "memctx-token";
   let token = sessionStorage.getItem(KEY);
   if (location.hash.startsWith("#token=")) {
@@ -53,7 +53,7 @@
 
   // --- words ---
 
-  // A text that stays is not written again, because it would be read out again.
+  // An unchanged text is not written again, because a screen reader would read it out again.
   const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
   const tell = (text, kind = "") => {
     write("live-state", text);
@@ -112,12 +112,12 @@
     if (!kept && compares) report.open("changes");
   };
   const wanted = () => momentOf(shown) && `data.json?moment=${momentOf(shown).id}` + (before ? `&before=${before}` : "");
-  // Loads the moment that is wanted, unless it is there, and then once more if another one is wanted meanwhile.
+  // Loads the wanted moment unless the page shows it already. If another moment is chosen meanwhile, loads that one, too.
   const load = async () => {
     if (busy) return;
     busy = true;
     try {
-      // A list that is open would be closed by new figures.
+      // New figures would close a list of choices that the reader has opened.
       for (let address; (address = wanted()) && address !== drawn && !document.hidden;) {
         if (report && document.activeElement?.tagName === "SELECT" && !shown && new URL(address, base).searchParams.get("before") === compared) break;
         const response = await ask(address);
@@ -298,7 +298,7 @@
     moments.push(moment);
     change();
   };
-  // Where a moment was chosen and is not kept any more, the one next to it is.
+  // A chosen moment that the server has dropped is replaced by the moment next to it.
   const takeGone = ({id}) => {
     const gone = moments.find((one) => one.id === id);
     if (!gone) return;
