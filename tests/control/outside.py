@@ -208,6 +208,13 @@ def without_the_first_thread():
         how = read(pid, "--outside")["how"]
         thread = re.search(r"/proc/(\d+)/mem ", how)
         check(thread and int(thread[1]) != pid and os.path.exists(f"/proc/{pid}/task/{thread[1]}"), how)
+        path = os.path.join(directory, f"memctx-{pid}-{os.path.basename(program)[:15]}.rec")
+        done = harness.run_cli("set", str(pid), f"record={directory}")
+        check_equal(done.returncode, 0, done.stderr)
+        wait_until(lambda: harness.run_cli("postmortem", path).returncode == 0, "a recording")
+        told = json.loads(harness.run_cli("postmortem", path, "--json").stdout)
+        dump = json.loads(harness.run_cli("dump", path, "--json").stdout)
+        check_equal((told["program"], dump["exe"]), (os.path.basename(program), program), "the program in its recording")
         for words in (["doctor", pid], ["frag", pid], ["mark", pid, "x"],
                       ["watch", pid, "--when", "inuse>1", "--every", "50ms", "--do", "exec:kill -9 $MEMCTX_PID"]):
             done = harness.run_cli(*map(str, words))
