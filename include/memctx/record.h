@@ -98,10 +98,11 @@ struct record_moment {
     uint64_t uptime_ns;
     uint32_t reason; /* enum record_reason */
     uint32_t entries, entry_bytes;
-    uint32_t lost; /* directories and moments that could not be written so far */
-    uint32_t uid;  /* the effective user, who may not be the one that made the file */
-    uint32_t reserved;
-    /* figures of the control group; WIRE_UNKNOWN: it has no such file, or no limit */
+    uint32_t lost;         /* directories and moments that could not be written so far */
+    uint32_t uid;          /* the effective user, who may not be the one that made the file */
+    uint32_t cgroup_above; /* 0: use and limit are the group's own; N: those of the Nth above it */
+    /* use and limit of the control group, or of a group above it whose limit leaves less, and the
+     * kills in the group itself; WIRE_UNKNOWN: there is no such file, or no limit */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* contexts with figures that have no entry */
     struct wire_sums rest;  /* the sum over these */

@@ -233,8 +233,9 @@ struct model_recording {
     bool cgroup_v1;
     /* At the chosen moment; WIRE_UNKNOWN: no such figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    bool changed_user; /* since the first moment, so its exit handler may not write the file */
-    int64_t lost;      /* parts of the recording that could not be written */
+    uint32_t cgroup_above; /* as in record.h */
+    bool changed_user;     /* since the first moment, so its exit handler may not write the file */
+    int64_t lost;          /* parts of the recording that could not be written */
 };
 
 /* Sums over contexts with full call paths, and over contexts with merged ones (folding.h). The rest

@@ -401,6 +401,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                  .cgroup_bytes = moment->cgroup_bytes,
                                  .cgroup_limit = moment->cgroup_limit,
                                  .cgroup_oom_kills = moment->cgroup_oom_kills,
+                                 .cgroup_above = moment->cgroup_above,
                                  .changed_user = moment->uid != reader->found[0].moment.uid,
                                  .lost = moment->lost};
     recording->moments = cli_alloc(reader->count, sizeof *recording->moments);
