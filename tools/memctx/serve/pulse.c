@@ -161,7 +161,8 @@ static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
     int64_t before_ms = since_ms, now_ms = pulse_wall_ms(since_ms);
     for (size_t i = 0; i < recording->moment_count; i += step) {
         int64_t ms = (int64_t)(recording->moments[i].wall_ns / 1000000);
-        if (ms > before_ms && ms < now_ms) { /* the clock may have been set */
+        bool known = recording->moments[i].rss_bytes != WIRE_UNKNOWN;
+        if (known && ms > before_ms && ms < now_ms) { /* the clock may have been set */
             tell_moment(fd, &recording->moments[i]);
             before_ms = ms;
         }

@@ -412,7 +412,9 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                   .uptime_s = (double)found->moment.uptime_ns / 1e9,
                                   .requested_bytes = model_tame(found->dump.requested_bytes),
                                   .live_chunks = model_tame(found->dump.live_chunks),
-                                  .rss_bytes = model_tame(found->dump.ledger.rss_bytes)};
+                                  .rss_bytes = found->dump.ledger.rss_bytes == WIRE_UNKNOWN
+                                                   ? WIRE_UNKNOWN
+                                                   : model_tame(found->dump.ledger.rss_bytes)};
     }
     const char *body = body_at(reader, RECORD_END_AT, RECORD_END, &block);
     struct record_end end;
