@@ -76,7 +76,7 @@ static bool read_contexts(struct tables *tables, const char *source, struct cli_
         (uint64_t)CONSTANT(tables, TREE_NODES_PER_BLOCK) * CONSTANT(tables, TREE_BLOCKS);
     uint64_t count = tables_word(tables, ADDRESS(tables, tree_count_shown), sizeof(uint32_t));
     if (count == 0)
-        return cli_fail(failure, CLI_REFUSED,
+        return cli_fail(failure, CLI_NO_TARGET,
                         "%s: memctx has not begun to work in this process; try again later",
                         source);
     if (count < CONSTANT(tables, TREE_FIXED_COUNT) || count > most)
