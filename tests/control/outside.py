@@ -86,10 +86,11 @@ def start_python(directory, **env):
 
 @test
 def outside_equals_inside():
-    """A process at rest has the same figures on its socket, from outside and while it is stopped."""
-    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager") as target:
+    """A process at rest has the same figures, and rules, on its socket, from outside and while it is stopped."""
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
+        check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]}, "no path has the rule")
         check("how" not in inside, "the socket was not asked")
         outside = read(target.pid, "--outside")
         check("--outside asked" in outside["how"], outside["how"])
