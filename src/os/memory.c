@@ -15,6 +15,7 @@
 #define MADV_POPULATE_READ 22
 #endif
 
+#define ASKED_BYTES (256UL << 20)
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 static uint32_t refused; /* atomic */
@@ -34,6 +35,20 @@ static void *map_at(void *place, size_t bytes, int protection, int extra) {
 
 void *os_map(size_t bytes) {
     return map_at(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+}
+
+/* A mapping without MAP_NORESERVE is refused if it is larger than memory and swap together. */
+bool os_may_have(size_t bytes) {
+    if (bytes < ASKED_BYTES)
+        return true;
+    long asked =
+        OS_CALL(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (OS_FAILED(asked)) {
+        add_relaxed(&refused, 1);
+        return false;
+    }
+    os_unmap((void *)asked, bytes);
+    return true;
 }
 
 void os_unmap(void *start, size_t bytes) {

@@ -13,7 +13,11 @@
 
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
-uint32_t os_refused(void);  /* how many mappings the kernel refused; wraps around */
+/* Asks the kernel whether the machine has so many bytes at all; os_map gets any size. A program
+ * that is given more is ended by the OOM killer when it writes to it. Asks only for large sizes, of
+ * which the system call is a small part of the cost. */
+bool os_may_have(size_t bytes);
+uint32_t os_refused(void); /* how many mappings the kernel refused; wraps around */
 /* As os_map, but the start is aligned to `alignment`, a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Asks the kernel for huge pages in this range, or for none. A kernel without huge pages ignores

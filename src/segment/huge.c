@@ -443,7 +443,9 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             /* The padding before the header and the padding behind the chunk go back to the kernel
              * at once. */
             size_t padded = mapped + alignment;
-            char *padding = padded < mapped ? NULL : os_map_aligned(padded, SEGMENT_BYTES);
+            char *padding = padded < mapped || !os_may_have(padded)
+                                ? NULL
+                                : os_map_aligned(padded, SEGMENT_BYTES);
             if (!padding)
                 return NULL;
             start = (char *)align_up((uintptr_t)padding + SEGMENT_BYTES, alignment) - SEGMENT_BYTES;
@@ -453,7 +455,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             if (!segment_claim_memory(start, mapped))
                 return NULL;
         } else {
-            start = segment_map_memory(mapped);
+            start = os_may_have(mapped) ? segment_map_memory(mapped) : NULL;
         }
         if (!start)
             return NULL;
@@ -525,6 +527,8 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
+    if (mapped > old && !os_may_have(mapped - old))
+        return NULL;
     if (resize_in_place((char *)header, old, mapped)) {
         header->mapped_bytes = mapped;
         account_resized((int64_t)mapped - (int64_t)old);

@@ -5,8 +5,10 @@
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define SENTINEL 77 /* a value of errno that no function here sets */
@@ -348,6 +350,43 @@ static void small_address_space(void) {
     CHECK(0, "exec: %s", strerror(errno));
 }
 
+static bool kernel_guesses(void) {
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    int mode = -1;
+    bool read = file && fscanf(file, "%d", &mode) == 1;
+    if (file)
+        fclose(file);
+    return read && mode == 0;
+}
+
+/* More than memory and swap together. Where the kernel decides by itself what is too much, such a
+ * block is refused at once; a program that got it would be ended when it writes to it. */
+static void more_than_the_machine(void) {
+    struct sysinfo machine;
+    CHECK(sysinfo(&machine) == 0, "sysinfo: %s", strerror(errno));
+    size_t bytes = opaque(2 * (machine.totalram + machine.totalswap) * machine.mem_unit);
+    size_t small_bytes[] = {100, 3 << 20, 300 << 20};
+    if (!kernel_guesses())
+        return;
+    void *block = NULL;
+    errno = SENTINEL;
+    CHECK(!malloc(bytes) && errno == ENOMEM, "malloc: errno %d", errno);
+    errno = SENTINEL;
+    CHECK(!calloc(1, bytes) && errno == ENOMEM, "calloc: errno %d", errno);
+    errno = SENTINEL;
+    CHECK(!aligned_alloc(1 << 20, bytes) && errno == ENOMEM, "aligned_alloc: errno %d", errno);
+    CHECK(posix_memalign(&block, 1UL << 40, 8) == ENOMEM, "posix_memalign to 1 TiB");
+    for (size_t i = 0; i < sizeof small_bytes / sizeof *small_bytes; i++) {
+        block = malloc(small_bytes[i]);
+        CHECK(block, "no block of %zu bytes", small_bytes[i]);
+        memset(block, 7, 100);
+        errno = SENTINEL;
+        CHECK(!realloc(block, bytes) && errno == ENOMEM, "realloc: errno %d", errno);
+        CHECK(((char *)block)[99] == 7, "the block lost its content");
+        free(block);
+    }
+}
+
 CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"impossible-size", impossible_size},
            {"realloc-impossible-size", realloc_impossible_size},
@@ -355,4 +394,5 @@ CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"realloc-to-zero", realloc_to_zero}, {"errno-preserved", errno_preserved},
            {"errno-free-locked", errno_free_locked}, {"out-of-memory", out_of_memory},
            {"out-of-memory-new-thread", out_of_memory_new_thread},
-           {"small-address-space", small_address_space})
+           {"small-address-space", small_address_space},
+           {"more-than-the-machine", more_than_the_machine})
