@@ -21,7 +21,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 3
+#define OUTSIDE_VERSION 4
 #define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
 
 /* Variables. The lines from tree_count_shown on each name a pointer to a variable, because the
@@ -45,6 +45,7 @@
     X(pages_clock_begin)                                                                           \
     X(options)                                                                                     \
     X(resizes_lost)                                                                                \
+    X(rule_list)                                                                                   \
     X(buffers_stack_top)                                                                           \
     X(tree_count_shown)                                                                            \
     X(unwind_rules_shown)                                                                          \
@@ -57,7 +58,8 @@
     X(marks_shown)                                                                                 \
     X(marks_kept_shown)                                                                            \
     X(notes_shown)                                                                                 \
-    X(notes_made_shown)
+    X(notes_made_shown)                                                                            \
+    X(rules_matched_shown)
 
 #define OUTSIDE_CONSTANTS(X)                                                                       \
     X(TREE_NODES_PER_BLOCK)                                                                        \
@@ -210,7 +212,10 @@
     X(mark, left_out)                                                                              \
     X(mark_chunk, next)                                                                            \
     X(mark_chunk, used)                                                                            \
-    X(mark_chunk, bytes)
+    X(mark_chunk, bytes)                                                                           \
+    X(rule_list, rules)                                                                            \
+    X(rule_list, count)                                                                            \
+    X(policy_rule, text)
 
 /* Structs that stand in tables, so that the reader needs their sizes. */
 #define OUTSIDE_STRUCTS(X)                                                                         \
@@ -234,7 +239,9 @@
     X(view_resizes)                                                                                \
     X(kept_marks)                                                                                  \
     X(mark)                                                                                        \
-    X(mark_chunk)
+    X(mark_chunk)                                                                                  \
+    X(rule_list)                                                                                   \
+    X(policy_rule)
 
 enum outside_address {
 #define X(name) OUTSIDE_AT_##name,

@@ -100,8 +100,10 @@ struct record_moment {
     uint32_t entries, entry_bytes;
     uint32_t lost; /* number of directories and moments that could not be written */
     uint32_t uid;  /* effective user now; another user may have made the file */
-    uint32_t reserved;
-    /* figures of the control group; WIRE_UNKNOWN: the group has no file with the figure, or no
+    /* 0: use and limit are the control group's own; N: those of the Nth group above it */
+    uint32_t cgroup_above;
+    /* use and limit of the control group, or of a group above it whose limit leaves less, and the
+     * kills in the group itself; WIRE_UNKNOWN: the group has no file with the figure, or no
      * limit */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* contexts with figures that have no entry */

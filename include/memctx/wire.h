@@ -98,9 +98,11 @@ struct wire_frame {
 };
 
 struct wire_hello {
-    uint32_t pid;         /* in the target's own pid namespace */
-    uint32_t depth;       /* the current value of MEMCTX_DEPTH */
-    uint64_t start_ticks; /* field 22 of /proc/PID/stat; differs when the pid was reused */
+    uint32_t pid;   /* in the target's own pid namespace */
+    uint32_t depth; /* the current value of MEMCTX_DEPTH */
+    /* Field 22 of /proc/PID/stat; differs when the pid was reused. 0: not known, because the
+     * process sees no /proc, or has no descriptor left for the file. */
+    uint64_t start_ticks;
     char library_version[32];
 };
 
@@ -154,7 +156,9 @@ struct wire_dump {
         int64_t control_bytes;     /* stack and answer buffers of the control thread */
         int64_t untouched_bytes;   /* from the pages: reserved, never written, no memory yet */
         int64_t returned_bytes;    /* empty memory returned to the kernel since the start */
-        int64_t rss_bytes;         /* of the whole process, as the kernel says at this moment */
+        /* Of the whole process, as the kernel says at this moment. WIRE_UNKNOWN: the process sees
+         * no /proc, or has no descriptor left for the file. */
+        int64_t rss_bytes;
     } ledger;
     char exe[1024]; /* a longer path is cut */
 };
@@ -483,10 +487,10 @@ struct wire_rule_ranges {
 #define WIRE_RANGES_TEXT_MAX 98304U
 
 struct wire_trim {
-    int64_t released_bytes; /* returned to the kernel by this request */
-    int64_t punched_bytes;  /* part of released_bytes: empty OS pages inside pages in use */
-    int64_t rss_before, rss_after;
-    uint32_t threads; /* threads that have memory */
+    int64_t released_bytes;        /* returned to the kernel by this request */
+    int64_t punched_bytes;         /* part of released_bytes: empty OS pages inside pages in use */
+    int64_t rss_before, rss_after; /* -1: not known, as in struct wire_ledger */
+    uint32_t threads;              /* threads that have memory */
     /* Threads among these that have not allocated since the request. Each returns its memory with
      * its next allocation. */
     uint32_t threads_waiting;

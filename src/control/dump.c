@@ -508,7 +508,8 @@ static void fill_ledger(struct wire_ledger *ledger, bool resident) {
     ledger->metadata_used = meta.used_bytes;
     ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;
     ledger->control_bytes = buffers_bytes(true);
-    ledger->rss_bytes = os_rss_bytes();
+    int64_t rss_bytes = os_rss_bytes();
+    ledger->rss_bytes = rss_bytes < 0 ? WIRE_UNKNOWN : rss_bytes;
 }
 
 void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) {

@@ -19,6 +19,7 @@
 #include "region/heap.h"
 #include "region/member.h"
 #include "region/resizes.h"
+#include "rules/rules.h"
 #include "segment/internal.h"
 
 #ifndef MEMCTX_VERSION

@@ -18,10 +18,13 @@ static int64_t number_of(const char *text) {
     return value;
 }
 
-int64_t recorder_read_cgroup(const char *file, const char *line_name) {
+/* Returns the number in a file of the control group, or of a group above it: `folder_length` is the
+ * length of the group's folder, which recorder->cgroup begins with. Reads the line that begins with
+ * `line_name`, or the first line if that is NULL. WIRE_UNKNOWN: there is no number. */
+static int64_t read_figure(size_t folder_length, const char *file, const char *line_name) {
     char path[600], room[512];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
-    text_add(&text, recorder->cgroup);
+    text_add_bytes(&text, recorder->cgroup, folder_length);
     text_add(&text, file);
     path[text.length] = 0;
     if (!recorder->cgroup[0] || text.full || os_read_file(path, room, sizeof room) <= 0)
@@ -35,6 +38,34 @@ int64_t recorder_read_cgroup(const char *file, const char *line_name) {
     }
     int64_t value = number_of(at + (*at ? length : 0));
     return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value; /* version 1 has a number for "none" */
+}
+
+/* A limit of a group above holds for the process, too. The way up ends at the mount point, because
+ * the process sees no group above that. The number of groups is bounded by the length of the path.
+ */
+void recorder_read_cgroup(struct record_moment *moment) {
+    const char *use = recorder->cgroup_v1 ? "/memory.usage_in_bytes" : "/memory.current";
+    const char *most = recorder->cgroup_v1 ? "/memory.limit_in_bytes" : "/memory.max";
+    const char *events = recorder->cgroup_v1 ? "/memory.oom_control" : "/memory.events";
+    size_t length = text_length(recorder->cgroup);
+    int64_t least = INT64_MAX; /* bytes that the best limit so far leaves */
+    moment->cgroup_bytes = read_figure(length, use, NULL);
+    moment->cgroup_limit = WIRE_UNKNOWN;
+    moment->cgroup_oom_kills = read_figure(length, events, "oom_kill ");
+    for (uint32_t above = 0;; above++) {
+        int64_t limit = read_figure(length, most, NULL);
+        int64_t bytes = limit == WIRE_UNKNOWN ? WIRE_UNKNOWN : read_figure(length, use, NULL);
+        if (bytes != WIRE_UNKNOWN && limit - bytes < least) {
+            least = limit - bytes;
+            moment->cgroup_bytes = bytes;
+            moment->cgroup_limit = limit;
+            moment->cgroup_above = above;
+        }
+        if (length <= recorder->cgroup_top)
+            break;
+        while (recorder->cgroup[--length] != '/') {
+        }
+    }
 }
 
 void recorder_find_cgroup(void) {
@@ -54,11 +85,12 @@ void recorder_find_cgroup(void) {
         for (int top = 0; top < 2; top++) { /* in a container the mount's top is the group */
             struct text text = {.bytes = recorder->cgroup, .capacity = sizeof recorder->cgroup - 1};
             text_add(&text, v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+            recorder->cgroup_top = text.length;
             text_add(&text, top || text_equal(at, "/") ? "" : at);
             recorder->cgroup[text.length] = 0;
             recorder->cgroup_v1 = v1;
             const char *current = v1 ? "/memory.usage_in_bytes" : "/memory.current";
-            if (!text.full && recorder_read_cgroup(current, NULL) != WIRE_UNKNOWN)
+            if (!text.full && read_figure(text.length, current, NULL) != WIRE_UNKNOWN)
                 return;
         }
     }

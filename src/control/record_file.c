@@ -78,10 +78,11 @@ static void copy_text(char *to, size_t capacity, const char *from) {
 }
 
 /* Writes the first argument, without the folders before its first space. The reader takes the name
- * from it: a program may have put a title there ("nginx: worker process"). */
+ * from it: a program may have put a title there ("nginx: worker process"). When the process's first
+ * thread has ended, /proc/self has no arguments and no executable; other threads still have. */
 static void read_program(char *to, size_t capacity) {
     char room[1024];
-    int64_t length = os_read_file("/proc/self/cmdline", room, sizeof room);
+    int64_t length = os_read_file("/proc/thread-self/cmdline", room, sizeof room);
     const char *name = room;
     for (int64_t i = 0; i < length && room[i] && room[i] != ' '; i++)
         name = room[i] == '/' ? room + i + 1 : name;
@@ -105,7 +106,7 @@ static bool write_head(void) {
     read_program(head->program, sizeof head->program);
     copy_text(head->cgroup, sizeof head->cgroup, recorder->cgroup);
     head->v1 = recorder->cgroup_v1;
-    if (os_read_link("/proc/self/exe", head->exe, sizeof head->exe) <= 0)
+    if (os_read_link("/proc/thread-self/exe", head->exe, sizeof head->exe) <= 0)
         head->exe[0] = 0;
     out.block = recorder_block(RECORD_HEAD, 0, sizeof out.head,
                                recorder_sum(&out.head, sizeof out.head, RECORD_SUM_SEED));

@@ -60,13 +60,7 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
                                      .reason = reason,
                                      .lost = (uint32_t)recorder->lost,
                                      .uid = (uint32_t)OS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0)};
-    bool v1 = recorder->cgroup_v1;
-    moment->cgroup_bytes =
-        recorder_read_cgroup(v1 ? "/memory.usage_in_bytes" : "/memory.current", NULL);
-    moment->cgroup_limit =
-        recorder_read_cgroup(v1 ? "/memory.limit_in_bytes" : "/memory.max", NULL);
-    moment->cgroup_oom_kills =
-        recorder_read_cgroup(v1 ? "/memory.oom_control" : "/memory.events", "oom_kill ");
+    recorder_read_cgroup(moment);
     for (uint32_t i = 0; i < recorder->count; i++) {
         const struct watched *watched = &recorder->tables->watched[i];
         if (at > end) {

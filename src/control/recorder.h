@@ -55,6 +55,7 @@ struct recorder {
     bool unpin;                          /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
+    size_t cgroup_top;                   /* bytes of it that are the mount point */
     bool cgroup_v1;
     struct record_tables *tables;   /* NULL: not mapped */
     uint32_t count, named, earlier; /* watched contexts: all; named; only large earlier */
@@ -85,9 +86,8 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
-/* Returns the number in a file of that folder, in the line that begins with `line_name`, or in the
- * first line if that is NULL. WIRE_UNKNOWN: there is no number. */
-int64_t recorder_read_cgroup(const char *file, const char *line_name);
+/* Writes the figures of the control group, or of the group above it whose limit leaves less. */
+void recorder_read_cgroup(struct record_moment *moment);
 
 /* --- record_watched.c ------------------------------------------------------------------------- */
 

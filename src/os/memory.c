@@ -16,7 +16,8 @@
 #endif
 
 /* With MAP_NORESERVE, /proc/PID/smaps shows the library's memory apart from .bss that ends where it
- * begins. */
+ * begins. And a fork is never refused because adjacent mappings together have more bytes than the
+ * machine. */
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 #define ASK_BYTES (64UL << 20)
 

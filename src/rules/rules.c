@@ -26,6 +26,7 @@ static struct {
     /* a byte for each context: number of the rule of its path, counted from 1 */
     void *matched[PLACED_LEAVES];
 } state;
+void *const *const rules_matched_shown = state.matched;
 
 /* --- contexts --------------------------------------------------------------------------------- */
 

@@ -43,6 +43,7 @@ void policy_rules_clear(bool may_open);
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
 /* Returns the rule that places a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);
+INTERNAL void *const *const rules_matched_shown; /* for a reader from outside */
 uint32_t policy_rules_count(void);
 /* Returns the rule's text; NULL: no such rule. */
 const char *policy_rules_text(unsigned rule);

@@ -287,6 +287,12 @@ def chroot_keeps_the_socket():
             with Wire(target.socket_path()) as client:
                 client.dump()
             check_equal(os.listdir(root), [], "what came to lie in the new root")
+            dump = target.dump("--no-symbols")
+            check("how" not in dump, f"the command did not ask it: {dump.get('how')}")
+            rss_bytes = harness.rss_kib(target.pid) << 10  # the process itself does not know it without /proc
+            check(rss_bytes / 2 < dump["rss_bytes"] < rss_bytes * 2, f"resident: {dump['rss_bytes']}, {rss_bytes}")
+            done = harness.run_cli("trim", str(target.pid), "--bytes", env=target.cli_env)
+            check(done.returncode == 0 and "-1" not in done.stdout, f"trim: {done.stdout}{done.stderr}")
 
 
 @test

@@ -86,10 +86,11 @@ def start_python(directory, **env):
 
 @test
 def outside_equals_inside():
-    """A process at rest has the same figures on its socket, from outside and while it is stopped."""
-    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager") as target:
+    """A process at rest has the same figures, and rules, on its socket, from outside and while it is stopped."""
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
+        check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]}, "no path has the rule")
         check("how" not in inside, "the socket was not asked")
         outside = read(target.pid, "--outside")
         check("--outside asked" in outside["how"], outside["how"])
@@ -208,6 +209,13 @@ def without_the_first_thread():
         how = read(pid, "--outside")["how"]
         thread = re.search(r"/proc/(\d+)/mem ", how)
         check(thread and int(thread[1]) != pid and os.path.exists(f"/proc/{pid}/task/{thread[1]}"), how)
+        path = os.path.join(directory, f"memctx-{pid}-{os.path.basename(program)[:15]}.rec")
+        done = harness.run_cli("set", str(pid), f"record={directory}")
+        check_equal(done.returncode, 0, done.stderr)
+        wait_until(lambda: harness.run_cli("postmortem", path).returncode == 0, "a recording")
+        told = json.loads(harness.run_cli("postmortem", path, "--json").stdout)
+        dump = json.loads(harness.run_cli("dump", path, "--json").stdout)
+        check_equal((told["program"], dump["exe"]), (os.path.basename(program), program), "the program in its recording")
         for words in (["doctor", pid], ["frag", pid], ["mark", pid, "x"],
                       ["watch", pid, "--when", "inuse>1", "--every", "50ms", "--do", "exec:kill -9 $MEMCTX_PID"]):
             done = harness.run_cli(*map(str, words))

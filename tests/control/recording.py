@@ -162,7 +162,7 @@ def recording_outlives_a_crash():
 
 
 def own_memory_cgroup():
-    """(directory, the file of the limit, the file of the members) of a new control group below ours."""
+    """(directory, the file of the limit, directory of a group in it) of a new control group below ours."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
         groups = dict((line.split(":")[1], line.strip().split(":", 2)[2]) for line in file)
     v1 = "memory" in groups
@@ -175,27 +175,36 @@ def own_memory_cgroup():
         except OSError:
             continue
         if os.path.exists(limit):
-            return group, limit, os.path.join(group, "cgroup.procs")
+            if not v1:
+                with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            inner = os.path.join(group, "inner")
+            os.mkdir(inner)
+            return group, limit, inner
         os.rmdir(group)
     raise Skip("no control group can be made here")
 
 
 @test
 def recording_outlives_the_oom_killer():
-    """memory.max of a control group: the file is whole, and postmortem blames the OOM killer."""
-    group, limit, members = own_memory_cgroup()
+    """memory.max of a control group, or of the one above it: the file is whole, and postmortem blames the OOM killer."""
+    group, limit, inner = own_memory_cgroup()
+    members = os.path.join(inner, "cgroup.procs")
     try:
-        with open(limit, "w", encoding="ascii") as file:
-            file.write(str(CGROUP_BYTES))
-        for _ in range(ROUNDS if ROUNDS > 5 else 2):
+        for i in range(ROUNDS if ROUNDS > 5 else 2):
+            above = i % 2
+            for place, limit_bytes in ((group, 2 * CGROUP_BYTES - above * CGROUP_BYTES), (inner, (1 + above) * CGROUP_BYTES)):
+                with open(os.path.join(place, os.path.basename(limit)), "w", encoding="ascii") as file:
+                    file.write(str(limit_bytes))
             with recorded(5, members=members) as (target, directory):
-                check_oom(target, recording_of(directory, target.pid))
+                check_oom(target, recording_of(directory, target.pid), above)
     finally:
         wait_until(lambda: not read(members), "the end of the group's members")
+        os.rmdir(inner)
         os.rmdir(group)
 
 
-def check_oom(target, path):
+def check_oom(target, path, above):
     """The program leaks until the kernel ends it."""
     wait_moments(path)
     target.say("fast")
@@ -205,7 +214,9 @@ def check_oom(target, path):
     check_equal(report["ended"], "killed", "how the program ended")
     check(report["cgroup_oom_kills_since"] >= 1, f"kills since: {report}")
     check("most likely the OOM killer" in report["ended_text"], report["ended_text"])
-    check_equal(report["cgroup_limit_bytes"], CGROUP_BYTES, "the limit in the recording")
+    check_equal((report["cgroup_limit_bytes"], report["cgroup_above"]), (CGROUP_BYTES, above), "the limit in the recording")
+    text = run_cli("postmortem", path).stdout
+    check(("a control group above its own: " if above else "\ncontrol group: ") in text, text)
 
 
 def read_state(pid):

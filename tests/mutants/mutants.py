@@ -38,6 +38,8 @@ MUTANTS = {
     "segments-need-a-gigabyte": (
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
         "    void *start = os_map_aligned(bytes + (1UL << 30), SEGMENT_BYTES);", ["limits-small-address-space"]),
+    "memory-is-never-asked-for": (
+        "src/os/memory.c", "#define ASK_BYTES (64UL << 20)", "#define ASK_BYTES (64UL << 40)", ["limits-more-than-the-machine"]),
     "usable-size-is-too-large": (
         "src/region/kind_blocks.c", "    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);",
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),

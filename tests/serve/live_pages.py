@@ -156,25 +156,33 @@ def live_pages_have_these_headers():
 
 @test
 def the_time_axis_begins_with_the_recording():
-    """Samples from before the first look are those of the file; other files in its folder do no harm."""
+    """Samples from before the first look are those of the file, also of one that memctx set has ended; other files
+    in its folder do no harm."""
     with scratch() as where, served(MEMCTX_RECORD=where) as target:
         wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
         path = os.path.join(where, os.listdir(where)[0])
-        told = json.loads(run_cli("postmortem", path, "--json").stdout)["moments"]
         os.mkfifo(os.path.join(where, f"memctx-{target.pid}-pipe.rec"))
         os.symlink("/etc/passwd", os.path.join(where, f"memctx-{target.pid}-link.rec"))
         write(os.path.join(where, f"memctx-{target.pid}-text.rec"), "{" * 5000)
-        began = time.time() * 1000
-        with Server(target.runtime, target.pid, *EVERY) as server:
-            with Events(server, target.pid) as events:
-                events.read_head()
-                past = events.until("past")
-                events.until("figures")
-                samples = history(server, target.pid)["samples"]
-            want = [[int(one["time_s"] * 1000), one["rss_bytes"], one["requested_bytes"], one["live_chunks"]] for one in told]
-            check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]], f"the first moment, of {samples[:2]}")
-            check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0], f"its time: {past[0]}, {want[0][0]}, {began}")
-            check_equal(sorted(samples), samples, "the samples in the order of time")
+        check_past(target, path)
+        done = run_cli("set", target.pid, "record=off", env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        check_past(target, path)
+
+
+def check_past(target, path):
+    told = json.loads(run_cli("postmortem", path, "--json").stdout)["moments"]
+    began = time.time() * 1000
+    with Server(target.runtime, target.pid, *EVERY) as server:
+        with Events(server, target.pid) as events:
+            events.read_head()
+            past = events.until("past")
+            events.until("figures")
+            samples = history(server, target.pid)["samples"]
+        want = [[int(one["time_s"] * 1000), one["rss_bytes"], one["requested_bytes"], one["live_chunks"]] for one in told]
+        check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]], f"the first moment, of {samples[:2]}")
+        check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0], f"its time: {past[0]}, {want[0][0]}, {began}")
+        check_equal(sorted(samples), samples, "the samples in the order of time")
 
 
 @test

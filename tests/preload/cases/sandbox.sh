@@ -83,13 +83,13 @@ test_sandbox_container() {
 all in order" "$(cat "$T/ours.out")"
 }
 
-# `memctx ps` shows such a process and says why it has no socket.
+# `memctx ps` shows such a process and says why it has no socket, also where one thread alone is restricted.
 test_sandbox_ps() {
     build sandboxed filtering
     local how reason pid
-    for how in late filtered; do
+    for how in thread filtered; do
         case $how in
-            late) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" late 0 >/dev/null & ;;
+            thread) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" thread 300 >/dev/null & ;;
             filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 >/dev/null & ;;
         esac
         pid=$!

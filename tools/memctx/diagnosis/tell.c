@@ -151,7 +151,9 @@ static void print_verdict(const struct findings_input *input, const struct findi
     } else {
         what = write_harmless(model, findings);
     }
-    char *line = cli_format("%s resident, %s in use: %s", look_bytes(input->ledger->rss_bytes),
+    int64_t rss_bytes = model->ledger.rss_bytes; /* not known of a recording without /proc */
+    char *line = cli_format("%s resident, %s in use: %s",
+                            rss_bytes == WIRE_UNKNOWN ? "?" : look_bytes(input->ledger->rss_bytes),
                             look_bytes(model->totals.requested_bytes), what);
     wrap_print(line, 0, 0);
     free(line);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "names/symbols.h"
-#include "target/recording.h"
 
 static const struct model_moment *moment_at(const struct watch *watch, size_t moment) {
     return &watch->model.recording->moments[moment];
@@ -41,11 +40,7 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
 
 bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t bytes) {
     struct cli_failure failure;
-    int fd = recording_open(&of->facts);
-    char *last = fd < 0 ? watch_ask_recording(of) : NULL;
-    if (last)
-        fd = recording_open_path(&of->facts, last);
-    free(last);
+    int fd = watch_open_recording(of);
     if (fd < 0) {
         snprintf(why, bytes,
                  "this process writes no recording; memctx set %d record=DIR begins one",

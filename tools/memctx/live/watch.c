@@ -11,6 +11,7 @@
 #include "live/ending.h"
 #include "model/tails.h"
 #include "names/symbols.h"
+#include "target/recording.h"
 
 /* Loading pages or names is done again after a pause of DUE_SHARE times its duration, or
  * DUE_SHARE_NAMELESS times while frames without names are new. */
@@ -88,20 +89,6 @@ static bool ask_pieces(struct watch *watch, struct loader *loader,
         good = ask_piece(watch, loader, request);
     } while (good && request->from > before);
     return good;
-}
-
-char *watch_ask_recording(struct watch *watch) {
-    static const char name[] = "\nrecord_file\t/";
-    struct client_answer answer;
-    if (watch->client.fd < 0 || !ask(watch, WIRE_SELF, NULL, 0, &answer))
-        return NULL;
-    char *found = strstr(answer.body, name), *path = NULL;
-    if (found) {
-        found += sizeof name - 2;
-        path = cli_format("%.*s", (int)strcspn(found, "\t\n"), found);
-    }
-    free(answer.body);
-    return path;
 }
 
 /* --- the totals ------------------------------------------------------------------------------ */
@@ -567,6 +554,30 @@ static bool look_at_totals(struct watch *watch) {
 
 bool watch_look_at_totals(struct watch *watch) {
     return run(watch, look_at_totals);
+}
+
+/* Asks for the path of the process's recording, as the process sees it. */
+static bool ask_recording(struct watch *watch) {
+    static const char name[] = "\nrecord_file\t/";
+    struct client_answer answer;
+    if (!ask(watch, WIRE_SELF, NULL, 0, &answer))
+        return false;
+    char *found = strstr(answer.body, name);
+    if (found) {
+        found += sizeof name - 2;
+        watch->recording = cli_format("%.*s", (int)strcspn(found, "\t\n"), found);
+    }
+    free(answer.body);
+    return true;
+}
+
+int watch_open_recording(struct watch *watch) {
+    int fd = recording_open(&watch->facts);
+    if (fd < 0 && run(watch, ask_recording) && watch->recording)
+        fd = recording_open_path(&watch->facts, watch->recording);
+    free(watch->recording);
+    watch->recording = NULL;
+    return fd;
 }
 
 void watch_mark(struct watch *watch) {

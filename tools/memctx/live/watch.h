@@ -68,6 +68,7 @@ struct watch {
     uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
     double read_s;                /* uptime of the process when its last figures were read */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
+    char *recording;       /* the answer to a question for the path of its recording */
     struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
 
@@ -86,9 +87,9 @@ int64_t watch_not_loaded(const struct watch *watch);
 /* Takes the figures now as the base. */
 void watch_mark(struct watch *watch);
 
-/* Returns the path of the process's recording, also of one that was switched off; NULL if there is
- * none, or the process did not answer. The caller frees it. */
-char *watch_ask_recording(struct watch *watch);
+/* Opens the recording that the process writes, or wrote until the recording was switched off. Asks
+ * the process for the path only where it does not write. Returns as recording_open. */
+int watch_open_recording(struct watch *watch);
 
 /* The figures of one heap of a thread in one context. */
 struct watch_view {

@@ -235,6 +235,7 @@ struct model_recording {
     bool cgroup_v1;
     /* At the chosen moment; WIRE_UNKNOWN: no such figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
+    uint32_t cgroup_above; /* as in record.h */
     /* the process changed its user after the first moment, so its exit handler may not write the
      * file */
     bool changed_user;

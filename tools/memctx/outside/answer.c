@@ -176,6 +176,15 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
 
 /* --- contexts -------------------------------------------------------------------------------- */
 
+/* Returns the byte of a context in a table that is divided into leaves; 0: there is no leaf. */
+static uint8_t read_byte(struct tables *tables, uint64_t leaves, uint32_t id) {
+    uint32_t leaf = id / CONSTANT(tables, PLACED_PER_LEAF);
+    uint64_t at = leaf < CONSTANT(tables, PLACED_LEAVES)
+                      ? tables_word(tables, leaves + leaf * sizeof at, sizeof at)
+                      : 0;
+    return at ? (uint8_t)tables_word(tables, at + id % CONSTANT(tables, PLACED_PER_LEAF), 1) : 0;
+}
+
 static void add_named_label(struct tables *tables, uint64_t place, char label[LABEL_BYTES]) {
     uint32_t per_block = CONSTANT(tables, NAMED_PLACES_PER_BLOCK);
     char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES], identifier[33] = "";
@@ -227,15 +236,6 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
     bool first = id < CONSTANT(tables, TREE_FIXED_COUNT);
     bool named = !first && module == CONSTANT(tables, MODULE_NAMED);
     bool fixed = first || module == CONSTANT(tables, MODULE_OTHERS);
-    uint8_t placement = 0;
-    uint32_t leaf = id / CONSTANT(tables, PLACED_PER_LEAF);
-    uint64_t placed = leaf < CONSTANT(tables, PLACED_LEAVES)
-                          ? tables_word(tables, ADDRESS(tables, heap_placed) + leaf * sizeof placed,
-                                        sizeof placed)
-                          : 0;
-    if (placed)
-        placement = (uint8_t)tables_word(tables, placed + id % CONSTANT(tables, PLACED_PER_LEAF),
-                                         sizeof placement);
     out->id = id;
     out->parent = id == 0 ? WIRE_NONE
                   : first ? 0
@@ -247,7 +247,8 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
     out->exact_address = FIELD(tables, node, tree_node, exact) != 0;
     out->module = !fixed && module < tables->module_count ? (uint32_t)module : WIRE_NONE;
     out->address = named || fixed ? 0 : FIELD(tables, node, tree_node, address);
-    out->placement = placement & CONSTANT(tables, PLACE_MASK);
+    out->placement =
+        read_byte(tables, ADDRESS(tables, heap_placed), id) & CONSTANT(tables, PLACE_MASK);
     out->recursive_from = WIRE_NONE;
     out->flags = (flags & CONSTANT(tables, TREE_PARTIAL) ? WIRE_CONTEXT_PARTIAL : 0) |
                  (flags & CONSTANT(tables, TREE_LATE) ? WIRE_CONTEXT_LATE : 0) |
@@ -257,6 +258,16 @@ static void fill_node(struct tables *tables, uint32_t id, struct wire_context *o
         add_named_label(tables, FIELD(tables, node, tree_node, address), label);
     else if (fixed)
         snprintf(label, LABEL_BYTES, "%s", labels[id < last ? id : last]);
+}
+
+/* Returns the text of the rule that places a context; "" if there is none. */
+static const char *rule_of(struct tables *tables, uint32_t id) {
+    if (tables->rule_count == 0)
+        return "";
+    size_t rule = read_byte(tables, ADDRESS(tables, rules_matched_shown), id);
+    return rule > 0 && rule <= tables->rule_count && tables->rules[rule - 1]
+               ? tables->rules[rule - 1]
+               : "";
 }
 
 /* Returns the first view of a context in the sorted list. */
@@ -286,8 +297,10 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
     head.views = (uint16_t)part;
     head.holds = (views > 0 ? WIRE_CONTEXT_SUMS : 0) | (group > 0 ? WIRE_CONTEXT_FURTHER : 0);
     head.label_bytes = group == 0 && label[0] != '\0' ? (uint16_t)(strlen(label) + 1) : 0;
+    const char *why = group == 0 ? rule_of(tables, id) : "";
+    head.why_bytes = why[0] != '\0' ? (uint16_t)(strlen(why) + 1) : 0;
     size_t bytes = sizeof head + (views > 0 ? sizeof(struct wire_sums) : 0) +
-                   part * sizeof(struct wire_view) + head.label_bytes;
+                   part * sizeof(struct wire_view) + head.label_bytes + head.why_bytes;
     head.bytes = (uint16_t)((bytes + 7) & ~(size_t)7);
     char *at = add_record(answer, bytes);
     if (!at)
@@ -318,6 +331,7 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
         at += sizeof view;
     }
     memcpy(at, label, head.label_bytes);
+    memcpy(at + head.label_bytes, why, head.why_bytes);
     return true;
 }
 

@@ -4,7 +4,7 @@
  *
  * The library's tables are read from the target's memory, and the answers have the form of the
  * socket's (memctx/wire.h), so that no verb sees a difference. Cannot do: change anything in the
- * target; tell why a context is placed as it is.
+ * target; tell why a context is placed as it is, except by a rule.
  *
  * A process may run on meanwhile. Every pointer, index and count is checked before it is used, and
  * every loop has a bound; a table that contradicts itself costs the figures that stand in it, not

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* records.c - reads counts of realloc, marks and notes from the target's memory. */
+/* records.c - reads counts of realloc, marks, notes and placement rules from the target's memory.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #define ENTRIES_MOST 4096U /* resizes of a heap: the library keeps no more */
 #define NUMBERS 5U         /* numbers in an entry of a mark, at most */
 #define CHUNKS_MOST 4096U  /* chunks of a mark; its bound is 1 MiB */
+#define RULE_BYTES 4096U   /* of the text of a placement rule, at most */
 
 /* The counts of a struct view_resizes, in the order of RESIZE_COUNTS in the library. */
 struct counts {
@@ -194,6 +196,29 @@ static void read_notes(struct tables *tables) {
     }
 }
 
+/* --- placement rules ------------------------------------------------------------------------- */
+
+static void read_rules(struct tables *tables) {
+    uint64_t list = ADDRESS(tables, rule_list), at = list + OFFSET(tables, rule_list, rules);
+    size_t most = tables->root.fields[OUTSIDE_rule_list_rules].bytes / SIZE(tables, policy_rule);
+    tables->rule_count =
+        tables_word(tables, list + OFFSET(tables, rule_list, count), sizeof(uint32_t));
+    if (tables->rule_count > most) {
+        tables_miss(tables, "placement rules", list);
+        tables->rule_count = 0;
+    }
+    tables->rules = cli_alloc(tables->rule_count, sizeof *tables->rules);
+    for (size_t i = 0; i < tables->rule_count; i++) {
+        uint64_t place = at + i * SIZE(tables, policy_rule) + OFFSET(tables, policy_rule, text);
+        char text[RULE_BYTES];
+        if (reach_read_text(&tables->reach, tables_word(tables, place, sizeof place), text,
+                            sizeof text))
+            tables->rules[i] = cli_copy(text);
+        else
+            tables_miss(tables, "placement rules", place);
+    }
+}
+
 void tables_read_records(struct tables *tables) {
     uint64_t kept = tables_word(tables, ADDRESS(tables, marks_kept_shown), sizeof kept);
     read_resizes(tables);
@@ -202,6 +227,7 @@ void tables_read_records(struct tables *tables) {
     read_marks(tables, kept != 0 ? kept + OFFSET(tables, kept_marks, slots) : 0,
                WIRE_MARKS_ALL - WIRE_MARKS_MAX);
     read_notes(tables);
+    read_rules(tables);
 }
 
 void tables_forget_records(struct tables *tables) {
@@ -211,4 +237,7 @@ void tables_forget_records(struct tables *tables) {
         free(tables->marks[i].entries);
     for (size_t i = 0; i < tables->note_count; i++)
         free(tables->notes[i]);
+    for (size_t i = 0; i < tables->rule_count; i++)
+        free(tables->rules[i]);
+    free(tables->rules);
 }

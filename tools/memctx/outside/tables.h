@@ -76,6 +76,8 @@ struct tables {
     size_t mark_count;
     char *notes[WIRE_NOTES_MAX]; /* the oldest first */
     size_t note_count;
+    char **rules; /* the texts of the placement rules; NULL: it could not be read */
+    size_t rule_count;
     /* Tables that could not be read, or made no sense: how many, and the first one. */
     size_t missing;
     uint64_t missing_address;
@@ -87,7 +89,8 @@ bool tables_read(struct tables *tables, const char *source, struct cli_failure *
 void tables_read_pages(struct tables *tables);
 /* Fills the sums of memory. `resident`: also those that need the kernel's word on each OS page. */
 void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident);
-/* Within the folder: the counts of realloc, the marks and the notes; called by tables_read. */
+/* Within the folder: the counts of realloc, the marks, the notes and the placement rules; called by
+ * tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);
 /* frees the results of tables_read and tables_read_pages */

@@ -12,7 +12,6 @@
 #include "live/rows.h"
 #include "live/watch.h"
 #include "snapshot/snapshot.h"
-#include "target/recording.h"
 
 #define LOOK_SHARE 10  /* a pause is so many times as long as the look before it */
 #define NAME_BYTES 400 /* a path is cut behind */
@@ -145,10 +144,10 @@ static void tell_moment(int fd, const struct model_moment *moment) {
 
 /* Sends the moments that the process has recorded, so that the time axis begins before this look.
  * Returns the time of the last record. */
-static int64_t tell_past(int fd, const struct process_facts *facts, int64_t since_ms) {
+static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
     struct model model;
     struct cli_failure failure;
-    int file_fd = recording_open(facts);
+    int file_fd = watch_open_recording(watch);
     if (file_fd < 0)
         return since_ms;
     char *path = cli_format("/proc/self/fd/%d", file_fd);
@@ -162,7 +161,8 @@ static int64_t tell_past(int fd, const struct process_facts *facts, int64_t sinc
     int64_t before_ms = since_ms, now_ms = pulse_wall_ms(since_ms);
     for (size_t i = 0; i < recording->moment_count; i += step) {
         int64_t ms = (int64_t)(recording->moments[i].wall_ns / 1000000);
-        if (ms > before_ms && ms < now_ms) { /* the clock may have been set */
+        bool known = recording->moments[i].rss_bytes != WIRE_UNKNOWN;
+        if (known && ms > before_ms && ms < now_ms) { /* the clock may have been set */
             tell_moment(fd, &recording->moments[i]);
             before_ms = ms;
         }
@@ -174,9 +174,9 @@ static int64_t tell_past(int fd, const struct process_facts *facts, int64_t sinc
 
 void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms, int64_t since_ms) {
     struct watch watch;
-    int64_t last_ms = tell_past(fd, facts, since_ms);
     watch_begin(&watch, facts);
     watch.interval_s = (double)every_ms / 1000;
+    int64_t last_ms = tell_past(fd, &watch, since_ms);
     for (int64_t before_ms = 0;;) {
         int64_t began_ms = clock_now_ms();
         bool good = watch_look(&watch);

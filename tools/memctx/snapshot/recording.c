@@ -402,6 +402,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                  .cgroup_bytes = moment->cgroup_bytes,
                                  .cgroup_limit = moment->cgroup_limit,
                                  .cgroup_oom_kills = moment->cgroup_oom_kills,
+                                 .cgroup_above = moment->cgroup_above,
                                  .changed_user = moment->uid != reader->found[0].moment.uid,
                                  .lost = moment->lost};
     recording->moments = cli_alloc(reader->count, sizeof *recording->moments);
@@ -412,7 +413,9 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                   .uptime_s = (double)found->moment.uptime_ns / 1e9,
                                   .requested_bytes = model_tame(found->dump.requested_bytes),
                                   .live_chunks = model_tame(found->dump.live_chunks),
-                                  .rss_bytes = model_tame(found->dump.ledger.rss_bytes)};
+                                  .rss_bytes = found->dump.ledger.rss_bytes == WIRE_UNKNOWN
+                                                   ? WIRE_UNKNOWN
+                                                   : model_tame(found->dump.ledger.rss_bytes)};
     }
     const char *body = body_at(reader, RECORD_END_AT, RECORD_END, &block);
     struct record_end end;

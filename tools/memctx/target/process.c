@@ -66,6 +66,17 @@ static bool read_stat(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
+/* Takes what one thread may not do from its file `status`. */
+static void add_restrictions(struct process_facts *facts, const char *status) {
+    const char *privileges = strstr(status, "\nNoNewPrivs:");
+    const char *seccomp = strstr(status, "\nSeccomp:");
+    int mode = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
+    if (privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0)
+        facts->no_new_privileges = true;
+    if (mode > facts->seccomp)
+        facts->seccomp = mode;
+}
+
 static void read_status(struct process_facts *facts) {
     char text[4096];
     if (read_proc(facts->thread, "status", text, sizeof text) <= 0)
@@ -76,10 +87,7 @@ static void read_status(struct process_facts *facts) {
     const char *anonymous = strstr(text, "\nRssAnon:");
     if (anonymous)
         facts->anonymous_bytes = strtoll(anonymous + strlen("\nRssAnon:"), NULL, 10) * 1024;
-    const char *privileges = strstr(text, "\nNoNewPrivs:");
-    const char *seccomp = strstr(text, "\nSeccomp:");
-    facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
-    facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
+    add_restrictions(facts, text);
     /* The line has a number for each nested namespace; the last one is that of the process itself.
      */
     const char *inner = strstr(text, "\nNStgid:");
@@ -248,17 +256,22 @@ bool process_has_name(const struct process_facts *facts, const char *word) {
            is_base_name(argument, word);
 }
 
-static bool has_control_thread(pid_t pid) {
+/* Adds the restrictions of all threads, because one thread's filter of system calls ends the
+ * control thread. Returns true if there is a control thread. */
+static bool read_threads(struct process_facts *facts) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/task", (int)facts->pid);
     DIR *directory = opendir(path);
     bool found = false;
     const struct dirent *entry;
     while (directory && !found && (entry = readdir(directory))) {
-        char name[300], text[32];
-        snprintf(name, sizeof name, "task/%s/comm", entry->d_name);
-        found = isdigit((unsigned char)entry->d_name[0]) &&
-                read_proc(pid, name, text, sizeof text) > 0 && strcmp(text, "memctx\n") == 0;
+        char name[300], text[4096];
+        snprintf(name, sizeof name, "task/%s/status", entry->d_name);
+        if (!isdigit((unsigned char)entry->d_name[0]) ||
+            read_proc(facts->pid, name, text, sizeof text) <= 0)
+            continue;
+        add_restrictions(facts, text);
+        found = strncmp(text, "Name:\tmemctx\n", strlen("Name:\tmemctx\n")) == 0;
     }
     if (directory)
         closedir(directory);
@@ -304,11 +317,10 @@ static bool is_chrooted(const struct process_facts *facts) {
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
-/* Writes what the user is told about a process that filters its system calls. Returns false if
- * it does not filter them, or has its control thread anyway. */
-static bool explain_sandbox(const struct process_facts *facts, bool thread, char *reason,
-                            size_t bytes) {
-    if (thread || (facts->seccomp == 0 && !facts->no_new_privileges))
+/* Writes what the user is told about a process without a control thread that filters its system
+ * calls. Returns false if it does not filter them. */
+static bool explain_sandbox(const struct process_facts *facts, char *reason, size_t bytes) {
+    if (facts->seccomp == 0 && !facts->no_new_privileges)
         return false;
     if (facts->seccomp == 1) {
         snprintf(reason, bytes,
@@ -335,9 +347,10 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         snprintf(reason, bytes, "it was started with MEMCTX_CONTROL=off; start it without");
         return;
     }
-    bool thread = has_control_thread(facts->pid);
+    struct process_facts all = *facts;
+    bool thread = read_threads(&all);
     char detail[512];
-    if (explain_sandbox(facts, thread, reason, bytes))
+    if (!thread && explain_sandbox(&all, reason, bytes))
         return;
     if (explain_directories(facts, detail, sizeof detail)) {
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
@@ -362,8 +375,9 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
             "its control thread has not started: no directory for the socket was writable, a "
             "limit on processes or descriptors forbade the thread or its socket, or since its "
             "first 20 ms the process has neither allocated nor waited for a second in poll, "
-            "sleep or the like; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the "
-            "reason");
+            "sleep or the like; or a thread that is gone had its system calls filtered (seccomp), "
+            "which ended the control thread; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 "
+            "to see the reason");
     }
 }
 

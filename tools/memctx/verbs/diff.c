@@ -141,7 +141,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
            render_bytes(b, compare->after.requested_bytes, request->human));
     print_figures(&compare->growth, request->human);
     putchar('\n');
-    if (ends->from_rss_bytes != WIRE_UNKNOWN) {
+    if (ends->from_rss_bytes != WIRE_UNKNOWN && ends->to_rss_bytes != WIRE_UNKNOWN) {
         printf("Resident set without memctx itself: %s before, %s after\n",
                render_bytes(a, ends->from_rss_bytes - ends->from_own_bytes, request->human),
                render_bytes(b, ends->to_rss_bytes - ends->to_own_bytes, request->human));
@@ -229,6 +229,11 @@ static bool is_second_target(const struct target *first, const char *word) {
            (strchr(word, '/') || target_is_file(word) || cli_is_number(word, &pid));
 }
 
+static int64_t resident_of(const struct model *model) {
+    int64_t bytes = model->ledger.rss_bytes;
+    return bytes == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_tame(bytes);
+}
+
 int diff_main(int argc, char **argv) {
     struct diff_request request = parse(argc, argv);
     const char *word = reading_target_word(argc, argv, 2);
@@ -252,8 +257,8 @@ int diff_main(int argc, char **argv) {
                                   later.source,
                                   model.uptime_s,
                                   later.uptime_s,
-                                  model_tame(model.ledger.rss_bytes),
-                                  model_tame(later.ledger.rss_bytes),
+                                  resident_of(&model),
+                                  resident_of(&later),
                                   memory_own_bytes(&model.ledger),
                                   memory_own_bytes(&later.ledger),
                                   {0},
@@ -269,7 +274,7 @@ int diff_main(int argc, char **argv) {
                                   mark->uptime_s,
                                   model.uptime_s,
                                   WIRE_UNKNOWN,
-                                  model_tame(model.ledger.rss_bytes),
+                                  resident_of(&model),
                                   WIRE_UNKNOWN,
                                   memory_own_bytes(&model.ledger),
                                   {0},

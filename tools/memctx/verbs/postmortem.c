@@ -181,8 +181,10 @@ static char *tell_ending(const struct model *model, enum ending ending) {
                           kills, kills == 1 ? "" : "es");
     }
     if (used != WIRE_UNKNOWN && used >= NEAR_LIMIT) {
-        return cli_format("was ended without its exit handler, with its control group at %" PRId64
+        return cli_format("was ended without its exit handler, with %s at %" PRId64
                           " %% of its limit: perhaps the OOM killer",
+                          recording->cgroup_above > 0 ? "a control group above its own"
+                                                      : "its control group",
                           used);
     }
     if (ending == ENDING_UNKNOWN) {
@@ -221,7 +223,9 @@ static void print_state(const struct model *model, const struct request *request
            render_bytes(b, model->totals.requested_bytes, human), model->totals.live_chunks);
     free(wall);
     if (recording->cgroup_bytes != WIRE_UNKNOWN) {
-        printf("control group: %s", render_bytes(a, recording->cgroup_bytes, human));
+        printf("%s: %s",
+               recording->cgroup_above > 0 ? "a control group above its own" : "control group",
+               render_bytes(a, recording->cgroup_bytes, human));
         if (recording->cgroup_limit != WIRE_UNKNOWN)
             printf(" of %s, %" PRId64 " %%", render_bytes(b, recording->cgroup_limit, human),
                    per_cent(recording));
@@ -331,6 +335,7 @@ static void print_json(const struct model *model, const struct findings *finding
     json_put_integer(&json, "live_chunks", model->totals.live_chunks);
     json_put_integer(&json, "cgroup_bytes", recording->cgroup_bytes);
     json_put_integer(&json, "cgroup_limit_bytes", recording->cgroup_limit);
+    json_put_integer(&json, "cgroup_above", recording->cgroup_above);
     json_put_integer(&json, "cgroup_oom_kills_since", read_kills(recording));
     json_put_integer(&json, "lost", recording->lost);
     json_put_text(&json, "verdict", findings->count > 0 ? findings->list[0].title : NULL);

@@ -14,7 +14,8 @@ void recorded_take(struct findings_input *input, struct limits_found *limit) {
     int64_t bytes = model_tame(recording->cgroup_limit);
     int64_t left = bytes - model_tame(recording->cgroup_bytes);
     *limit = (struct limits_found){.bytes = bytes, .left_bytes = left > 0 ? left : 0};
-    snprintf(limit->from, sizeof limit->from, "%s of its cgroup",
-             recording->cgroup_v1 ? "memory.limit_in_bytes" : "memory.max");
+    snprintf(limit->from, sizeof limit->from, "%s of %s",
+             recording->cgroup_v1 ? "memory.limit_in_bytes" : "memory.max",
+             recording->cgroup_above > 0 ? "a cgroup above its own" : "its cgroup");
     input->limit = limit;
 }

@@ -53,6 +53,11 @@ static void read_trim(const struct target *target, struct client_answer *answer,
     }
     memcpy(trim, answer->body, sizeof *trim);
     free(answer->body);
+    struct process_facts now;
+    if (trim->rss_after < 0 && process_read_facts(target->facts.pid, &now)) {
+        trim->rss_before = target->facts.rss_bytes;
+        trim->rss_after = now.rss_bytes;
+    }
 }
 
 static void trim_all(struct target *target, struct wire_trim *trim) {
