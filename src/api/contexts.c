@@ -31,9 +31,9 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     return heap;
 }
 
-/* Enters and returns the context. Ends the program when the context was deleted or belongs to
- * another thread. Returns NULL, not entered, when there is no memory to make a full context of a
- * member of a crowd (named/named.h). */
+/* Enters the allocator and returns the context. Ends the program when the context was deleted or
+ * belongs to another thread. A member of a crowd (named/named.h) first grows into a context of its
+ * own; if there is no memory for this, leaves the allocator and returns NULL. */
 static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
@@ -124,8 +124,8 @@ static void call_back(memctx_t context, const char *what) {
 
 /* Frees the chunk of a member of a crowd. If `ends` is true, also ends the member. Returns false
  * when the context is no member of a crowd, or when `memctx reset` asked the crowd for a reset: the
- * member must then become a full context, which can answer. `anyhow`: frees the chunk in spite of
- * such a request, because there is no memory for a full context. */
+ * member must then grow into a context of its own, which can answer. `anyhow`: frees the chunk in
+ * spite of such a request, because there is no memory for the context. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -463,7 +463,8 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
     return named ? named->identifier : "";
 }
 
-/* Returns a full context of this thread. NULL: memory is short. */
+/* Returns a context of this thread. A member of a crowd first grows into a context of its own.
+ * NULL: there is no memory for this. */
 static struct named *mine(memctx_t context, const char *what) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, what);
@@ -512,7 +513,8 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
     return memctx_do_set_limit_sized(context, limit, LIMIT_0_1_BYTES);
 }
 
-/* Returns zeros for a member of a crowd when there is no memory to make a full context of it. */
+/* Returns zeros for a member of a crowd when there is no memory to let it grow into a context of
+ * its own. */
 static struct memctx_stats stats_of(memctx_t context) {
     struct memctx_stats stats = {0};
     struct heap *heap;

@@ -49,29 +49,31 @@ enum allocate_how {
 
 /* --- where the common malloc cannot go on (malloc.c) ----------------------------------------- */
 
-/* Not entered: the thread has no heap, or a signal handler interrupted the allocator. Also for
- * requests of more than SMALL_MAX bytes. Returns NULL with errno set when memory is short. */
+/* The thread has not entered, because it has no heap, or because this is a signal handler that
+ * interrupted the allocator. Also for requests of more than SMALL_MAX bytes. Returns NULL with
+ * errno set when memory is short. */
 void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame);
-/* Not entered; more than NARROW_MAX bytes. */
+/* The thread has not entered. Allocates more than NARROW_MAX bytes. */
 void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame);
-/* Entered; the first guess of the call path is wrong. */
+/* The thread has entered, and the first guess of the call path is wrong. */
 void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame);
-/* Entered, view known; the heap has no recent block of the size (heap.recent_room), or the view's
- * current page has no freed block. Takes a recent block of a page with META_OWNERS, or another
- * block of the current page, mostly one that was never handed out. */
+/* The thread has entered, and `view` pays. The heap has no recent block of the size
+ * (heap.recent_room), or the view's current page has no freed block. Takes a recent block of a page
+ * with META_OWNERS, or another block of the current page, mostly one that was never handed out. */
 void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
                                enum allocate_how how, uintptr_t frame);
-/* Entered, view known; more than NARROW_MAX and at most SMALL_MAX bytes. */
+/* The thread has entered, and `view` pays. Allocates more than NARROW_MAX and at most SMALL_MAX
+ * bytes. */
 void *allocate_wide_block(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                           uintptr_t frame);
-/* Entered; the current page cannot serve the request. view is NULL when there was no memory for
- * one. */
+/* The thread has entered, and the current page cannot serve the request. `view` is NULL when there
+ * was no memory for a view. */
 void *allocate_page_used_up(struct heap *heap, struct view *view, size_t size,
                             enum allocate_how how, uintptr_t frame);
-/* Not entered; for alignments above 16. */
+/* The thread has not entered. Allocates at an alignment above 16. */
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
-/* Entered, view known, any size. */
+/* The thread has entered, and `view` pays. Allocates any size. */
 void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
                        enum allocate_how how, uintptr_t frame);
 /* For operator new when memory is short: calls the new-handler and tries again, or throws. */
@@ -81,13 +83,14 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
 /* Not entered. */
 void free_not_entered(void *chunk);
-/* Entered; the chunk is in no page of this heap, or is not in the 128 GiB around the library's
- * first segment (segment_is_near). */
+/* The thread has entered. Frees a chunk that is in no page of this heap, or is not in the 128 GiB
+ * around the library's first segment (segment_is_near). */
 void free_foreign(struct heap *heap, void *chunk);
-/* Entered; a page of this heap. Frees the chunk, or reports the misuse. */
+/* The thread has entered. Frees a chunk in a page of this heap, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
-/* Entered; free_block has freed the block, and now the page has to move in its owner's lists: it
- * was full and can serve requests again, or is empty, or changes its band (region/slab.h). */
+/* The thread has entered, and free_block has freed the block. Moves the page to another list of its
+ * owner: the page was full and can serve requests again, or is empty, or changes its band
+ * (region/slab.h). */
 void free_changes_page(struct heap *heap, struct page *page, void *block);
 
 /* --- 1. enter and leave ---------------------------------------------------------------------- */
@@ -195,8 +198,8 @@ INLINE void *take_block_of_mixed_page(struct heap *heap, struct view *view, size
     return block;
 }
 
-/* As take_block_of_mixed_page, from the recent blocks of pages that were a context's own pages
- * before they became mixed (META_OWNERS). */
+/* Like take_block_of_mixed_page, but from the recent blocks of pages that were a context's own
+ * pages before they became mixed (META_OWNERS). */
 INLINE void *take_block_with_owner(struct heap *heap, struct view *view, size_t size) {
     struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free_with_owners;
@@ -239,8 +242,8 @@ INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t
 
 /* --- malloc ---------------------------------------------------------------------------------- */
 
-/* Entered, view known. Ends an allocation with the chunk that the current page gave; `chunk` NULL:
- * the page gave none. `fresh`: all bytes of the chunk are zero already. */
+/* The thread has entered, and `view` pays. Ends an allocation with the chunk that the current page
+ * gave; `chunk` NULL: the page gave none. `fresh`: all bytes of the chunk are zero already. */
 INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame, void *chunk, bool fresh) {
     if (UNLIKELY(!chunk))
@@ -249,7 +252,7 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
     return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
 }
 
-/* Entered, view known, size <= NARROW_MAX. */
+/* The thread has entered, and `view` pays. Allocates up to NARROW_MAX bytes. */
 INLINE void *allocate_narrow(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
     void *chunk;
@@ -306,7 +309,7 @@ INLINE bool free_block(struct heap *heap, struct page *page, void *chunk, bool *
     return true;
 }
 
-/* As free_block, for a narrow page with META_OWNERS and no other flag. */
+/* Like free_block, but for a narrow page with META_OWNERS and no other flag. */
 INLINE bool free_block_with_owner(struct heap *heap, struct page *page, void *chunk,
                                   bool *changes) {
     bool exact;
@@ -322,8 +325,8 @@ INLINE bool free_block_with_owner(struct heap *heap, struct page *page, void *ch
     return true;
 }
 
-/* As free_block, for a wide page that has no flag but META_MIXED or META_OWNERS. The records are
- * read here, because record_release makes such a free 100 instructions longer. */
+/* Like free_block, but for a wide page that has no flag but META_MIXED or META_OWNERS. The records
+ * are read here, because record_release makes such a free 100 instructions longer. */
 INLINE bool free_wide_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
     bool exact;
     char *granule = segment_span_start(page);

@@ -46,7 +46,7 @@ static bool limits_exist(void) {
 }
 
 /* Allocates or resizes. `view` NULL: looks up the view that pays. Returns NULL when memory is
- * short, or when a limit would be exceeded. If the limit is that of a named context, *limited
+ * short, or when a limit would be exceeded. If the limit belongs to a named context, *limited
  * becomes this context. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame, uint32_t *limited) {

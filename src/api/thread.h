@@ -30,12 +30,13 @@ INLINE struct heap *thread_heap_if_any(void) {
 enum thread_access {
     THREAD_OWN,    /* with its own heap */
     THREAD_SHARED, /* with the shared heap, and its lock */
-    THREAD_YOUNG,  /* as THREAD_SHARED, because the thread has no heap of its own yet */
-    THREAD_NONE,   /* with no heap, because none can be used here; the heap is NULL */
+    THREAD_YOUNG,  /* like THREAD_SHARED, because the thread has no heap of its own yet */
+    THREAD_NONE,   /* without a heap, because no heap can be used here */
 };
-/* Enters in any state of the thread, and returns how. May take a lock, make a heap or call libc. */
+/* Enters the allocator, whatever state the thread is in. Returns which heap the thread uses, and
+ * stores it in *heap (NULL: none). May take a lock, make a heap or call libc. */
 enum thread_access thread_enter_any(struct heap **heap);
-/* As thread_enter_any, for an operation that needs a heap of its own. */
+/* Like thread_enter_any, but for an operation that needs a heap of its own. */
 enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_any(struct heap *heap, enum thread_access access);
 /* Leaves, and starts the control thread, which allocates. */
