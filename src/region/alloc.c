@@ -165,8 +165,8 @@ void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, 
                               : region_alloc_wide(heap, view, size, fresh);
 }
 
-/* As region_alloc and region_alloc_aligned, for the checking mode (check.h): puts a pattern behind
- * the chunk, which the chunk's free compares. */
+/* Like region_alloc and region_alloc_aligned, but for the checking mode (check.h): puts a pattern
+ * behind the chunk, which the chunk's free compares. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)

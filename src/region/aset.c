@@ -48,8 +48,8 @@ struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsign
     return aset_page_of(heap, view, size_class, room);
 }
 
-/* As aset_alloc, for a chunk with an alignment above 16 bytes, or of the policy simple. The block
- * has room for the alignment, and for the links of the region's list (simple.h). */
+/* Like aset_alloc, but for a chunk with an alignment above 16 bytes, or of the policy simple. The
+ * block has room for the alignment, and for the links of the region's list (simple.h). */
 static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, size_t alignment,
                              bool *fresh) {
     unsigned recipe = view->region ? view->region->recipe : 0;

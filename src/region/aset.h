@@ -34,8 +34,8 @@ INLINE void aset_set_bins(struct view *view, struct bins *bins) {
 /* Returns a page with a free block, of this size class or of the class that serves it. `room`: the
  * bytes that the block must have. NULL: out of memory. */
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room);
-/* As aset_page_of, for a chunk of `size` bytes in a block with `room` bytes. Takes a larger class
- * if the records of the class cannot store the slack. */
+/* Like aset_page_of, but for a chunk of `size` bytes in a block with `room` bytes. Takes a larger
+ * class if the records of the class cannot store the slack. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
 /* Returns the bytes of a block for a chunk with that alignment: a block whose size is a multiple of

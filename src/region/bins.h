@@ -51,10 +51,11 @@ void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
 /* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */
 struct pool *bins_apart(struct heap *heap);
-/* Returns the class that serves this class in the heap's mixed pages. If the page that the class
- * would share with other classes is full, the class serves itself from now on. */
+/* Returns the size class from whose mixed pages this class takes its blocks: a larger class, which
+ * several classes share, or the class itself. If the shared page is full, this class uses mixed
+ * pages of its own from now on. */
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
-/* Makes a class serve itself from now on. */
+/* From now on the class uses mixed pages of its own. */
 void bins_split_class(struct heap *heap, unsigned size_class);
 /* Gives back a current page that became empty when `block` was freed. */
 void bins_release_page(struct heap *heap, struct page *page, void *block);

@@ -42,7 +42,8 @@ struct reserved blocks_reserved_in(const struct page *page) {
 }
 
 /* Returns the number, within its granule, of the next untouched block, and the granule's start in
- * *granule. When the granule is used up, the number is that of its end. */
+ * *granule. When the granule is used up, returns the number that a block behind its end would have.
+ */
 static unsigned next_index(const struct page *page, char **granule) {
     *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
     return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;

@@ -106,8 +106,8 @@ INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule
     return (unsigned)(product >> 32);
 }
 
-/* As blocks_index_narrow, for any page. An index >= granule_capacity means no block; a pointer
- * before the first block wraps around to such an index. */
+/* Like blocks_index_narrow, but for any page. An index >= granule_capacity means no block; a
+ * pointer before the first block wraps around to such an index. */
 INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
                              bool *exact) {
     return blocks_index_narrow(page, granule + page->first, pointer, exact);
@@ -179,7 +179,7 @@ struct record record_release(const struct page *page, void *record);
 
 /* Writes the record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
-/* As record_set, for narrow blocks. */
+/* Like record_set, but only for narrow blocks. */
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
@@ -309,8 +309,9 @@ INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block)
     return UNLIKELY(page->used == page->changes_at);
 }
 
-/* As blocks_free_owned, for a narrow block of a mixed page. The block goes to the heap's recent
- * blocks (heap.recent_room) if there is room, because the next allocation mostly takes it. */
+/* Like blocks_free_owned, but for a narrow block of a mixed page. The block goes to the heap's
+ * recent blocks (heap.recent_room) if there is room, because the next allocation mostly takes it.
+ */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used))
@@ -319,7 +320,7 @@ INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block)
     return false;
 }
 
-/* As blocks_free_mixed, for a page with META_OWNERS. */
+/* Like blocks_free_mixed, but for a page with META_OWNERS. */
 INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used))

@@ -15,7 +15,7 @@
 #include "region/punch.h"
 
 #define WASTE_SHARE 16 /* the waste cap is a sixteenth (6 %) of the live bytes, or waste_kib */
-/* A heap adds its own_free to heap_global.own_free when the two differ by this many bytes. */
+/* A heap updates heap_global.own_free when its own_free has changed by this many bytes. */
 #define PUBLISH_STEP (16L << 10)
 #define NEWEST_VIEWS 8U /* newest_max in a forked child: writing the slots copies an OS page */
 

@@ -58,8 +58,8 @@ struct view {
 struct bins {
     struct page *current[SIZE_CLASSES]; /* the page that serves the next request */
     struct page *partial[SIZE_CLASSES]; /* list of the other pages with free blocks */
-    /* The address where the search for slices for a new page begins. The bins of mixed pages lend
-     * their address to regions with few live bytes. */
+    /* The address where the search for slices for a new page begins. A region with few live bytes
+     * uses the address in heap->mixed instead. */
     uintptr_t next_page;
     /* The fields below are those of a region; in other bins they are 0. */
     uint64_t allocs_at_release; /* view.allocs when the region's empty pages were given back */
@@ -98,8 +98,9 @@ struct heap {
      * forked child, then know that the heap may be half changed. */
     uint32_t busy;
     uint32_t tid; /* id of the thread; 0: no thread owns the heap */
-    /* The waste that the cap limits: the free bytes of blocks that were in use once, in pages
-     * that are or were a context's own, plus one OS page for each such page that is not used up. */
+    /* The waste that the waste cap limits, in pages that are or were a context's own: the bytes of
+     * free blocks that were in use once, and one OS page for each page that still has blocks that
+     * were never handed out. */
     int64_t own_free;
     int64_t own_free_published; /* the part of own_free that heap_global.own_free contains */
     uint32_t view_count;        /* atomic: views with lower indices exist */
@@ -251,8 +252,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 /* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, and the
  * caller is a signal handler that interrupted it. */
 struct heap *heap_shared_lock(void);
-/* As heap_shared_lock, for a caller that holds no lock; never waits. NULL: another thread holds
- * the lock. */
+/* Like heap_shared_lock, but for a caller that holds no lock; never waits. NULL: another thread
+ * holds the lock. */
 struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
@@ -281,7 +282,7 @@ INLINE uint32_t heap_view_after(const struct heap *heap, uint32_t index) {
  * has one view: if no view can be made, the first view ([unknown]) is charged, and the failure
  * is counted. */
 struct view *heap_view_make(struct heap *heap, uint32_t context);
-/* As heap_view_make, but NULL when the view is missing and either `share` of the tables'
+/* Like heap_view_make, but returns NULL when the view is missing and either `share` of the tables'
  * budget is used up or memory is short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
@@ -385,7 +386,7 @@ struct region {
     /* If `named`: the most requested bytes that may be alive; 0: no limit. With a limit the view's
      * `bins` are heap_no_bins. */
     uint64_t limit;
-    /* The region is that of a named context: the program can free all its chunks at once, see
+    /* The region belongs to a named context: the program can free all its chunks at once, see
      * region/reset.h. */
     bool named;
     bool aligned; /* atomic; some chunk was requested with an alignment above 16 bytes */
@@ -397,8 +398,8 @@ INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
 }
 
-/* A flag beside the placement in a byte of heap_placed: a user chose the placement, and no rule
- * changes it. */
+/* A flag in a context's byte of heap_placed, beside the placement: a user chose the placement, and
+ * no rule changes it. */
 #define PLACED_BY_HAND 64U
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
@@ -407,7 +408,8 @@ INTERNAL uint32_t heap_placed_any;
 /* Atomic: arrays (leaves) with a byte for each context: its enum placement, and flags. NULL: all
  * contexts of the leaf have PLACE_DEFAULT. */
 INTERNAL void *heap_placed[PLACED_LEAVES];
-/* Returns the context's byte in an array of leaves; 0: the context has no byte. */
+/* Returns the context's byte in an array of leaves, such as heap_placed. 0: no byte of the
+ * context's leaf was ever set. */
 INLINE uint8_t heap_leaf_byte(void *const *leaves, uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return 0;
@@ -422,7 +424,7 @@ INLINE enum placement heap_placement(uint32_t context) {
 /* Returns the entry of a context in an array of leaves with entries of `bytes` bytes, and makes
  * the leaf if it is missing. Any thread. NULL: out of memory. */
 void *heap_leaf_entry(void **leaves, uint32_t context, size_t bytes);
-/* As heap_leaf_entry, in heap_placed. */
+/* Like heap_leaf_entry, but always in heap_placed. */
 uint8_t *heap_placed_byte(uint32_t context);
 /* Sets a context's placement. False: out of memory. */
 bool heap_set_placement(uint32_t context, enum placement placement);

@@ -29,8 +29,8 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
     return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
 }
 
-/* As paid_by, for a block that the thread of `heap` is freeing. Also removes the chunk from the
- * list of its tiny context (tiny.h), or from its crowd member (member.h). */
+/* Like paid_by, but for a block that the thread of `heap` is freeing. Also removes the chunk from
+ * the list of its tiny context (tiny.h), or from its crowd member (member.h). */
 static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
                                    const struct record *record, const void *chunk) {
     bool apart = load_relaxed(&page->meta_shift) & META_APART;

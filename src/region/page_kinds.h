@@ -63,10 +63,10 @@ struct page_kind {
     void (*explain)(const struct page *page);
 
     /* For the pages of a region; NULL for kinds that no region has. `each_used` visits the chunks
-     * in use. `reset` frees all chunks of a page and leaves the accounts alone; *kept is the sum of
-     * the bytes in pages that this reset of the region keeps. `waste` returns the free bytes of the
-     * page that heap.own_free contains. `list_holds` returns false when the page's list of free
-     * blocks is damaged, because the program wrote to a free block. */
+     * in use. `reset` frees all chunks of a page and leaves the accounts alone; *kept adds up the
+     * bytes of the pages that this reset of the region keeps. `waste` returns the page's part of
+     * heap.own_free. `list_holds` returns false when the page's list of free blocks is damaged,
+     * because the program wrote to a free block. */
     void (*each_used)(const struct page *page, page_visit *visit, void *context);
     void (*reset)(struct heap *heap, struct region *region, struct page *page, uint32_t *kept);
     int64_t (*waste)(const struct page *page);

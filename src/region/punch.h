@@ -61,7 +61,8 @@ INTERNAL struct trim_wanted {
 /* Atomic: number of the last request. A heap stores the number in heap->trims when it has answered
  * the request. */
 INTERNAL uint32_t trim_number;
-/* A flag beside the placement in a byte of heap_placed: the trim request names the context. */
+/* A flag in a context's byte of heap_placed, beside the placement: the trim request names the
+ * context. */
 #define TRIM_MARK 128U
 /* Answers the request for one heap. The caller is the heap's thread or holds its lock. */
 void trim_heap(struct heap *heap);

@@ -24,7 +24,7 @@
 
 /* Allocates a chunk; `zero`: with all bytes zero. */
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
-/* As region_alloc, for more than SMALL_MAX bytes with the alignment. */
+/* Like region_alloc, but for more than SMALL_MAX bytes, at that alignment. */
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
@@ -48,7 +48,8 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 /* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
  * out of memory; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* As region_alloc, for a chunk that had `had` bytes: mostly leaves room to grow further. */
+/* Like region_alloc, but for a chunk that replaces one of `had` bytes. A chunk that grows mostly
+ * gets room to grow further. */
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * accounts nothing. */
@@ -155,7 +156,7 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
                        fresh);
 }
 
-/* As region_alloc_narrow, for up to SMALL_MAX bytes. */
+/* Like region_alloc_narrow, but for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* Use this after one of the functions above returned NULL. Allocates directly behind the context's
  * last chunk, if the context's policy is generation or bump and its current page has room. NULL:
@@ -166,8 +167,8 @@ INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t si
     void *chunk = serial_alloc_like_last(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
-/* As region_alloc_serial, for the policy simple. Also returns NULL when there are terms, when the
- * context has a limit, or when its placement has to be looked at again. Then use
+/* Like region_alloc_serial, but for the policy simple. Also returns NULL when there are terms, when
+ * the context has a limit, or when its placement has to be looked at again. Then use
  * region_alloc_next_page. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);

@@ -68,8 +68,8 @@ static void account_parked(struct heap *heap, struct heap *owner, const struct v
 }
 
 /* If the heap `owner` is parked, gives the block back to its page, as the owner would. False: the
- * heap is not parked, or its lock cannot be taken. After true the caller must not read the page:
- * the page may be gone. */
+ * heap is not parked, or its lock cannot be taken. True: the caller must not read the page any
+ * more, because it may be gone. */
 static bool freed_parked(struct heap *heap, struct heap *owner, struct page *page,
                          const struct freed *freed) {
     if (load_acquire(&owner->state) != HEAP_PARKED || lock_any_is_mine() || !lock_try(&owner->lock))

@@ -18,7 +18,7 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         bins_init(&region->bins);
         policy_set(&region->bins, policy);
         region->named = true;
-        region->others_chunks = REGION_RECOUNT; /* the region lacks the chunks of a tiny list */
+        region->others_chunks = REGION_RECOUNT; /* tiny chunks stand outside the region */
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);

@@ -158,7 +158,7 @@ INLINE bool find(const struct page *page, const void *chunk, struct place *place
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
-/* As find, for a chunk that is alive; ends the program for any other pointer. */
+/* Like find, but ends the program unless the pointer is a chunk that is alive. */
 INLINE struct place find_alive(const struct page *page, const void *chunk) {
     struct place place;
     if (UNLIKELY(!find(page, chunk, &place)))

@@ -58,7 +58,7 @@ struct serial_chunk {
     enum serial_state state;
 };
 
-/* As aset_alloc, for a context whose region has RECIPE_SERIAL. */
+/* Like aset_alloc, but for a context whose region has RECIPE_SERIAL. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
@@ -124,8 +124,9 @@ INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
 char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack);
 
-/* As serial_alloc, at an alignment of 16 bytes, from the current page only, and only if the chunk
- * is like the last one or if the last chunk is a run of its own. NULL: use serial_alloc_current. */
+/* Like serial_alloc, but at an alignment of 16 bytes and from the current page only. Serves the
+ * request only if the chunk is like the last one, or if the last chunk is a run of its own. NULL:
+ * use serial_alloc_current. */
 INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
@@ -154,8 +155,7 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     view_account_alloc(view, size);
     return chunk;
 }
-/* As serial_alloc_like_last, for a chunk of any size, whatever the last chunk is. NULL: the current
- * page is full. */
+/* Allocates a chunk of any size from the current page. NULL: the page is full. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* Leaves the region without a current page, so that the next chunk comes from another page. */
 void serial_put_aside(struct heap *heap, struct region *region);

@@ -49,8 +49,9 @@ void tables_count_heap(int change, int64_t kept) {
     tables_add(change > 0 ? -kept : kept);
 }
 
-/* Returns how many parts may be in use or wait for a new use after a request. Bytes that wait may
- * not fit the next use, so they must not take the room of sites. */
+/* Returns how large the bytes in use and the idle bytes (tables_idle_bytes) may be together after a
+ * request, in parts of the limit (TABLES_PARTS). Idle bytes may not fit the next use, so they must
+ * not take the room of sites. */
 static int64_t parts_with_idle(enum tables_share share) {
     if (share == TABLES_TRACE)
         return TABLES_PARTS;

@@ -94,7 +94,7 @@ INTERNAL int64_t tables_limit_known;
 void tables_count_heap(int change, int64_t kept);
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
-/* As tables_take, for bytes that wait for a new use (tables_idle_bytes). */
+/* Like tables_take, but for bytes that wait for a new use (tables_idle_bytes). */
 bool tables_reuse(int64_t bytes, enum tables_share share);
 /* Add bytes that cannot be refused to the accounts; negative: bytes that were given back. */
 INLINE void tables_add(int64_t bytes) {

@@ -22,7 +22,8 @@ static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
 
-/* Returns the bytes of waiting views that the budget counts: those beyond HEAP_TABLES_BYTES. */
+/* Returns the bytes of idle views (views that wait for a context) that the budget counts. The
+ * budget does not count the first HEAP_TABLES_BYTES of a heap's tables. */
 static int64_t idle_beyond(const struct heap *heap) {
     return bytes_beyond(heap->table_bytes + heap->idle_bytes) - bytes_beyond(heap->table_bytes);
 }
@@ -47,7 +48,7 @@ static void heap_add_idle(struct heap *heap, int64_t bytes) {
     tables_add_idle(idle_beyond(heap) - idle);
 }
 
-/* As heap_take, for memory of views that wait for a context. */
+/* Like heap_take, but for memory of views that wait for a context. */
 static bool heap_reuse(struct heap *heap, int64_t bytes, enum tables_share share) {
     int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
     if (share == TABLES_UNCOUNTED) {
@@ -77,8 +78,8 @@ static void slot_set(struct heap *heap, const struct view *view) {
     store_owner(&heap->slots[at & heap->slot_mask], view->index);
 }
 
-/* Returns the bins for a new view. heap_no_bins makes its first allocation look up the placement of
- * the context, if any context has a placement. */
+/* Returns the bins for a new view. If any context has a placement, these are heap_no_bins, so that
+ * the view's first allocation looks up the placement of its context. */
 static struct bins *first_bins(struct heap *heap) {
     return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
 }
@@ -93,7 +94,8 @@ static uint32_t first_waiting(struct heap *heap) {
     return index < heap->view_count ? index : 0;
 }
 
-/* Takes back the first OS page of views that was given to the kernel. All its views wait. */
+/* Reuses the first OS page of views that was given to the kernel; no view in it has a context.
+ * Returns the index of the page's first view; 0: no OS page was given to the kernel. */
 static uint32_t first_discarded(struct heap *heap) {
     for (uint32_t block = 0; heap->views_discarded && block * VIEWS_PER_BLOCK < heap->view_count;
          block++) {
@@ -351,7 +353,7 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
     return true;
 }
 
-/* Gives OS pages to the kernel in which all views wait for a context. These views read as zeros
+/* Gives the kernel the OS pages in which all views wait for a context. These views read as zeros
  * then. The first page stays. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = heap_view_after(heap, VIEWS_PER_PAGE - 1);
