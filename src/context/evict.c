@@ -65,8 +65,8 @@ static uint32_t child_like(uint32_t parent, uint32_t id, enum tables_share share
     return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact}, share);
 }
 
-/* Returns this heap's view of the context's site below that ancestor. NULL: there is no room, or
- * the context is that site. */
+/* Returns this heap's view of the context's site below [other callers] of `ancestor`, and makes the
+ * site if it is missing. NULL: there is no room, or the context itself is this site. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
                              enum tables_share share) {
     uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, share);
@@ -77,10 +77,11 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
     return node && node != id ? heap_view_within(heap, node, share) : NULL;
 }
 
-#define OVER_PATIENCE 8             /* sweeps in a row that found the tables above their limit */
-#define SITES_BEFOREHAND (32 << 10) /* bytes of sites made before evictions have paid for them */
+#define OVER_PATIENCE 8 /* sweeps in a row that found the tables above their limit */
+/* bytes that new sites may take before evictions have freed as many */
+#define SITES_BEFOREHAND (32 << 10)
 
-/* As site_for, when the tables are above their limit. Takes a site below an ancestor further out if
+/* Like site_for, but for tables above their limit. Takes a site below an ancestor further out if
  * there is one, else a site below [other callers] of the process. A missing site of the process is
  * made only out of bytes that evictions have freed: `used_bytes` is what the tables held before the
  * evictions. After OVER_PATIENCE sweeps the figures go to [other callers] of the process itself.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds quiet pages and punches them; see holes.h. */
+/* Finds quiet pages (pages that did not change between two looks) and gives back their empty OS
+ * pages; see holes.h. */
 #include "context/holes.h"
 #include "base/options.h"
 #include "context/internal.h"
@@ -54,7 +55,7 @@ static void note_dealt_with(struct page *page) {
     store_owner(&page->seen, state_of(page) | DEALT_WITH);
 }
 
-/* Calls `each` for the pages of the segment until it returns false. */
+/* Calls `each` for the pages of the segment until `each` returns false; then returns false, too. */
 static bool each_page_of(struct segment *segment, bool (*each)(struct look *, struct page *),
                          struct look *look) {
     for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
@@ -130,7 +131,8 @@ static void collect(struct look *look) {
     look->segments = left;
 }
 
-/* Punches the pages that were collected. No thread changes their lists meanwhile. */
+/* Gives back the empty OS pages of the collected pages. Meanwhile no thread changes the lists of
+ * free blocks of these pages. */
 static void punch(struct look *look) {
     int64_t waste = 0;
     size_t bytes = 0;

@@ -169,8 +169,9 @@ static bool is_switched(const struct paths *paths) {
     return paths->fixed && tree_is_named(paths->fixed->context);
 }
 
-/* Sets which way the next allocations take: with the table or past it. With depth 0, or while the
- * thread is switched to a named context, they take neither. */
+/* Chooses the fast way of the next allocations: the table of traces, or replays (past the table).
+ * With depth 0, or while the thread is switched to a named context, one view pays for all of them,
+ * without a look-up. */
 static void ways_open(struct paths *paths) {
     bool check = options.check;
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));

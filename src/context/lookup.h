@@ -34,14 +34,14 @@ void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
 /* For a forked child: its first look-ups put no new traces into the cache. */
 void context_fork_child(struct heap *heap);
-/* Forgets what is known of the stack, because another thread uses the heap from now on. */
+/* Forgets the stack as it was last walked, because another thread uses the heap from now on. */
 void context_thread_changes(struct heap *heap);
 /* Gives back the cache of a thread that ended. */
 void context_forget(struct heap *heap);
 /* True if no frame of the current stack, except the outermost few, is in libc or the loader, so
  * that a thread may be started from here. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
-/* As context_outside_libc; also false if not all frames are known. So no frame is a signal
+/* Like context_outside_libc, but also false if not all frames are known. So no frame is a signal
  * handler's: a handler returns to libc. */
 bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 

@@ -126,7 +126,8 @@ static struct prefix prefix_with_frame(struct prefix outer, uint32_t node, uintp
     return (struct prefix){.node = node, .hash = hash, .length = outer.length + 1};
 }
 
-/* As push, where `outer` waits, or its path has as many nodes as a path may have. */
+/* Does the work of push when the path of `outer` waits, or already has as many nodes as a path may
+ * have. */
 static NOINLINE struct prefix push_waiting_or_full(const struct admit *admit, struct prefix outer,
                                                    int i) {
     uint32_t length = outer.length + 1, node = outer.node;
@@ -138,7 +139,7 @@ static NOINLINE struct prefix push_waiting_or_full(const struct admit *admit, st
     return prefix_with_frame(outer, node, admit->stack->frames[i].address);
 }
 
-/* As push, where the path is not in the tree. */
+/* Does the work of push when the path is not in the tree. */
 static NOINLINE struct prefix push_new(const struct admit *admit, struct prefix outer, int i) {
     return prefix_with_frame(outer, make_node(admit, outer.node, i),
                              admit->stack->frames[i].address);

@@ -6,8 +6,8 @@
  * Each frame of the stack has a *prefix*: the node of the path up to the frame, the length of that
  * path in nodes, and a hash. A prefix is *cold* where the path is not in the tree (which has
  * nothing to do with TREE_COLD): the node is PREFIX_WAITS plus the deepest ancestor that is in the
- * tree, and the hash is that of the path. Where the path is in the tree, the hash has a bit for
- * each folded function on the path. The prefixes of frames that a walk kept are known, so only new
+ * tree, and the hash is the path's hash. Where the path is in the tree, the hash has a bit for each
+ * folded function on the path. The prefixes of frames that a walk kept are known, so only new
  * frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made. Of a folded function

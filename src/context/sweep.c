@@ -47,7 +47,7 @@ static struct {
 struct found {
     uint16_t allocs; /* number of allocations so far, modulo 2^16 */
     uint8_t flags;   /* enum found_flags */
-    uint8_t below;   /* number of contexts with views in its subtree; UINT8_MAX: so many or more */
+    uint8_t below;   /* number of contexts with views in its subtree, at most UINT8_MAX */
 };
 
 enum found_flags {

@@ -38,15 +38,15 @@ enum tree_fixed {
     TREE_NO_CFI,    /* parent of paths that begin in code without unwind information */
     TREE_BROKEN,    /* parent of paths whose stack contradicts its unwind information */
     TREE_NO_PATHS,  /* pays for everything with MEMCTX_DEPTH=0 */
-    TREE_OTHERS,    /* parent of the sites of paths that are not kept; see context/admit.h */
+    TREE_OTHERS,    /* parent of the sites of waiting and evicted paths; see context/admit.h */
     TREE_FIXED_COUNT
 };
 
 /* The module of a named context's node. The node's address is the context's place: see
  * named/named.h. */
 #define MODULE_NAMED 0xfffeU
-/* The module of a node [other callers]. Its address is 0. The nodes below it pay for allocations
- * that were made below its parent by paths that are not kept. */
+/* The module of a node [other callers], whose address is 0. The nodes below it are sites. They pay
+ * for allocations of waiting and evicted paths that lead through the parent of [other callers]. */
 #define MODULE_OTHERS 0xfffdU
 
 /* Flags of a node. */

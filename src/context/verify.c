@@ -16,8 +16,9 @@ static uint32_t folded_number(uintptr_t address) {
     return rule_folded(unwind_rules_find(address, false));
 }
 
-/* Makes the path of a stack and erases its loops as prefix.c does: from the outermost frame
- * inwards, a folded function goes on from its last frame. */
+/* Makes the path of a stack and erases its loops, as prefix.c does: goes from the outermost frame
+ * inwards, and skips from the first frame of a folded function to the function's innermost frame.
+ */
 static void fold(const struct path *raw, unsigned count, struct path *folded) {
     uintptr_t outermost_first[FRAMES_MAX];
     unsigned put = 0;
