@@ -65,9 +65,9 @@ static void unmap_or_defer(struct page *header) {
     segment_unmap_deferred();
 }
 
-/* OS pages that were moved to the end of a mapping are an area of their own for the kernel, and one
- * mremap can extend or move one area only. So the header page notes, behind struct page, where the
- * second and each later area of a mapping begins. */
+/* OS pages that mremap moved to the end of a mapping stay a separate area (VMA) of the kernel, and
+ * one call of mremap can extend or move only one area. So the first OS page of a mapping holds,
+ * behind struct page, the offsets at which the second and each later area begin. */
 struct huge_cuts {
     uint32_t count;
     uint32_t at[CUTS_MAX]; /* OS pages from the mapping's start, ascending */

@@ -109,7 +109,7 @@ struct page {
     uint8_t kind;       /* atomic: enum page_kind_number; its functions: region/page_kinds.h */
     uint8_t meta_shift; /* kind of the block records, and flags META_...; see region/blocks.h */
     uint8_t size_class;
-    /* number of blocks in a granule, with those that the records displace */
+    /* number of blocks in a granule, including those whose room the records take */
     uint8_t granule_capacity;
     uint8_t color_mask; /* in a stand-in: see blocks_color_of */
     /* number of slices from this slice back to the first slice of the page; 0 in the first slice */
@@ -231,7 +231,7 @@ struct page *segment_huge_of(const void *pointer);
 /* Makes a page of `slices` slices. The page's header is zero except for slices, back, fresh and
  * born. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
-/* As segment_span_alloc, for one of many pages of one kind. Such pages fill groups of `group`
+/* Like segment_span_alloc, but for one of many pages of one kind. Such pages fill groups of `group`
  * slices (a power of two, at most 64) one after the other. So the few pages that stay in use later
  * are not spread over all segments. *next is the address of the header behind the last such page
  * (0: there is no page yet); the function updates *next. The segment of *next may have been
@@ -306,7 +306,7 @@ int64_t segment_used_bytes(void);
 /* Calls `visit` for every segment; `huge`: the segment is a huge chunk. No segment is unmapped
  * meanwhile. */
 void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
-/* As segment_each, but starts at `place` and stops when `visit` returns false, so that a long
+/* Like segment_each, but starts at `place` and stops when `visit` returns false, so that a long
  * report can be cut into parts. The place of a segment is its address, with SEGMENT_FAR set if the
  * near leaf does not cover the segment. Place 0 comes before all segments. */
 #define SEGMENT_FAR (1UL << 62)
