@@ -228,8 +228,8 @@ void cache_flush(struct paths *paths);
  * before the next look-up. */
 void cache_shrink(struct paths *paths);
 /* Gives the traces back during a look-up, because the path's site needs their room. The walked
- * stack stays. False: nothing was given back, because the tables have their first size. After true
- * cache_make has to follow before the next look-up. */
+ * stack stays. True: call cache_make before the next look-up. False: nothing was given back,
+ * because the tables have their first size. */
 bool cache_make_way(struct paths *paths);
 /* Frees the cache of a thread that ended. With `all`, nothing is kept for the next thread, not even
  * room for its first traces. */

@@ -28,7 +28,8 @@ void functions_look_ends(void);
  * the address. The function's start is 0 if it is not known, or if the function is folded but
  * unfolded at present (functions_unfold). */
 struct cfi_function function_to_watch(uintptr_t address, bool exact);
-/* True if the function holds the address. */
+/* True if the function contains the address. `exact` is false for a return address, which may stand
+ * one byte behind the function's end. */
 INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool exact) {
     return address - !exact - function.start < function.bytes;
 }

@@ -33,7 +33,7 @@ struct lock loaded_lock START_PAGE = LOCK_INIT(RANK_LOADED);
 static struct {
     struct part *parts; /* atomic */
     bool missed;        /* atomic: an address was not found since loaded_look last looked */
-    bool grown;         /* atomic: the table has changed since loaded_look last said so */
+    bool grown;         /* atomic: the table has changed since loaded_look last returned true */
     bool complete;      /* the table holds all objects as of `adds` and `subs`; under loaded_lock */
     bool forbidden;     /* a fork may have copied the loader's lock as held */
     uint32_t pass;      /* under loaded_lock */

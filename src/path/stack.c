@@ -242,8 +242,8 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
     return plain->frame;
 }
 
-/* Returns the distance from a plain frame's stack pointer to that of its caller; 0: the frame is
- * not plain, or the distance is too large. */
+/* Returns the distance from a plain frame's stack pointer to its caller's stack pointer; 0: the
+ * frame is not plain, or the distance is too large. */
 INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
     uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
     return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
@@ -357,7 +357,7 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* Returns the next old frame outwards if `pass` is true, else the same frame. This has no branch:
+/* Returns the next old frame outwards if `pass` is true, else `frame` itself. This has no branch:
  * where many frames are new, the processor cannot predict how many old ones to pass. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
