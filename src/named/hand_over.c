@@ -17,7 +17,7 @@ static bool move_crowd(struct named *crowd, struct heap *to) {
     return true;
 }
 
-/* As move_crowd, for a context with a place: its chunks move, too. */
+/* Like move_crowd, but for a context that is no crowd: its chunks move, too. */
 static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     struct view *view = heap_view_within(to, named->context, TABLES_UNCOUNTED);
     if (!view || view->context != named->context)

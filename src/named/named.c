@@ -128,7 +128,8 @@ struct kind *named_kind_of(uint32_t place) {
     return kinds_get(named_at(place)->made_below, named_at(place)->name); /* exists */
 }
 
-/* Returns a place that is in the tree of contexts, but not alive yet. */
+/* Takes a place for a new context and links it below its parent. The context is not alive yet. 0:
+ * out of memory. */
 static uint32_t take_place(uint32_t parent, const char *name) {
     lock_take(&region_lock);
     uint32_t place = named_take_place(kinds_get(parent, name));

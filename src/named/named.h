@@ -56,7 +56,8 @@ struct named {
      * memctx_set_parent changes `parent`. */
     uint32_t made_below;
     union {
-        /* In a place that was given up: the next such place of the kind; 0: none. */
+        /* In a place that was given up: the next one that was given up, of the same name and
+         * parent; 0: none. */
         uint32_t spare;
         /* In a crowd, atomic: true while `wanted` asks the members for a reset. The crowd takes no
          * new members meanwhile. */
@@ -79,7 +80,8 @@ struct named {
 _Static_assert(sizeof(struct named) == 128, "as the header says");
 
 INTERNAL struct named *named_blocks[NAMED_BLOCKS]; /* atomic */
-INTERNAL uint32_t named_count; /* atomic: places below it were used; place 0 means no context */
+/* atomic: the first place that was never used; place 0 means no context */
+INTERNAL uint32_t named_count;
 
 INLINE struct named *named_at(uint32_t place) {
     return &load_acquire(
@@ -118,8 +120,8 @@ INLINE struct named *named_find_placed(memctx_t handle) {
     struct named *named = named_at(place);
     return LIKELY(load_relaxed(&named->generation) == generation) ? named : NULL;
 }
-/* As named_find_placed, but also finds the context that a member has grown into. Returns NULL for a
- * member that has not grown. */
+/* Like named_find_placed, but also finds the context that a member has grown into. Returns NULL for
+ * a member that has not grown. */
 INLINE struct named *named_find(memctx_t handle) {
     struct named *named = named_find_placed(handle);
     return UNLIKELY(!named) && named_place(handle) & NAMED_MEMBER ? named_grown(handle) : named;
@@ -142,7 +144,7 @@ INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *
         named_misused(what, handle, "belongs to another thread");
     return named;
 }
-/* As named_crowd_of, but ends the program if the crowd belongs to another heap. */
+/* Like named_crowd_of, but ends the program if the crowd belongs to another heap. */
 struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what);
 
 /* Makes a context. The caller has entered its heap. `plain`: the program asks no more of the
