@@ -143,7 +143,7 @@ struct memctx_stats {
     uint64_t reserved_bytes; /* of the context's pages and large chunks */
     uint64_t free_bytes;     /* reserved_bytes less requested_bytes: free blocks and rounding */
     uint32_t pages;
-    uint32_t children;    /* without their own children */
+    uint32_t children;    /* direct children; grandchildren do not count */
     uint64_t limit_bytes; /* since 0.2.0: the limit; 0: none */
 };
 
@@ -179,7 +179,7 @@ static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char
                                                      enum memctx_policy policy) {
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
-/* As memctx_create, with options. The library copies the options, but not the limit that they
+/* Like memctx_create, but with options. The library copies the options, but not the limit that they
  * point to. `with` may be NULL. Also returns NULL when the library does not know a flag or a
  * further field that is not 0. */
 MEMCTX_NONNULL(2)
@@ -248,13 +248,13 @@ MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc(memctx_t context, size_t bytes) {
     return context && memctx_do_alloc ? memctx_do_alloc(context, bytes) : malloc(bytes);
 }
-/* As memctx_alloc; the chunk is zeroed. */
+/* Like memctx_alloc, but the chunk is zeroed. */
 MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* As memctx_alloc; the address is a multiple of `alignment`. Returns NULL as memctx_alloc does, and
- * when `alignment` is not a power of two. */
+/* Like memctx_alloc, but the address is a multiple of `alignment`. Also returns NULL when
+ * `alignment` is not a power of two. */
 MEMCTX_SIZE_IS(3)
 MEMCTX_ALIGNMENT_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,

@@ -24,8 +24,8 @@
 #define OUTSIDE_VERSION 4
 #define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
 
-/* Variables. The lines from tree_count_shown on each name a pointer to a variable, because the
- * variable itself is private to its file. */
+/* Variables that the reader finds through the root. From tree_count_shown on, each name is a
+ * pointer to a variable, because the variable itself is private to its file. */
 #define OUTSIDE_ADDRESSES(X)                                                                       \
     X(heap_global)                                                                                 \
     X(tree_blocks)                                                                                 \

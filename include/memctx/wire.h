@@ -300,9 +300,9 @@ enum wire_policy {
     WIRE_POLICY_BUMP = 5,
     WIRE_POLICY_SIMPLE = 6,
 };
-/* Where the next chunks of a context go. DEFAULT: the allocator decides. APART: to mixed pages
- * that only contexts with APART share. SHARED: to no new page of its own. Otherwise: to its own
- * pages, by that policy. */
+/* Where the next chunks of a context go. DEFAULT: the allocator decides. APART: to mixed pages that
+ * only contexts with APART share. SHARED: to mixed pages; the context gets no new pages of its own.
+ * All others: to pages of its own, by that policy. */
 enum wire_placement {
     WIRE_PLACE_DEFAULT = 0,
     WIRE_PLACE_APART = 1,
