@@ -30,8 +30,8 @@ INTERNAL uint32_t control_waiting; /* atomic: 1 until the thread starts; see con
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
 bool control_is_due(void);
-/* As control_is_due, for a wait of a second or more: a process that waits that long does not end
- * soon. False in a vfork child. */
+/* Like control_is_due, but for a wait of a second or more: a process that waits that long does not
+ * end soon. False in a vfork child. */
 bool control_is_due_in_wait(void);
 /* True in a process that has lived for less than START_AFTER_MS, since its start or its fork. */
 #define START_AFTER_MS 20

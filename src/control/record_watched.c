@@ -46,9 +46,9 @@ static bool watch(struct walk *walk, uint32_t id, const struct sum *sum) {
     return true;
 }
 
-/* Returns a moment's sequence: contexts that were last large before it are no longer watched. 0 as
- * long as there is room. Otherwise the middle between the moment at which the first of the watched
- * contexts was last large and now. */
+/* Returns the sequence number of a moment. Contexts that were last large before that moment are no
+ * longer watched. 0: there is room for all of them. Otherwise the number is halfway between now and
+ * the oldest moment at which some watched context was last large. */
 static uint32_t find_cutoff(void) {
     uint32_t oldest = recorder->sequence;
     if (recorder->earlier <= EARLIER_MAX)

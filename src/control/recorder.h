@@ -78,7 +78,7 @@ struct record_block recorder_block(enum record_kind kind, uint64_t sequence, siz
                                    uint64_t body_sum);
 /* Writes that the program ended, or that the recording ended. Any thread. */
 void recorder_write_end(int fd, enum record_ending ending);
-/* As record_sum, which is inline: one copy of it serves all callers. */
+/* Calls record_sum, which is inline, so that its code is in the library only once. */
 uint64_t recorder_sum(const void *bytes, size_t length, uint64_t sum);
 uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 

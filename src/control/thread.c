@@ -303,7 +303,7 @@ COLD void control_exit(void) {
     if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
     record_end();
-    /* A thread that is just making the socket would leave it behind. */
+    /* Waits for a thread that is making the socket now, so that the socket is removed, too. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
         os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});

@@ -41,7 +41,7 @@ void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
 /* Adds up one context over all heaps. If `parts` is not NULL, its `first` and `count` name some of
  * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
-/* Adds one sum to another. The peak of the result is that of the last part. */
+/* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
 struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
 struct sum sums_base(uint32_t context); /* only the base_ fields */

@@ -74,7 +74,7 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t padded = bytes + alignment - OS_PAGE_BYTES;
     if (padded < bytes)
         return NULL;
-    /* Inaccessible memory counts towards no limit except that of the address space. */
+    /* Inaccessible memory counts towards no limit but RLIMIT_AS. */
     start = map_at(NULL, padded, PROT_NONE, 0);
     if (!start)
         return NULL;

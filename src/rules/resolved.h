@@ -18,8 +18,8 @@
 
 /* Stores the ranges of one request. False: refused, with the reason in `text`. */
 bool resolved_take(const struct wire_rule_ranges *request, struct text *text);
-/* Stores the ranges in the value of WIRE_RANGES_VARIABLE, for the objects that are mapped now.
- * `ranges` NULL: the variable is not set. */
+/* Parses `ranges`, the value of the environment variable WIRE_RANGES_VARIABLE, and stores the
+ * ranges of the objects that are mapped now. NULL: the variable is not set. */
 void resolved_read(const char *ranges);
 /* Writes the version of the list of rules, then the index of each open module that is not resolved,
  * one per line. */
