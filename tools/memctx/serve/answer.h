@@ -15,7 +15,7 @@ struct answer {
 
 /* Makes an answer of a text that it then owns. */
 struct answer *answer_make(unsigned status, char *text, size_t length, const char *type);
-/* As answer_make. `gzip`: the client takes this encoding, so a text that is long is compressed. */
+/* Like answer_make, but compresses a long text if the client takes gzip's encoding (`gzip`). */
 struct answer *answer_make_text(unsigned status, char *text, size_t length, const char *type,
                                 bool gzip);
 /* Adds headers that say how the body is encoded, for the client and for caches on the way. */

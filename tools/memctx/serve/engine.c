@@ -124,7 +124,7 @@ static char *encode_base64(const void *bytes, size_t length, bool for_url) {
 
 /* --- profiles -------------------------------------------------------------------------------- */
 
-/* Replaces what the name of an application or the value of a label may not have. */
+/* Replaces the characters that the name of an application or the value of a label may not have. */
 static char *plain_name(const char *text) {
     char *name = cli_copy(text);
     for (char *at = name; *at != '\0'; at++)

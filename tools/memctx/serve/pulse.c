@@ -13,7 +13,7 @@
 #include "live/watch.h"
 #include "snapshot/snapshot.h"
 
-#define LOOK_SHARE 10  /* a pause is so many times as long as the look before it */
+#define LOOK_SHARE 10  /* a pause is this many times as long as the look before it */
 #define NAME_BYTES 400 /* a path is cut behind */
 
 int64_t pulse_wall_ms(int64_t last_ms) {

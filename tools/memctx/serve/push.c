@@ -43,7 +43,8 @@ struct push {
 };
 
 static volatile sig_atomic_t signals;
-static int wake_fds[2]; /* a signal makes the first one readable, so that none is missed */
+/* a pipe: each signal makes its first end readable, so that no signal is missed */
+static int wake_fds[2];
 static pid_t own_pid;
 
 static void note_signal(int signal) {

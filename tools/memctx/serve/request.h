@@ -34,7 +34,7 @@ struct request_query {
     enum exposition_format format;
     /* the process that HEAP, ALLOCS, DOCTOR or a live page is about */
     struct fleet_process *process;
-    /* what is known of the process of a live page; NULL for its HTML */
+    /* the figures and moments that a live page shows; NULL for the page's HTML */
     struct watched *watched;
     unsigned seconds, limit_samples; /* 0: not given */
     unsigned moment, before;         /* ids of kept moments; 0: not given */

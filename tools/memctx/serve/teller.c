@@ -18,7 +18,8 @@
 
 #define NAME_CHARACTERS 128 /* most characters of a context's name or path in a label */
 #define NAMES_WAIT_MS 1000  /* a scrape waits this long for names of new paths */
-#define SCRAPES_MAX 20000   /* after so many scrapes another teller takes over, with fresh memory */
+/* after this many scrapes another teller takes over, with fresh memory */
+#define SCRAPES_MAX 20000
 
 struct teller {
     struct process_facts facts;

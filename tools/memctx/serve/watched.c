@@ -16,7 +16,7 @@
 #define WATCHED_LINGER_MS 60000
 #define WATCHED_KEEP_MS 3600000
 #define LOOKS_PER_MOMENT 10
-#define MOMENT_SHARE 5      /* taking moments takes at most one part in so many of the time */
+#define MOMENT_SHARE 5      /* taking moments takes at most one part in this many of the time */
 #define MOMENT_MS 60000     /* a child that takes longer for a moment is ended */
 #define PULSE_AGAIN_MS 2000 /* pause before a pulse that broke off is started again */
 

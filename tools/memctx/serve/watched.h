@@ -4,7 +4,7 @@
  * events.
  *
  * A process is watched from the first request for it on, by one child for all clients (pulse.h),
- * and until WATCHED_LINGER_MS after the last of them has gone; what is known of it is kept for
+ * and until WATCHED_LINGER_MS after the last client has gone. Its figures and moments are kept for
  * WATCHED_KEEP_MS. A snapshot is taken every ten looks, by `memctx dump` as a child process, or
  * less often if that takes more than a fifth of the time. Nothing here waits: the caller polls the
  * descriptors. One thread.
@@ -48,18 +48,19 @@ struct watching {
     int64_t every_ms;
 };
 
-/* Returns what is known of a process, and watches it from now on; NULL: WATCHED_MAX processes are
- * looked at. */
+/* Returns the entry of a process, and watches the process from now on. NULL: WATCHED_MAX processes
+ * are watched already. */
 struct watched *watching_begin(struct watching *watching, const struct fleet_process *process);
-/* Returns what is known of a process that is served no more: the last one with this pid or, if
- * `program` is not NULL, with this program's name. NULL: nothing is known. */
+/* Returns the entry of a process that is no longer served: the last process with this pid or, if
+ * `program` is not NULL, with this program's name. NULL: there is no such entry. */
 struct watched *watching_find(struct watching *watching, pid_t pid, const char *program);
 size_t watching_poll(const struct watching *watching, struct pollfd *entries);
-/* Reads what has come, takes moments, and lets go of processes that nobody looks at. */
+/* Reads the figures that have arrived, takes moments, and stops watching processes that nobody
+ * looks at. */
 void watching_run(struct watching *watching);
 /* Returns the milliseconds until watching_run has something to do, at most `most`. */
 int watching_timeout_ms(const struct watching *watching, int most);
-/* Returns the JSON of what is known but the moments' content; schema memctx-live/1. */
+/* Returns the entry as JSON of schema memctx-live/1, without the contents of its moments. */
 char *watching_write(const struct watching *watching, const struct watched *watched,
                      size_t *length);
 void watching_end(struct watching *watching);
