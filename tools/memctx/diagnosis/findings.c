@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* findings.c - the table of all rules, and the rules about harmless memory and memory of others. */
+/* findings.c - the table of all rules, and the rules about harmless memory and memory not from
+ * malloc. */
 #include "diagnosis/findings.h"
 
 #include <inttypes.h>
@@ -68,7 +69,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is that of the whole process */
+            continue; /* the root's peak is the peak of the whole process */
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     look_blame(look, &blame, above, (peak - now) / 4);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SEEN_TIMES 50       /* a moment is given up to so many times the time that was watched */
+#define SEEN_TIMES 50       /* a time of day is told up to this many times the watched time ahead */
 #define SECONDS_UNTIL 600.0 /* nearer times are written with seconds */
 #define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not mentioned */
 #define WEEKDAY_UNTIL (6 * 86400.0)

@@ -108,8 +108,8 @@ static double *few_of(const struct series *series, const double *figures) {
     return few;
 }
 
-/* As is_slowing. `seconds` and `allocs`, of the process, are those of the few samples, as are the
- * path's bytes in series->values. */
+/* Like is_slowing, but judges only the few samples: `seconds` and `allocs` (of the process) and
+ * series->values (the path's bytes) have one element for each of them. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
                               const double *allocs) {
     size_t count = series->few_count;

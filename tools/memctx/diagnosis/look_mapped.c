@@ -9,14 +9,15 @@
 #include "diagnosis/trend.h"
 
 #define DAY_S 86400.0
-#define OURS_MOST 10 /* growth of the library's memory is at most so many times the growth told */
+/* a growth is told only if the library's memory grew by at most this many times as much */
+#define OURS_MOST 10
 
 /* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
  * PID stands for the number of the process. */
 static const struct runtime {
     const char *pattern, *advice, *command;
-    /* It may let its heap grow to so many bytes before it collects garbage, however little is
-     * alive. */
+    /* The runtime may let its heap grow to this many bytes before it collects garbage, even if
+     * little is alive. */
     int64_t fills_to;
 } runtimes[] = {
     {"python*",

@@ -33,12 +33,12 @@ static struct wire_resizes resizes_of(const struct look *look,
     return sum;
 }
 
-/* A call of realloc costs about as much as copying so many bytes. */
+/* A call of realloc costs about as much as copying this many bytes. */
 #define BYTES_LIKE_A_CALL KIB
 /* Growth by a factor adds a fixed share of the size each time: an eighth in the lists of Python,
  * a half or all of it in most arrays. Steps of a fixed size are a smaller share the larger the
  * array is. */
-#define SMALL_STEP 32 /* the mean size is so many times the mean step, or more */
+#define SMALL_STEP 32 /* the mean size is this many times the mean step, or more */
 #define STEPS_FLOOR 250000
 
 /* Returns what growth in small steps cost, in calls of realloc; 0: the chunks grew by a factor. */
@@ -155,7 +155,7 @@ void look_for_copies(struct look *look, const struct rule *rule) {
                 resizes.reallocs, resizes.copies, look_bytes(resizes.copied_bytes), chunks,
                 chunks == 1 ? "" : "s", look_bytes(live / chunks), chunks == 1 ? "is" : "are");
         } else {
-            /* How many of the freed chunks became one array is not known. */
+            /* It is not known how many of the freed chunks became one array. */
             int64_t freed = SUM_OVER(look, suspect, requested_cum_bytes) - live;
             finding->evidence = cli_format(
                 "%" PRId64 " chunks of %s on average were freed, and %" PRId64 " chunk%s of %s on "

@@ -13,7 +13,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is that of the whole process */
+            continue; /* the root's peak is the peak of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         /* A realloc counts as a free and an allocation, but no chunk was short-lived. */

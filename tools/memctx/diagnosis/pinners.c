@@ -137,7 +137,7 @@ static void print_path(const struct pinner *pinner, const struct model *model, i
     free(path);
 }
 
-/* Returns what is known of the ages. The caller frees it. */
+/* Returns the ages as text: a range where the contexts differ. The caller frees the text. */
 static char *write_ages(const struct pinner *pinner, const struct model *model) {
     const struct holder *sum = &pinner->sum;
     const char *oldest = holders_age(model, sum->oldest),

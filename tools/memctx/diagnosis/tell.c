@@ -13,7 +13,7 @@
 #define FINDINGS_TOLD 5
 #define PART_NAMED 0.1    /* the first line names the largest part from this share on */
 #define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
-#define THROUGH_PARTS 200 /* only so many groups, the largest, are looked at, to save time */
+#define THROUGH_PARTS 200 /* only this many groups, the largest, are looked at, to save time */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -319,7 +319,7 @@ static void print_finding(const struct model *model, const struct finding *findi
 }
 
 #define NOT_WATCHED_BYTES (8 * MIB)
-#define NOT_WATCHED_SHARE 4 /* one part in so many of the resident set */
+#define NOT_WATCHED_SHARE 4 /* one part in this many of the resident set */
 
 /* Marks do not tell whether memory that is not from malloc grows. Where there is much of it, the
  * text says how to find out. */

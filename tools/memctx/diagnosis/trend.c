@@ -3,14 +3,14 @@
 #include "diagnosis/trend.h"
 
 #define LOW_POINTS_MIN 3   /* fewer may be chance */
-#define DIP_SHARE 3        /* the rise is at least so many times the largest dip */
+#define DIP_SHARE 3        /* the rise is at least this many times the largest dip */
 #define WAVE_SHARE 8       /* low points rise by at least this part of the largest fall */
 #define LIFTS_DIFFER 2.0   /* low and high points rise alike up to this factor */
 #define LAST_SHARE 10      /* the last quarter of a swinging rise has at least this part of it */
 #define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
 #define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
 #define SLOWER_SOMEWHERE 0.85
-#define EVEN 1.05 /* a rate up to so many times the one before counts as the same */
+#define EVEN 1.05 /* a rate up to this many times the previous rate counts as equal to it */
 #define BENT 0.5
 #define NEAR_LINE 8 /* an element is near the line if it is off by this part of the rise */
 #define LINE_ELEMENTS 4
