@@ -14,8 +14,8 @@
 
 #include "model/model.h"
 
-/* For each kind of mapping: its key in JSON, which the line of the ledger has, too, and its name in
- * sentences. */
+/* For each kind of mapping: its key in JSON (also the key of its line in the ledger), and its name
+ * in sentences. */
 extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
 
 struct mapped {

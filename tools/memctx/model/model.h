@@ -273,8 +273,8 @@ struct model {
     struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
     /* Contexts that the target counted but did not send, because only some were asked for (best.h):
-     * how many they are, how many have figures of their own, and (left_out) the sum of these
-     * figures. */
+     * the number of these contexts, and the number of those that have figures of their own.
+     * `left_out` is the sum of these figures. */
     size_t left_out_count, left_out_leaves;
     /* requested bytes of the left-out contexts; with --site, only of those that match */
     int64_t left_out_bytes;
@@ -297,8 +297,8 @@ struct model {
     struct wire_resizes *resizes;
     int64_t lost_reallocs; /* calls of realloc that `resizes` does not count */
     struct model_mark *marks;
-    /* As in wire.h, but contexts are indices. Sorted by address, except for pages far from the
-     * first segment. */
+    /* The records of wire.h, but with indices of contexts. Sorted by address, except for pages far
+     * from the first segment. */
     struct wire_page *pages;
     struct model_share *shares;
     char **notes; /* predictions of memctx isolate, merge, set and trim (notes.h) */
@@ -329,7 +329,8 @@ struct model_figures *model_figures_at(const struct model *model, size_t number)
  * into indices, and links the children. It also turns recursive_from into an index; WIRE_NONE if
  * there is no such context. */
 bool model_link(struct model *model, struct cli_failure *failure);
-/* As model_link, for contexts that were added to a model whose first `from` are linked already. */
+/* Like model_link, but for contexts that were added to a model whose first `from` are linked
+ * already. */
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure);
 /* Call this when all figures are set: it computes all totals. A context that a page or a mark
  * names gets figures of its own, so that their number identifies it. */
@@ -369,8 +370,8 @@ void model_add_totals(struct model_totals *sum, const struct model_totals *part)
 bool model_totals_any(const struct model_totals *totals);
 /* True if the process made the mark by itself (MEMCTX_MARKS). */
 bool model_is_kept_mark(const struct model_mark *mark);
-/* Returns how long the machine slept between a mark's uptime and the dump. An uptime at which no
- * mark was set counts as that of the mark before; if there is none, returns 0. */
+/* Returns how long the machine slept between a mark's uptime and the dump. For an uptime at which
+ * no mark was set, takes the mark before it; if there is none, returns 0. */
 double model_slept_since(const struct model *model, double uptime_s);
 /* Sorts the marks, the oldest first. */
 void model_sort_marks(struct model *model);

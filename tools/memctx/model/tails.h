@@ -19,16 +19,17 @@ struct model_tails {
     struct model_frame *frames;
 };
 
-/* Sets the functions between two frames, and keeps `frames`. A pair is set only once. */
+/* Stores the functions between two frames, and takes over tails->frames. Call it once for each pair
+ * of frames. */
 void tails_add(struct model *model, const struct model_tails *tails);
-/* Calls `visit` for each pair of frames that has such functions. */
+/* Calls `visit` for each pair of frames between which there are such functions. */
 void tails_visit(const struct model *model,
                  void (*visit)(const struct model_tails *tails, void *data), void *data);
 void tails_free(struct model *model);
 
-/* Return the functions between the frame of a context and that of its caller, and between the frame
- * of a context that allocates and malloc. NULL: there are none. The context must be one of the
- * model's. */
+/* tails_before returns the functions between the frames of a context and of its caller.
+ * tails_to_malloc returns the functions between the frame of a context that allocates and malloc.
+ * NULL: there are none. The context must be one of the model's. */
 const struct model_tails *tails_before(const struct model *model,
                                        const struct model_context *context);
 const struct model_tails *tails_to_malloc(const struct model *model,

@@ -84,7 +84,8 @@ static const struct {
     {"__rust_*", WHO_ALLOCATOR, "Box"},
     {"__rdl_*", WHO_ALLOCATOR, "Box"},
     {"__rg_*", WHO_ALLOCATOR, "Box"},
-    /* C++: internal classes with the container that they are of, then the rest. */
+    /* C++: internal classes, each with the name of the container that it belongs to; then the rest.
+     */
     {"std::basic_string*", WHO_LIBRARY, "std::string"},
     {"std::to_string*", WHO_LIBRARY, "std::string"},
     {"std::operator+*", WHO_LIBRARY, "std::string"},

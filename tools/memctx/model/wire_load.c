@@ -177,7 +177,7 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    /* The root's peak is that of the whole process, which is not known. */
+    /* The root's peak is the peak of the whole process, which is not known. */
     if (model->context_count == 1)
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
@@ -423,7 +423,7 @@ static bool take_resizes(struct loader *loader, struct records *records) {
         model->lost_reallocs = model_tame(wire.reallocs);
         return true;
     }
-    /* As for a mark: a context that is newer than the contexts that were read is left out. */
+    /* A context that is newer than the contexts that were read is left out, as in a mark. */
     wire.context = model_find_context(model, wire.context);
     if (wire.context == WIRE_NONE)
         return true;

@@ -32,7 +32,7 @@ struct loader {
     void *visit_argument;
     bool partial; /* the model has only some contexts; pages of others count for model->left_out */
     uint32_t contexts;         /* number that the head announced */
-    struct wire_survey survey; /* sum over all pieces; its uptime is that of the last piece */
+    struct wire_survey survey; /* sum over all pieces, with the uptime of the last piece */
     struct figures figures;
     uint64_t took_ns; /* time that the target took for all answers */
     struct loader_view *views;
