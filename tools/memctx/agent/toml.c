@@ -84,7 +84,8 @@ static char *put_code_point(char *to, uint32_t code) {
     return to;
 }
 
-/* Reads what follows a backslash. Returns the end of what was written; NULL: a mistake. */
+/* Reads an escape sequence behind its backslash, and writes its character to `to`. Returns the end
+ * of the written bytes. NULL: no such sequence exists. */
 static char *read_escape(struct reader *reader, char *to) {
     static const char from[] = "btnfr\"\\", plain[] = "\b\t\n\f\r\"\\";
     char letter = *reader->at++;
@@ -109,7 +110,8 @@ static char *read_escape(struct reader *reader, char *to) {
 static char *read_string(struct reader *reader) {
     char quote = *reader->at++;
     size_t room = strcspn(reader->at, "\n") + 1;
-    char *text = cli_alloc(room, 1), *to = text; /* an escape is never shorter than what it means */
+    /* an escape sequence is never shorter than its character */
+    char *text = cli_alloc(room, 1), *to = text;
     if (reader->at[0] == quote && reader->at[1] == quote) {
         fail(reader, "strings of several lines are not read here; write one line");
         free(text);

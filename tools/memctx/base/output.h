@@ -23,7 +23,7 @@ struct output {
 
 /* Begins to write to `path`; "-" is standard output. */
 void output_begin(struct output *output, const char *path);
-/* As output_begin, compressed in gzip's format. */
+/* Like output_begin, but writes the file compressed, in gzip's format. */
 void output_begin_compressed(struct output *output, const char *path);
 /* Returns a stream that writes to a descriptor in gzip's format, at a level from 1 (fast) to 9
  * (small). It owns the descriptor. NULL: out of memory; then the descriptor is still the caller's.

@@ -134,8 +134,8 @@ static const char *label_of(const struct dictionary *dict, uint32_t index) {
     return index == 0 ? dict->root_name : profile_frames(dict->model, index, &count)->function;
 }
 
-/* Returns mapping and address of a context. The address of a frame is that of its call, not of the
- * return, as in the profiles of other profilers. */
+/* Returns mapping and address of a context. The address of a frame is the address of its call, not
+ * of the return, as in the profiles of other profilers. */
 static struct dictionary_location key_of(struct dictionary *dict, uint32_t index) {
     const struct model_context *context = &dict->model->contexts[index];
     if (context->frame->kind != WIRE_KIND_PATH) {

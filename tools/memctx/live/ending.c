@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* As in linux/pidfd.h of Linux 6.15, which Debian 12 does not have. */
+/* Copied from linux/pidfd.h of Linux 6.15, which Debian 12 does not have. */
 struct pidfd_facts {
     uint64_t mask, cgroup;
     uint32_t ids[11];

@@ -120,7 +120,8 @@ void rates_mark(struct rates *rates) {
     rates->has_base = true;
 }
 
-/* Adds what is known; an unknown part adds nothing to a known sum. */
+/* Adds `part` to *sum. If `part` is unknown, it adds nothing; if *sum was unknown, it becomes
+ * `part`. */
 static void add_known(int64_t *sum, int64_t part) {
     if (part != WIRE_UNKNOWN)
         *sum = *sum == WIRE_UNKNOWN ? part : model_add(*sum, part);

@@ -86,12 +86,12 @@ void rates_mark(struct rates *rates);
  * `counts`: false for contexts that are left out; NULL: none is. */
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts);
 
-/* Adds what is known; an unknown part adds nothing to a known sum. */
+/* Adds `part` to `sum`. An unknown figure of `part` adds nothing. */
 void rates_add(struct rates_sums *sum, const struct rates_sums *part);
 /* Returns the figure of a column. */
 int64_t rates_figure(const struct rates_sums *sums, enum rates_column column);
-/* Returns a figure of a context, of its subtree if `subtree`. `difference`: less that of the base.
- * WIRE_UNKNOWN: it is not known yet. */
+/* Returns a figure of a context, of its subtree if `subtree`. `difference`: less the figure of the
+ * base. WIRE_UNKNOWN: it is not known yet. */
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,
                     bool difference);
 

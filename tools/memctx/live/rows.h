@@ -58,7 +58,7 @@ struct rows {
     size_t fold_room;
 };
 
-/* Makes the lines, and adds up the subtrees in `rates`. `version` is that of the model. */
+/* Makes the lines, and adds up the subtrees in `rates`. `version`: the version of the model. */
 void rows_make(struct rows *rows, const struct model *model, uint32_t version, struct rates *rates,
                const struct rows_options *options);
 /* Folds or opens a line's subtree. `all`: everything below, too. */

@@ -80,11 +80,11 @@ void watch_end(struct watch *watch);
 
 /* Looks at the process. True: it answered. Otherwise see watch->state and watch->how. */
 bool watch_look(struct watch *watch);
-/* As watch_look, for the totals alone. */
+/* Like watch_look, but asks for the totals alone. */
 bool watch_look_at_totals(struct watch *watch);
 /* Returns the live bytes of call paths that are not loaded yet; 0 if all are. */
 int64_t watch_not_loaded(const struct watch *watch);
-/* Takes the figures now as the base. */
+/* Makes the present figures the base that later figures are compared with. */
 void watch_mark(struct watch *watch);
 
 /* Opens the recording that the process writes, or wrote until the recording was switched off. Asks

@@ -209,8 +209,8 @@ static uint32_t find_node(struct graph *graph, const struct node *wanted) {
     return graph->slots[at] - 1;
 }
 
-/* Returns the lowest address of a function. It may be that of a part that the compiler moved away,
- * but no other function has it. */
+/* Returns the lowest address of a function. It may lie in a part that the compiler moved away, but
+ * no other function has this address. */
 static uint64_t lowest_address(const struct range *function) {
     Dwarf_Die die = function->die;
     Dwarf_Addr base, start, end, lowest = function->start;

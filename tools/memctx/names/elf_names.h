@@ -29,7 +29,7 @@ struct symbols_request {
     const char *debug_directory;
     const uint64_t *addresses; /* look-up addresses in the file */
     size_t count;
-    /* All modules of the process; `number` is that of the module above. */
+    /* All modules of the process; `number` is the number of the module that is read. */
     const struct model_module *modules;
     uint32_t module_count, number;
     const struct symbols_pair *pairs;

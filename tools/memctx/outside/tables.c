@@ -2,8 +2,8 @@
 /*
  * tables.c - reads contexts, heaps, views and modules from the target's memory.
  *
- * Whole blocks of a table are copied at once. While the process runs on, the copy of one block is
- * from another moment than that of the next one, so sums may be off by the operations in between.
+ * Whole blocks of a table are copied at once. While the process runs on, two blocks are copied at
+ * different moments, so sums may be off by the operations in between.
  */
 #include "outside/tables.h"
 

@@ -284,7 +284,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     return sum;
 }
 
-/* The members' blocks of one size and one thread, which would need pages of their own. */
+/* Blocks of one size and one thread in the chosen contexts (`members`). Apart from other contexts,
+ * they would need pages of their own. */
 struct need {
     uint32_t tid, block_bytes, per_page;
     int64_t blocks, page_bytes;

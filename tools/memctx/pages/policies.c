@@ -25,13 +25,14 @@
  * free for nearly each free block. */
 #define PARTIAL_MOST 3      /* pages of one size and thread that may be partly free */
 #define FREE_IN_PARTIAL 1.5 /* free blocks in such a page, at least */
-#define TURNED_OVER 4       /* the order matters if a context freed a chunk for so many live ones */
-#define SMALLEST_MEAN 7.5   /* bytes by which sizes that differ are rounded up to units */
+/* the order matters if a context freed a chunk for this many live ones */
+#define TURNED_OVER 4
+#define SMALLEST_MEAN 7.5 /* bytes by which sizes that differ are rounded up to units */
 
 /* A context's own pages of one block size. */
 struct block_size {
     uint32_t block_bytes;
-    uint32_t spare_units; /* at least so many units of each block are spare */
+    uint32_t spare_units; /* at least this many units of each block are spare */
     double live;          /* chunks */
     double blocks;        /* blocks in the touched part of the pages */
     double held_bytes;    /* bytes in memory */
@@ -73,8 +74,8 @@ static double bytes_for_chunks(double chunks, double bytes, double spread) {
         bytes <= NARROW_MAX && chunks * bytes < SERIAL_LARGE_BYTES ? PAGE_BYTES : WIDE_PAGE_BYTES;
     bool alike = spread < 1;
     double each = bytes + (alike ? 0 : RECORD_BYTES), fit = page / each;
-    /* A chunk that does not fit into the rest of a page goes to the next one. Of chunks that are
-     * alike the rest is known; where the sizes differ much it is half a chunk on average. */
+    /* A chunk that does not fit into the rest of a page goes to the next page. If all chunks have
+     * one size, this rest is known; if the sizes differ much, it is half a chunk on average. */
     double whole = (double)(int64_t)fit, half = fit - 0.5;
     double variety = spread * (double)(int64_t)(1 + fit / 8) / (0.29 * bytes);
     variety = alike ? 0 : variety < 1 ? variety : 1;
@@ -143,7 +144,7 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
     double bytes = alike ? round_up(mean, UNIT) : mean + SMALLEST_MEAN;
     bytes = bytes < least / live ? least / live : bytes > most / live ? most / live : bytes;
     double spread = alike ? 0 : (largest - smallest + UNIT) / 3.46;
-    /* As many holes are assumed as now. */
+    /* Assumes as many holes as there are now. */
     return saving(held, bytes_for_chunks(live, bytes, spread) * held / room);
 }
 

@@ -13,8 +13,8 @@
 #include "model/memory.h"
 #include "model/model.h"
 
-/* One state of memory: that of the target, or the one that it is compared with. A mark has no
- * model. */
+/* One state of memory: the present state of the target, or the state that it is compared with. A
+ * mark has no model. */
 struct report_state {
     struct model *model;
     struct memory_ledger ledger;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* report_html.h - the HTML of a report, which needs no other file, and that of the live page. */
+/* report_html.h - the HTML of a report, which needs no other file, and the HTML of the live page.
+ */
 #ifndef MEMCTX_REPORT_HTML_H
 #define MEMCTX_REPORT_HTML_H
 

@@ -11,7 +11,7 @@
 
 /* a higher level makes files 3 to 12 % smaller, but writing takes four times as long */
 #define LEVEL 3
-#define FLUSH_BYTES (1U << 20) /* texts can be long: such a block ends with so many bytes */
+#define FLUSH_BYTES (1U << 20) /* texts can be long: a block of texts ends at this many bytes */
 #define VARINT_MAX 10U
 
 struct pack_column {

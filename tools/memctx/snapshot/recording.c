@@ -225,7 +225,7 @@ static int64_t next_signed(struct numbers *numbers) {
     return model_tame((int64_t)(value >> 1 ^ -(value & 1)));
 }
 
-/* Reads one entry; *id is that of the entry before, and becomes this one's. */
+/* Reads one entry. *id is the id of the previous entry, and becomes the id of this entry. */
 static struct wire_sums next_entry(struct numbers *numbers, uint32_t *id) {
     uint64_t step = next_number(numbers);
     struct wire_sums sums = {.peak_requested_bytes = WIRE_UNKNOWN};

@@ -14,8 +14,8 @@
 /* Fills in an empty model from a snapshot file or a recording; tells the forms apart by the first
  * bytes. */
 bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
-/* As snapshot_load. `when` chooses a moment of a recording: "now", "start", "-TIME" before the last
- * one; NULL: the last one. */
+/* Like snapshot_load, but `when` chooses a moment of a recording: "now", "start", "-TIME" before
+ * the last one; NULL: the last one. */
 bool snapshot_load_at(struct model *model, const char *path, const char *when,
                       struct cli_failure *failure);
 
@@ -51,7 +51,8 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
 /* The recording that a process wrote with MEMCTX_RECORD. Earlier moments become marks. */
 bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
                              const char *when, struct cli_failure *failure);
-/* As snapshot_read_recording; keeps `bytes`, which the caller must not free. NULL: a failure. */
+/* Like snapshot_read_recording, but keeps `bytes`, which the caller must not free. NULL: a failure.
+ */
 struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *bytes, size_t length,
                                               const char *when, struct cli_failure *failure);
 /* Gives the frames of a model of a recording the names that the file has, if it has any. Sets

@@ -57,7 +57,7 @@ static size_t capacity_for(size_t count) {
     return capacity;
 }
 
-/* Returns the array with room for the rows of the block behind its `count` elements. */
+/* Returns the array, with room for `count` elements and all rows of the present block. */
 static void *room(const struct snapshot_reader *reader, void *array, size_t count,
                   size_t size_bytes) {
     size_t capacity = capacity_for(count + reader->block.rows);

@@ -44,7 +44,7 @@ bool unpack_finish(struct unpack *unpack);
 
 /* Returns the next value of a column. */
 uint64_t unpack_number(struct unpack_block *block, unsigned column);
-/* As unpack_number; a value above `most` makes the block bad. */
+/* Like unpack_number, but a value above `most` makes the block bad. */
 uint64_t unpack_at_most(struct unpack_block *block, unsigned column, uint64_t most);
 uint64_t unpack_signed(struct unpack_block *block, unsigned column);
 int64_t unpack_figure(struct unpack_block *block, unsigned column, uint64_t expected);

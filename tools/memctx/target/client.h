@@ -66,15 +66,15 @@ void client_close(struct client *client);
  * damaged; a refusal by the target is an answer. */
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure);
-/* As client_ask, for a request that changes nothing: if the target has given this connection to
- * another client, the request is sent again over a new connection. */
+/* Like client_ask, but for a request that changes nothing: if the target has given this connection
+ * to another client, the request is sent again over a new connection. */
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure);
 /* Makes the failure for a request that the target refused. Frees the answer and returns false. */
 bool client_fail_refused(const struct client *client, struct client_answer *answer,
                          struct cli_failure *failure);
-/* As client_ask, for a request that is answered by a text. If the target refuses, the text is
- * the failure. */
+/* Like client_ask, but for a request that is answered by a text, which is returned. If the target
+ * refuses, the text becomes the failure. */
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 

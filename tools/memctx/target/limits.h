@@ -47,8 +47,8 @@ bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
  * known. */
 bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
-/* Finds the file of the process's memory pressure: that of its cgroup, or of the nearest cgroup
- * above it that has one, else that of the machine. Returns false if there is none. */
+/* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup
+ * above it that has one, else the file of the machine. Returns false if there is none. */
 bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,
                           size_t path_bytes);
 /* Returns the microseconds in which at least one task waited, since some time in the past; -1: the

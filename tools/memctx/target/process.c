@@ -88,8 +88,8 @@ static void read_status(struct process_facts *facts) {
     if (anonymous)
         facts->anonymous_bytes = strtoll(anonymous + strlen("\nRssAnon:"), NULL, 10) * 1024;
     add_restrictions(facts, text);
-    /* The line has a number for each nested namespace; the last one is that of the process itself.
-     */
+    /* The line has a number for each nested namespace; the last one belongs to the namespace of the
+     * process itself. */
     const char *inner = strstr(text, "\nNStgid:");
     if (inner) {
         char line[256];

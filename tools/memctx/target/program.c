@@ -53,7 +53,7 @@ bool program_find(const char *name, char **path, struct cli_failure *failure) {
             free(list);
             return true;
         }
-        /* As execvp does: the search goes on, but the error is remembered. */
+        /* The search goes on, but the error is remembered, as by execvp. */
         error = errno != ENOENT && errno != ENOTDIR && errno != EISDIR ? errno : error;
         free(*path);
     }

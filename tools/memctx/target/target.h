@@ -49,8 +49,8 @@ struct target_load_options {
 void target_stream(struct target *target, FILE *file);
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* As target_load, in two steps. The first loads everything but pages and mappings, which take
- * longest; the second loads these. Totals exist only after the second step. */
+/* Does the work of target_load in two steps. The first loads everything but pages and mappings,
+ * which take longest; the second loads these. Totals exist only after the second step. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,

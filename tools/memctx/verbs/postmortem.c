@@ -32,7 +32,7 @@
 
 #define LAST_DEFAULT "10m"
 #define GREW_TOLD 5   /* most call paths that are printed as growing */
-#define NEAR_LIMIT 95 /* per cent of its limit at which a control group is close to it */
+#define NEAR_LIMIT 95 /* a control group is close to its limit from this percentage on */
 
 enum { OPTION_LAST = 1, OPTION_NAMES };
 

@@ -52,12 +52,12 @@ void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
-/* As reading_resolve, for a model that has frames but no contexts yet: any frame may be that of a
+/* Like reading_resolve, but for a model that has frames and no contexts yet: any frame may be a
  * site. */
 void reading_resolve_sites(struct model *model, const struct target *target,
                            const struct reading_names *names);
-/* As reading_resolve, in two steps, so that the look-ups run while the caller does other work.
- * `only`: the contexts that need names, or NULL for all. */
+/* Does the work of reading_resolve in two steps, so that the look-ups run while the caller does
+ * other work. `only`: the contexts that need names, or NULL for all. */
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,
