@@ -216,9 +216,8 @@ static const struct rule rules[] = {
      "paths for it.",
      NULL, COUNTED, look_for_others_memory},
     {"small-steps", "growth by realloc in small steps",
-     "Each call takes the time of a realloc, and where the chunk has to move, that of a copy of "
-     "all "
-     "of it. To grow to twice the size takes twice as many calls, and four times the bytes copied.",
+     "Each call costs the time of a realloc and, if the chunk has to move, of a copy of the whole "
+     "chunk. Growing to twice the size takes twice as many calls, and copies four times the bytes.",
      "Keep the size of the chunk beside the part that is used, and let realloc make it larger by a "
      "factor, such as 1.5 or 2; some dozen calls are then enough. If the final size is known "
      "beforehand, allocate it at once.",

@@ -45,8 +45,8 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
         cli_format("the oldest of these chunks is %s old", holders_age(look->model, pages->oldest));
     if (pages->isolate > finding->bytes / 4) {
         finding_helps(look, finding, "isolate", "", pages->isolate,
-                      cli_format("puts the next chunks into pages of their own, which would keep "
-                                 "%s less; nothing comes back at once",
+                      cli_format("puts the next chunks into pages of their own; from the start, "
+                                 "that would have saved %s; nothing comes back at once",
                                  look_bytes(pages->isolate)));
     } else if (pages->empty > finding->bytes / 10) {
         finding_helps(look, finding, "trim", "", pages->trim,

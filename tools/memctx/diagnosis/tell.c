@@ -358,8 +358,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         char *advice =
             recorded ? cli_copy("; a longer recording shows whether memory grows")
             : input->model->from_snapshot
-                ? cli_copy("; a snapshot has the marks of its process, such as those of memctx run "
-                           "--marks 10m,24")
+                ? cli_copy("; a snapshot has only the marks that its process kept, as with memctx "
+                           "run --marks 10m,24")
             : input->model->how /* nobody sets a mark in a process that does not answer */
                 ? cli_format("; while the process does not answer, compare two files of memctx "
                              "dump %s -o FILE with memctx diff",
