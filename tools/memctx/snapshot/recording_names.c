@@ -257,7 +257,8 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
                         "FILE -o SNAPSHOT keeps them in a file of their own",
                         path, length, RECORD_NAMES_BYTES - sizeof old[0]);
     else if (!check_file(fd, model, old))
-        good = cli_fail(failure, CLI_REFUSED, "%s: is another recording now; try again", path);
+        good = cli_fail(failure, CLI_REFUSED,
+                        "%s: the file has become another recording; try again", path);
     else if (!write_names(fd, old, body, length))
         good = cli_fail(failure, CLI_REFUSED, "%s: names cannot be written; %s", path,
                         strerror(errno));
