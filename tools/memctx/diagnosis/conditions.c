@@ -74,7 +74,7 @@ static bool parse_pressure(const char *text, struct condition *condition, char *
     if (!slash || !quantity_read_time(text, slash, &condition->threshold))
         return FAIL("psi needs two times, waiting within a window, as in psi>150ms/2s");
     if (!condition_parse_time(slash + 1, &condition->window_ms) || condition->window_ms < 500)
-        return FAIL("\"%.40s\" is no window from 500ms to 24h; write psi>TIME/TIME, as in "
+        return FAIL("\"%.40s\" is no window from 500ms to 24h; write psi>WAIT/TIME, as in "
                     "psi>150ms/2s",
                     slash + 1);
     if (condition->threshold >= condition->window_ms * 1000)

@@ -26,7 +26,7 @@
 
 #define CONDITION_GRAMMAR                                                                          \
     "rss>SIZE, rss>N%limit, inuse>SIZE, inuse>N%limit, waste>SIZE, waste>N%, waste>N%limit, "      \
-    "growth>SIZE/TIME, psi>TIME/TIME or ends"
+    "growth>SIZE/TIME, psi>WAIT/TIME or ends"
 
 enum condition_kind {
     CONDITION_RSS,    /* the resident set */
