@@ -132,9 +132,9 @@ static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     return cache_make_way(paths) || had;
 }
 
-/* Returns the site of the ancestor, or of the first one further out that has it or may get it. The
- * less room is left, the nearer to the root a node has to be to get a site, so the figures of the
- * outermost ancestors stay exact longest. */
+/* Returns the view of the path's site below the ancestor, or below the next node further out that
+ * has such a site or may get one. The less room is left, the nearer to the root a node has to be to
+ * get a site, so the figures of the outermost ancestors stay exact longest. */
 static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     int64_t limit = load_relaxed(&tables_limit_known);
     int64_t left = limit / TABLES_PARTS * TABLES_OTHERS - load_relaxed(&tables_used_bytes);

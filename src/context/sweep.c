@@ -157,8 +157,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context had made that many allocations at the last sweep, so none since, or a
- * multiple of 65 536. */
+/* True if the context had made that many allocations at the last sweep (modulo 65 536). It has then
+ * made none since, or a multiple of 65 536. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;

@@ -305,8 +305,8 @@ void tree_discard(void) {
                                                               &gone[i]->discarded[at]));
 }
 
-/* Removes the first id past the parent's from the ids that wait with their memory, or from the
- * discarded ones, and returns it. 0: there is none. */
+/* Takes the first free id that is greater than the parent's, and returns it. `idle`: takes an id
+ * whose node still has its memory; otherwise an id whose memory was discarded. 0: there is none. */
 static uint32_t take_first(uint32_t parent, bool idle) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
     for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {

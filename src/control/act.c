@@ -92,7 +92,7 @@ uint32_t note_run(const char *body, struct text *text) {
 }
 
 void note_forget(void) {
-    if (notes_made) /* a write costs the child a page of its own */
+    if (notes_made) /* a write would cost the child a copy of the OS page */
         notes_made = 0;
 }
 
@@ -174,6 +174,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        clear_trim_marks(); /* until then, threads that join in later need the marks */
+        clear_trim_marks(); /* threads that join in late needed the marks until now */
     return WIRE_OK;
 }

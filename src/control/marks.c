@@ -28,8 +28,8 @@
 /* Bytes of a mark, at most: no request may make the process grow by more than 1 MiB. */
 #define MARK_MOST (896UL << 10)
 #define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
-#define KEPT_PART 2  /* the marks of MEMCTX_MARKS may use half of that */
-/* Bytes of such a mark, at most: marks_pin reads all marks in one go. */
+#define KEPT_PART 2  /* the marks of MEMCTX_MARKS may use half of that eighth */
+/* Bytes of a mark of MEMCTX_MARKS, at most: marks_pin reads all marks in one go. */
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
 #define KEPT_SHARE 50U  /* the thread makes such marks for at most 1/KEPT_SHARE of the time */
@@ -356,7 +356,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
 }
 
 void marks_forget(void) {
-    if (!marks_bytes && !kept_marks) /* a write costs the child a page of its own */
+    if (!marks_bytes && !kept_marks) /* a write would cost the child a copy of the OS page */
         return;
     for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
         struct mark *mark = mark_at(i);

@@ -316,7 +316,8 @@ static bool accept_client(void) {
     client_drop(room);
     room->socket = socket;
     client_greet(room);
-    client_write(room); /* now: the next round may first compute the answers of seven others */
+    /* at once: the next round may first compute the answers of seven other clients */
+    client_write(room);
     return true;
 }
 

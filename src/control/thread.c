@@ -332,7 +332,7 @@ COLD void control_fork_done(bool child) {
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;
-    if (tree_read_until_ns) /* a write costs the child a page of its own */
+    if (tree_read_until_ns) /* a write would cost the child a copy of the OS page */
         tree_read_until_ns = 0;
     marks_forget();
     record_forget();

@@ -333,8 +333,8 @@ static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     return packed;
 }
 
-/* Returns the rule of an address. The thread's own rules are found sooner than those in the table
- * of the process. */
+/* Returns the rule of an address. Looks among the thread's own rules first, because the table of
+ * the process is slower. */
 INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
     if (UNLIKELY(!rules))
         return unwind_rules_find(address, false);

@@ -174,8 +174,8 @@ struct heap {
     struct baseline **baselines;
     struct resizes *resizes; /* atomic: see region/resizes.h; NULL: no chunk was resized yet */
     /* For threads that look up views of other threads, see heap_views_next. slots_shown: the
-     * current slots. slots_retired: the old slots, if the table grew during such a walk. The low
-     * bits of each value hold the logarithm of the table's length. */
+     * current slots. slots_retired: the old slots, if the table grew while another thread looked up
+     * views. The low bits of each value hold the logarithm of the table's length. */
     uintptr_t slots_shown;   /* atomic */
     uintptr_t slots_retired; /* atomic */
     /* Atomic, and so is each word: for each block of views, a bit for each OS page of the block

@@ -150,8 +150,8 @@ static bool has_build_id(const struct module *module, const char *hex) {
     return true;
 }
 
-/* True when SIZE MTIME_NS PATH in the line are those of the module. Only modules without a build-id
- * are named in this way. */
+/* True when SIZE, MTIME_NS and PATH in the line are equal to the module's. Only modules without a
+ * build-id are named in this way. */
 static bool is_file(const struct module *module, struct reader line) {
     uint64_t size, time_ns;
     struct stat status;
