@@ -280,7 +280,7 @@ int supervisor_run(struct config *config, const char *path, bool json) {
 
 /* --- checking -------------------------------------------------------------------------------- */
 
-/* Reads the first line of what comes, without "memctx: ". */
+/* Reads the first line of a part's message, without the prefix "memctx: ". */
 static void read_message(int fd, char *text, size_t bytes) {
     static const char head[] = "memctx: ";
     size_t length = 0;

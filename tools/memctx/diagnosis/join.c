@@ -256,7 +256,8 @@ static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root
     return NONE;
 }
 
-/* Marks the suspects nearly all of whose figure is below a node. Returns how many they are. */
+/* Marks the suspects that have nearly all of their figure below a node. Returns how many they are.
+ */
 static size_t find_inside(const struct tree *tree, uint32_t node, const struct blame *blame,
                           bool *inside) {
     size_t count = 0;

@@ -250,9 +250,9 @@ static int64_t bytes_grown(const struct series *series, size_t number) {
            series->rows[0][number].requested_bytes;
 }
 
-/* Returns the most bytes that a path may have grown by, to count as one of many: a part of what all
- * paths grew by that no suspect has. A path that grew at once, and not in each interval, is no
- * suspect, but may be one of many that take turns. */
+/* Returns the most bytes that a path may have grown by, to count as one of many: a part of the
+ * growth of all paths that are no suspects. A path that grew at once, and not in each interval, is
+ * no suspect, but may be one of many that take turns. */
 static int64_t one_of_many(const struct look *look, const struct series *series,
                            const bool *taken) {
     int64_t grown = 0;

@@ -89,9 +89,8 @@ void look_for_small_steps(struct look *look, const struct rule *rule) {
     free(steps);
 }
 
-/* The steps of growth by copying are of a fixed size where the mean size of what was freed is about
- * half of the final size: more, if the final sizes differ. A factor leaves smaller chunks behind.
- */
+/* Arrays that grow by steps of a fixed size leave freed chunks of about half of the final size on
+ * average, or more if the final sizes differ. Arrays that grow by a factor leave smaller chunks. */
 #define FIXED_STEPS 32 /* for each chunk that stays */
 
 /* True if the chunks seem to grow in steps of a fixed size, by malloc, memcpy and free. While they

@@ -177,8 +177,8 @@ static void print_labelled(const char *label, const char *text) {
     wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
-/* Prints a command in a line of its own, which is not broken, and below it what it does. If the
- * command has several lines, the first one is a sentence about the others. */
+/* Prints a command unbroken in a line of its own, and its effect below. If the command has several
+ * lines, the first one is a sentence about the others. */
 static void print_command(const char *label, const char *command, const char *effect) {
     const char *line = strchr(command, '\n');
     if (line) {

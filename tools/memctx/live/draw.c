@@ -257,7 +257,7 @@ static int draw_numbers(const struct ui *ui, int y, const int64_t *values, bool 
     return x + 1;
 }
 
-/* Draws figures that are no differences to the base. */
+/* Draws figures as they are, not as differences from the base. */
 static int draw_sums(const struct ui *ui, int y, const struct rates_sums *sums) {
     int64_t values[RATES_COLUMNS];
     for (int i = 0; i < RATES_COLUMNS; i++)

@@ -259,7 +259,7 @@ static void show_difference(struct ui *ui) {
         ui->options.difference = !ui->options.difference;
 }
 
-/* Shows figures of threads, or none if these are shown already. */
+/* Shows these figures of threads, or hides them if they are shown already. */
 static void show_threads(struct ui *ui, enum ui_by_thread which) {
     if (ui->watch && ui->watch->replay) {
         say(ui, "a recording has no figures of threads");

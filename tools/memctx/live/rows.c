@@ -244,7 +244,8 @@ void rows_fold(struct rows *rows, const struct model *model, const struct rows_l
     free(below);
 }
 
-/* Puts a context into a full list, in place of the one with least live bytes if that has less. */
+/* Puts a context into a full list, in place of the list's context with fewest live bytes, if that
+ * has fewer. */
 static void replace_least(const struct rates *rates, uint32_t *list, size_t room,
                           uint32_t context) {
     size_t least = 0;

@@ -323,7 +323,7 @@ static enum who_kind kind_on(const struct model *model, const struct who_part *p
                                                                                    : kind;
 }
 
-/* Returns the last of the kinds that are shown of a part of a path (enum who_kind). */
+/* Returns the last kind (enum who_kind) of the functions that are shown for a part of a path. */
 static enum who_kind find_shown(const struct model *model, const struct who_part *part) {
     enum who_kind shown = WHO_RUNTIME;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {

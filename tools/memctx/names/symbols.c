@@ -84,8 +84,8 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
 
-/* A module's wishes, which are sorted, its pairs, and the child that looks them up. One look-up is
- * for the pairs across modules. */
+/* The sorted wishes (addresses that need names) and pairs of frames of one module, and the child
+ * that looks them up. One more look-up is for pairs across modules. */
 struct lookup {
     uint32_t module; /* WIRE_NONE: generated code, or pairs across modules */
     const struct wish *wishes;

@@ -234,7 +234,7 @@ static int compare_views(const void *a, const void *b) {
     return one->heap < other->heap ? -1 : one->heap > other->heap;
 }
 
-/* Two views of one context in one heap: one of them belonged to a damaged node. */
+/* Adds up two views of one context in one heap, because one of them belonged to a damaged node. */
 static void join_views(struct tables *tables) {
     size_t kept = 0;
     for (size_t i = 0; i < tables->view_count; i++) {

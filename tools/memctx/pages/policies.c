@@ -90,8 +90,8 @@ static uint32_t units_most(const struct block_size *size) {
     return units > size->spare_units + 1 ? units - size->spare_units : 1;
 }
 
-/* Returns the units of the smallest chunks that have blocks of this size: one more than those of
- * the next smaller class. */
+/* Returns the units of the smallest chunks that have blocks of this size: one more than the units
+ * of the next smaller class. */
 static uint32_t units_least(const struct block_size *size) {
     uint32_t units = size->block_bytes / UNIT, step = 1;
     while (units > 8 * step)

@@ -279,7 +279,8 @@ static int by_change(const void *a, const void *b) {
     return (left < right) - (left > right);
 }
 
-/* Writes the sums over all contexts, which a mark has, too; all else is known of snapshots only. */
+/* Writes the sums over all contexts, which are known for marks, too; all other figures are known
+ * for snapshots only. */
 static void write_change_sums(struct json_writer *json, const struct compare *compare) {
     const struct {
         const char *name;

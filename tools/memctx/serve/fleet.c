@@ -15,7 +15,7 @@
 #include "serve/teller.h"
 
 #define NAME_CHARACTERS 64
-#define TELLER_LATE_MS 15000 /* a teller that has not answered for so long is replaced */
+#define TELLER_LATE_MS 15000 /* a teller that has not answered for this time is replaced */
 
 /* --- finding processes ----------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 struct mhd mhd;
 
-/* A pointer to a function has the size of one to data, which ISO C does not promise. */
+/* POSIX, but not ISO C, promises that a pointer to a function has the size of a pointer to data. */
 static bool find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);

@@ -174,7 +174,7 @@ void outbox_add(struct outbox *outbox, struct outbox_source source, struct engin
             oldest = end;
     }
     *end = item;
-    /* Of metrics only the newest wait: they replace older ones in the server. */
+    /* Only the newest metrics wait, because they replace older metrics in the server. */
     bool shares = outbox->room > 1 && outbox->under_way && is_same(&outbox->first->source, &source);
     if (oldest && waiting + shares >= outbox->room)
         drop(outbox, oldest);

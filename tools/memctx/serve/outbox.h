@@ -50,7 +50,7 @@ struct outbox {
 void outbox_add(struct outbox *outbox, struct outbox_source source, struct engine_request request);
 /* Counts a request that could not be made. */
 void outbox_fail(struct outbox *outbox, struct outbox_source source, const char *text);
-/* Drops the requests that wait, but for the one that is under way. */
+/* Drops the waiting requests, but not the request that is under way. */
 void outbox_drop_waiting(struct outbox *outbox);
 /* Takes the answer of the request that is under way, and starts the next one if it is time. */
 void outbox_run(struct outbox *outbox, int64_t now_ms);

@@ -46,7 +46,8 @@ void survey_finish(struct survey *survey);
 /* Adds figures to a sum. */
 void survey_sum(struct survey_figures *sum, const struct survey_figures *part);
 void survey_free(struct survey *survey);
-/* Returns all contexts less those with one of the names, and less the `count` paths. */
+/* Returns the sum of all contexts, without the contexts that have one of the names and without the
+ * told paths. */
 struct survey_figures survey_rest(const struct survey *survey, const bool *told_paths);
 
 #endif

@@ -219,8 +219,8 @@ static void ask_path(struct target *target, uint32_t id) {
     target_ask_pieces(target, &request);
 }
 
-/* Asks for the root, the best contexts with their ancestors, and the contexts that close the loops
- * of recursive ones among these. */
+/* Asks for the root, the best contexts with their ancestors, and, for recursive contexts among
+ * these, the contexts that close their loops. */
 static void ask_paths(struct target *target, struct survey *survey) {
     struct loader *loader = &target->loader;
     loader->visit = visit_path;

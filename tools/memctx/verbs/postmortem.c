@@ -43,7 +43,7 @@ static const struct option options_list[] = {{"last", required_argument, NULL, O
 
 struct request {
     struct telling telling;
-    const char *last; /* growth is counted from so long before the last moment */
+    const char *last; /* growth is counted from this time before the last moment */
     bool keep_names;  /* --names */
 };
 

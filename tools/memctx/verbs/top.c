@@ -37,7 +37,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-#define PATIENCE_S 5 /* --batch ends after so long without an answer */
+#define PATIENCE_S 5 /* --batch ends after this many seconds without an answer */
 
 struct top_request {
     struct frame_options frame;
