@@ -23,9 +23,9 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
         finding_new(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING,
                     bytes, share(bytes, look->rss_bytes));
     finding->evidence =
-        cli_format("memctx returned %s to the kernel in %.1f s, %s per second; it keeps at most "
-                   "MEMCTX_FREELIST_KIB for reuse, or 5 %% of the live bytes if that is more, and "
-                   "what it saw taken again at once",
+        cli_format("memctx returned %s to the kernel in %.1f s, %s per second; for reuse "
+                   "it keeps at most MEMCTX_FREELIST_KIB, or 5 %% of the live bytes if that is "
+                   "more, and as much as the program lately took again at once",
                    look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
