@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crowd.c - very many contexts of one name, each with next to nothing in it.
+ * crowd.c - very many contexts of one name, each with at most one small chunk.
  *
  * A program may keep the state of each of a million groups in a context of its own, as PostgreSQL's
  * array_agg does. A context with a place (named.h), a node, a view and a list of chunks takes about
  * 300 bytes, more than such a group holds: a million contexts of 100 bytes took 4.0 times the
- * requested bytes. So from the context number NAMED_MANY of a kind on, a new context begins as
- * a *member*: 24 bytes (region/member.h) that hold its generation, its only chunk and its
- * place among the children of its parent. The *crowd* is the hidden context of the kind that has
- * the node and the account for all its members. A million contexts of 100 bytes then take 1.46
- * times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating a member
- * with its chunk takes 118 ns; a context with a place takes 1 029.
+ * requested bytes. So when NAMED_MANY contexts of one kind (one name and one parent) exist, each
+ * new context begins as a *member*: 24 bytes (region/member.h) that hold its generation, its only
+ * chunk and its neighbours among the children of its parent. The *crowd* is a hidden context of the
+ * kind, which has the node and the account for all members. A million contexts of 100 bytes then
+ * take 1.46 times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating
+ * a member with its chunk takes 118 ns; a context with a place takes 1 029.
  *
- * A member can hold one small chunk and be deleted, no more. Any other request makes it *grow*
- * into a context with a place; its handle and its place among the children stay. The price: a free
- * of a member's chunk takes the slow way, and a dump shows all members of a crowd as one context.
+ * A member can hold one small chunk and be deleted, no more. Any other request makes the member
+ * *grow* into a context with a place; its handle and its position among the children stay. The
+ * price: the common free (api/fast.h) does not serve a member's chunk, and a dump shows all members
+ * of a crowd as one context.
  *
  * Threads: the owner of the crowd makes, grows and ends members. Any thread frees their chunks.
  */
@@ -23,7 +24,8 @@
 #include "region/region.h"
 #include "region/tiny.h"
 
-/* First of the member numbers to reuse, a list by member.crowd; 0: none. Under region_lock. */
+/* The first member number that waits for reuse; member.crowd links the list. 0: none. Under
+ * region_lock. */
 static uint32_t spare_members;
 
 static void spare_member(uint32_t number) {
@@ -37,8 +39,8 @@ static struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Adds the answer of a context that ends to the crowd's answer, because the context's place soon
- * belongs to another context. */
+/* Adds the answer of a context that ends, to a request for a reset (ask.c), to the crowd's answer,
+ * because the context's place soon belongs to another context. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;
