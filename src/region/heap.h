@@ -5,9 +5,9 @@
  * A heap belongs to one thread at a time. Only this thread writes the heap, so it needs no lock and
  * no atomic instruction. When the thread exits, the heap is parked, and the next new thread adopts
  * the heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock
- * meanwhile. One heap, the shared one, is always used under its lock: by threads that have
- * allocated little so far (api/thread.c), by threads past their end and by signal handlers that
- * interrupt the allocator.
+ * meanwhile. The shared heap is always used under its lock: by threads that have allocated little
+ * so far (api/thread.c), by threads whose end was already noticed (thread_exits) and by signal
+ * handlers that interrupt the allocator.
  *
  * A *view* holds one thread's numbers in one context: the chunks that the thread allocated there,
  * and the chunks that the thread freed there. A chunk may be freed by another thread than the one
@@ -28,9 +28,11 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
-#define HEAP_TABLES_BYTES (4 << 10) /* bytes of tables that each heap gets whatever the budget */
+/* each heap gets this many bytes of tables, even if the budget is used up */
+#define HEAP_TABLES_BYTES (4 << 10)
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2816U /* these bytes from a heap's start share an OS page with FORK_PAGE */
+/* the first heap's first bytes, which share an OS page with FORK_PAGE */
+#define HEAP_HOT_BYTES 2816U
 
 struct bins;
 
@@ -49,8 +51,9 @@ struct view {
      * heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
     struct bins *bins;
     struct bins *region; /* the context's own pages in this heap; NULL: the context has none */
-    uint32_t context;    /* id of the context; 0: the view waits for one, see heap_view_drop */
-    uint32_t index;      /* number of the view in heap->views */
+    /* id of the context; 0: the view waits for a context, see heap_view_drop */
+    uint32_t context;
+    uint32_t index; /* number of the view in heap->views */
 };
 /* Pages by size class. `current` is never NULL: heap_no_page, which has no free block, takes the
  * place of a missing page. In the bins of mixed pages the current pages of narrow classes are
@@ -114,8 +117,9 @@ struct heap {
     /* number of requests for a page of a context's own that the waste cap refused, since all
      * regions were last searched for empty pages */
     uint32_t denied;
-    uint32_t open_slices;   /* owner: slices of the contexts' own pages that are not used up */
-    uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
+    uint32_t open_slices; /* owner: slices of the contexts' own pages that are not used up */
+    /* index of the view at which the next search for a page to share begins */
+    uint32_t donor;
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
@@ -128,7 +132,7 @@ struct heap {
     uint32_t number;       /* heaps are numbered from 1 as they are made; 0: the shared heap */
     int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
     struct heap *next;     /* next in the list of all heaps, which never shrinks */
-    uint32_t idle_bytes;   /* owner: bytes of views that wait for another context */
+    uint32_t idle_bytes;   /* owner: bytes of views that wait for a context */
     /* The part of TABLES_HEAP_BYTES that the heap keeps while it has no thread; 0: all of it. */
     uint32_t kept_bytes;
     /* Room for the thread's path cache, a struct of the path layer (path/cache.h). */
@@ -142,9 +146,10 @@ struct heap {
      * blocks count as used in their own pages. Only the first cache line of a struct page is
      * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-    /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by size
-     * class. The classes between two powers of two are served by the largest of them as long as all
-     * their blocks fit into one page; after that each class serves itself. */
+    /* The size class that serves a request: by the request's size (up to NARROW_MAX, in steps of
+     * 16), and by its size class. The classes between two powers of two are served by the largest
+     * of them as long as all their blocks fit into one page; after that each class serves itself.
+     */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
      * cache, a free of another thread's chunk need not read the other view. The owner of that view
@@ -178,8 +183,8 @@ struct heap {
      * views. The low bits of each value hold the logarithm of the table's length. */
     uintptr_t slots_shown;   /* atomic */
     uintptr_t slots_retired; /* atomic */
-    /* Atomic, and so is each word: for each block of views, a bit for each OS page of the block
-     * that was given to the kernel. NULL: no page ever was. */
+    /* Atomic, and so is each word. Each block of views has a word, and each OS page of the block a
+     * bit in this word: 1: the OS page was given to the kernel. NULL: no OS page was ever given. */
     uint64_t *views_discarded;
     struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };
@@ -211,8 +216,8 @@ struct heap_global {
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the
  * allocator: see context/visit.c. The owner calls heap_await before it uses slots, caches, or the
- * list of its views, and waits until such a visit is over. It need not call it to free a chunk:
- * views with chunks that are alive stay as they are. */
+ * list of its views, and waits until such a visit is over. The owner need not call heap_await to
+ * free a chunk: a visit changes no view that has live chunks. */
 INTERNAL struct lock heap_visit_lock; /* RANK_VISIT */
 void heap_await_visitor(struct heap *heap);
 INLINE void heap_await(struct heap *heap) {
@@ -224,14 +229,14 @@ INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
 }
 
-INTERNAL struct page heap_no_page; /* the current page of bins that have none; has no free block */
+INTERNAL struct page heap_no_page; /* stands for a missing current page; has no free block */
 /* Bins without pages: an allocation from them takes the slow path. */
 INTERNAL const struct bins heap_no_bins;
 
 /* Takes in the chunks of this heap's pages that other threads freed: region/remote.c. */
 void heap_collect_remote(struct heap *heap);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
- * `threads_tell`: threads that end park their heaps. */
+ * `threads_tell`: every thread that ends parks its heap. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Parks the heap of a thread that ends: adds the numbers of its views to heap_global.totals and
  * gives its empty pages back. */
@@ -243,8 +248,8 @@ struct heap *heap_totals(void);
  * because its memory for traces and for the walked stack was given back. The caller holds the
  * heap's lock. */
 void heap_keep_less(struct heap *heap);
-/* Counts the free of another heap's chunk: in this heap's view of the context, or, where the budget
- * has no room for such a view, in the view of heap_totals. */
+/* Counts the free of another heap's chunk in this heap's view of the context. If the budget has no
+ * room for that view, counts in the view of heap_totals. */
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
 /* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
  * holds heap_global.lock, so that no dump counts the numbers twice. */
@@ -357,8 +362,8 @@ enum placement {
      * whatever the waste cap. */
     PLACE_SLAB,       /* blocks have exactly the requested sizes: region/slab.h */
     PLACE_GENERATION, /* chunks are placed one behind the other: region/serial.h */
-    PLACE_BUMP,       /* as PLACE_GENERATION, and no empty page is kept */
-    PLACE_SIMPLE,     /* each chunk is an allocation by itself, in a list: region/simple.h */
+    PLACE_BUMP,       /* like PLACE_GENERATION, but no empty page is kept */
+    PLACE_SIMPLE,     /* each chunk has a block and is in a list: region/simple.h */
     PLACE_COUNT,
     PLACE_MASK = 7,
 };
@@ -435,9 +440,9 @@ void heaps_reconsider(void);
 /* Makes one heap decide again about all its contexts; the heap's owner calls it. */
 void heap_reconsider(struct heap *heap);
 
-/* Returns the numbers that a reset subtracts from the view; NULL: there are none. With `make`
- * other than TABLES_UNCOUNTED, makes a missing entry if that share of the tables' budget has
- * room; NULL then means that there is no room. */
+/* Returns the view's numbers at the last reset of the figures, which dumps subtract; NULL: there
+ * are none. With `make` other than TABLES_UNCOUNTED, makes a missing entry if that share of the
+ * tables' budget has room; NULL then means that there is no room. */
 #define BASELINES_PER_BLOCK 170U /* that many baselines fit in BASELINE_BLOCK_BYTES */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
@@ -445,13 +450,14 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tabl
 /* True while the waste cap lets contexts get new pages of their own: the free bytes in such pages
  * are bounded (docs/architecture.md, invariant 5). */
 bool heap_may_segregate(struct heap *heap);
-/* Adds the change of heap->own_free since the last call to heap_global.own_free. */
+/* Adds to heap_global.own_free the change of heap->own_free since the last call. */
 void heap_publish_waste(struct heap *heap);
-/* Returns the requested bytes that are alive in all heaps. It takes heap_global.lock and reads
- * every view. */
+/* Returns the requested bytes that are alive in all heaps. The function takes heap_global.lock and
+ * reads every view. */
 int64_t heap_live_bytes(void);
 
-/* Take and release the locks around a fork, see os/os.h. */
+/* Take the locks of heaps before a fork, and release them after the fork; see lock_fork_prepare in
+ * os/os.h. */
 void heap_fork_prepare(bool interrupted);
 bool heap_fork_done(bool child);
 /* In a forked child, gives up the heaps of threads that the fork did not copy. `self`: the

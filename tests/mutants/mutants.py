@@ -118,7 +118,7 @@ MUTANTS = {
         "    struct page *huge = segment_huge_of(chunk);\n    if (*(volatile char *)chunk == 77)\n        __builtin_trap();\n    if (huge)",
         ["misuse-unreadable-pointer", "misuse-unmapped-pointer", "misuse-noncanonical-pointer", "misuse-low-pointer"]),
     "foreign-pointers-abort": (
-        "src/region/remote.c", "    else /* another allocator's, or freed long ago; its memory is never read */\n",
+        "src/region/remote.c", "    else /* a chunk of another allocator, or of a segment that was unmapped; never read */\n",
         "    else\n        os_abort();\n    if (0)\n",
         ["misuse-stack-pointer", "misuse-global-pointer", "misuse-literal-pointer", "misuse-foreign-mapping",
          "misuse-interior-huge"]),
