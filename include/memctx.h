@@ -4,8 +4,8 @@
  *
  * A context is a named place to allocate in. It has a parent and a policy. memctx_reset and
  * memctx_delete free every chunk of a context at once; free() frees one chunk, as usual. While a
- * thread is switched to a context, every malloc of that thread goes there, whichever library calls
- * it. `memctx dump` shows contexts by name.
+ * thread is switched to a context, every malloc of that thread allocates in that context, whichever
+ * library calls malloc. `memctx dump` shows contexts by name.
  *
  *     memctx_t request = memctx_create(NULL, "request", MEMCTX_ASET);
  *     MEMCTX_SCOPE(request) {
@@ -116,9 +116,9 @@ enum memctx_flag {
      * passwords. */
     MEMCTX_ZERO_FREED = 1,
     /* Each chunk of up to 1 MiB ends at an inaccessible page, and becomes inaccessible itself when
-     * it is freed. An access ends the program, with a message that shows the call paths of the
-     * allocation, of the free and of the access. Costs some microseconds and an OS page per
-     * chunk. */
+     * it is freed. An access to inaccessible memory ends the program, with a message that shows the
+     * call paths of the allocation, of the free and of the access. Costs some microseconds and an
+     * OS page per chunk. */
     MEMCTX_GUARDED = 2,
     /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold much. */
     MEMCTX_LARGE_PAGES = 4
@@ -136,13 +136,13 @@ struct memctx_options {
 
 /* Figures of one context without its children. */
 struct memctx_stats {
-    uint64_t requested_bytes; /* in live chunks, as the program requested them */
-    uint64_t chunks;          /* live */
+    uint64_t requested_bytes; /* bytes that the program requested for the live chunks */
+    uint64_t chunks;          /* number of live chunks */
     /* The highest value of requested_bytes so far. Frees by other threads count late, so the figure
      * may be too high if other threads free chunks of the context. */
     uint64_t peak_bytes;
     uint64_t allocs, frees;  /* since the context was created */
-    uint64_t reserved_bytes; /* of the context's pages and large chunks */
+    uint64_t reserved_bytes; /* bytes of the context's pages and large chunks */
     uint64_t free_bytes;     /* reserved_bytes less requested_bytes: free blocks and rounding */
     uint32_t pages;
     uint32_t children;    /* direct children; grandchildren do not count */

@@ -273,12 +273,12 @@ enum outside_struct {
 struct outside_root {
     char magic[OUTSIDE_MAGIC_BYTES];
     uint32_t version; /* OUTSIDE_VERSION */
-    uint32_t bytes;   /* of this struct */
+    uint32_t bytes;   /* size of this struct */
     char library_version[32];
     uint64_t addresses[OUTSIDE_ADDRESS_COUNT];
     uint32_t constants[OUTSIDE_CONSTANT_COUNT];
     struct outside_place {
-        uint32_t offset, bytes; /* of the field in its struct */
+        uint32_t offset, bytes; /* offset and size of the field in its struct */
     } fields[OUTSIDE_FIELD_COUNT];
     uint32_t structs[OUTSIDE_STRUCT_COUNT]; /* bytes */
 };

@@ -29,10 +29,10 @@
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
 #define RECORD_DIRECTORY_AT 4096UL
-#define RECORD_DIRECTORY_BYTES (1536UL << 10) /* of each of the two */
+#define RECORD_DIRECTORY_BYTES (1536UL << 10) /* bytes of each directory */
 #define RECORD_RING_AT (RECORD_DIRECTORY_AT + 2 * RECORD_DIRECTORY_BYTES)
 /* Two places for names of functions, which the command writes in turns (memctx run --names). */
-#define RECORD_NAMES_BYTES (512UL << 10) /* of each of the two */
+#define RECORD_NAMES_BYTES (512UL << 10) /* bytes of each place */
 #define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
 #define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
 /* A moment begins at a multiple of RECORD_ALIGN, counted from the start of the ring. */
@@ -50,7 +50,7 @@ enum record_kind {
 
 struct record_block {
     uint32_t kind;     /* enum record_kind */
-    uint32_t bytes;    /* of the body that follows */
+    uint32_t bytes;    /* bytes of the body that follows */
     uint64_t sequence; /* rises with each directory, and with each moment */
     uint64_t body_sum; /* record_sum of the body */
     uint64_t sum;      /* record_sum of the members above */

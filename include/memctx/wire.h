@@ -2,8 +2,8 @@
 /*
  * wire.h - the frames that the library and the command exchange over the control socket.
  *
- * Purpose: the one description of the bytes on the socket. The library answers, the command asks;
- * they share nothing else.
+ * Purpose: the one description of the bytes on the socket, for the command, which asks, and for the
+ * library, which answers.
  * Shape: the server speaks first and sends a HELLO frame. Then the client sends one request frame
  * at a time and reads one answer frame. Every frame starts with struct wire_frame. Both ends run on
  * one machine, so integers are little-endian in their natural alignment, and structs travel as they
@@ -16,8 +16,9 @@
  * client whose request is too long, unknown, or of the wrong size. It also closes a connection when
  * the client sends half a frame, or does not read its answer, for WIRE_DEADLINE_MS. When
  * WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a client
- * that has been idle for too long; clients that never sent a request go first. A client that lost
- * its connection may connect again and ask for the next piece.
+ * that sent no first request within 0.1 s, or no further request within WIRE_DEADLINE_MS of an
+ * answer, or has been reading an answer for 10 s. Clients that never sent a request go first. A
+ * client that lost its connection may connect again and ask for the next piece.
  * Versions: WIRE_VERSION changes when a struct changes. Each end refuses frames of another version,
  * and reports that version.
  */
@@ -94,7 +95,7 @@ struct wire_frame {
     uint16_t type;   /* enum wire_type; an answer repeats the type of its request */
     uint32_t status; /* enum wire_status; 0 in a request */
     uint32_t reserved;
-    uint64_t length; /* of the body, in bytes */
+    uint64_t length; /* bytes of the body */
 };
 
 struct wire_hello {
@@ -221,12 +222,12 @@ struct wire_piece {
  * thread that frees chunks of other threads has negative live figures. Sums over all threads are
  * not negative. */
 struct wire_sums {
-    int64_t requested_bytes; /* of live chunks */
+    int64_t requested_bytes; /* requested bytes of live chunks */
     int64_t live_chunks;
     /* Since the start, or since the last reset of the counters: */
     int64_t allocs;
     int64_t frees;
-    int64_t requested_cum_bytes; /* of all allocations together */
+    int64_t requested_cum_bytes; /* requested bytes of all allocations */
     /* WIRE_UNKNOWN if several threads use the context, because no exact peak is known */
     int64_t peak_requested_bytes;
 };
@@ -262,7 +263,7 @@ enum wire_context_kind {
  * the error.
  * LATE: the figures begin when the path was admitted. Earlier allocations of the path are in
  * [other callers] of an ancestor.
- * RECURSIVE: deeper call paths call this context's function again. They continue below this
+ * RECURSIVE: deeper call paths call this context's function again. These paths continue below this
  * context; see recursive_from. */
 #define WIRE_CONTEXT_PARTIAL 1U
 #define WIRE_CONTEXT_LATE 2U
@@ -277,9 +278,9 @@ struct wire_context {
      * contexts from that context to this context's parent are the functions of the loop. WIRE_NONE:
      * unknown. */
     uint32_t recursive_from;
-    uint16_t bytes; /* of the whole record: offset of the next record */
+    uint16_t bytes; /* bytes of the whole record; the next record follows them */
     uint16_t views;
-    uint64_t address; /* in the process; 0 without a frame */
+    uint64_t address; /* address in the process; 0: the context has no frame */
     uint8_t kind;     /* enum wire_context_kind */
     /* 0: `address` is a return address, so look up address - 1. 1: a signal interrupted the frame,
      * so `address` is the instruction itself. */
@@ -326,7 +327,7 @@ struct wire_module {
     uint64_t start, end; /* the mapped range */
     uint64_t bias;       /* address - bias = address in the file (ELF st_value) */
     uint32_t index;
-    uint32_t path_bytes; /* of the text that follows, with its final 0 */
+    uint32_t path_bytes; /* bytes of the text that follows, with its final 0 */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
     uint32_t closed; /* 1 after dlclose */
@@ -342,12 +343,12 @@ struct wire_thread {
 /* Frees of chunks in pages of another heap. A heap's pages belong to the thread that uses the heap
  * now. */
 struct wire_remote {
-    uint32_t freed_by, owner; /* heaps */
+    uint32_t freed_by, owner; /* numbers of heaps, as in struct wire_thread */
     int64_t frees;            /* since the start */
 };
 
 /* Counts of realloc in a context, by the threads of one heap; a context may have several records.
- * They count since the start, or since the last reset of the counters. */
+ * All counts begin at the start of the process, or at the last reset of the counters. */
 struct wire_resizes {
     /* id; WIRE_NONE: `reallocs` counts calls of unknown contexts, for which the tables had no room
      */
@@ -410,16 +411,16 @@ struct wire_page {
     uint64_t start, bytes; /* address space */
     /* Bytes of the OS pages from which blocks were handed out, less those returned since. */
     uint64_t touched_bytes;
-    uint64_t live_bytes;      /* of the live blocks */
+    uint64_t live_bytes;      /* bytes of the live blocks */
     uint64_t untouched_bytes; /* not written since the page was reserved */
-    int64_t resident_bytes;   /* WIRE_UNKNOWN unless asked */
+    int64_t resident_bytes;   /* WIRE_UNKNOWN without WIRE_DUMP_RESIDENT */
     uint32_t context;         /* WIRE_NONE: of several contexts, see the shares */
     /* bytes of a block, or in a serial page of a unit (16); 0: large chunk */
     uint32_t block_bytes;
     uint32_t live, capacity; /* blocks; in a serial page: live chunks, and units */
     uint32_t pages;          /* number of pages in the run */
     uint32_t first_share;    /* 0; for the reader's own use */
-    uint32_t share_count;    /* struct wire_share that follow */
+    uint32_t share_count;    /* number of struct wire_share that follow */
     /* of the owning thread; 0: the thread exited, or the page belongs to no thread */
     uint32_t tid;
     uint32_t oldest_age; /* no chunk in the page is older */
@@ -482,14 +483,14 @@ struct wire_rule_range {
 };
 
 struct wire_rule_ranges {
-    uint32_t version;        /* of the list of rules, from the answer to "unresolved" */
+    uint32_t version;        /* version of the list of rules, from the answer to "unresolved" */
     uint32_t module;         /* index of struct wire_module */
     uint32_t at;             /* ranges of the module that were sent before; 0 begins anew */
     uint32_t last;           /* 1: these are the last ranges of the module */
-    uint32_t count;          /* ranges that follow */
-    uint32_t build_id_bytes; /* of the module's build-id */
+    uint32_t count;          /* number of ranges that follow */
+    uint32_t build_id_bytes; /* bytes of the module's build-id */
     uint8_t build_id[24];
-    struct wire_rule_range ranges[]; /* by rising start, none overlaps */
+    struct wire_rule_range ranges[]; /* sorted by start; no two ranges overlap */
 };
 
 /* The ranges for a program that `memctx run` starts are in the environment, as lines of text:
