@@ -14,13 +14,13 @@
  * counts the free and puts the block on the list; thread_leave.
  *
  * A step that cannot serve the request ends in a call of a function with the name of the case
- * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). These are tail calls, so
- * the common case saves no callee-saved register. All functions here are inlined into each exported
- * function, which reads its own frame pointer first (FRAME): the return address, the caller's rbp
- * and the caller's stack pointer are at fixed offsets from the frame pointer, and nothing else is
- * needed to find the call path. A tail call gives up the exported function's frame, but the words
- * of the frame stay valid: the called function first pushes the same rbp to the same address, below
- * the same return address (-fno-omit-frame-pointer).
+ * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). All these calls are tail
+ * calls, so the common case saves no callee-saved register. All functions here are inlined into
+ * each exported function, which reads its own frame pointer first (FRAME): the return address, the
+ * caller's rbp and the caller's stack pointer are at fixed offsets from the frame pointer, and
+ * nothing else is needed to find the call path. A tail call gives up the exported function's frame,
+ * but the words of the frame stay valid: the called function first pushes the same rbp to the same
+ * address, below the same return address (-fno-omit-frame-pointer).
  *
  * "Entered" means that the thread is inside the allocator: its heap is marked busy.
  *

@@ -81,8 +81,8 @@ static void *serve_emergency(const struct request *request) {
     return header->chunk;
 }
 
-/* Serves the request of a thread that has entered, and leaves. When the kernel refuses memory, the
- * library returns all memory that it keeps for reuse, and tries once more. */
+/* Serves the request of a thread that has entered, and leaves the allocator. When the kernel
+ * refuses memory, the library returns all memory that it keeps for reuse, and tries once more. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     thread_settle(heap);

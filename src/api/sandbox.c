@@ -6,7 +6,7 @@
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
  * same calls. The control thread ends before the call is made, so that the filter never applies to
- * it. All other calls go straight to the kernel, as in libc.
+ * that thread. All other calls go straight to the kernel, as in libc.
  */
 #include "control/control.h"
 #include "os/syscall.h"

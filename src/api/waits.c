@@ -33,7 +33,7 @@
  * second. */
 #define LOOKS_MAX 64U
 
-/* How a function takes the time that it may wait for. */
+/* In which form a function takes the longest time that it may wait. */
 enum time_out {
     ANY_TIME,       /* no bound */
     MASKED,         /* no bound: sigsuspend */
