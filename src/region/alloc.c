@@ -23,11 +23,10 @@
 
 /* Each region has a few pages that are not full. To keep them a small part of the whole, a context
  * must hold more bytes to get a region when more bytes are alive in the process:
- * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
- * times, beginning at 2^PROMOTE_LIVE_LOG. But a context that holds 1/PROMOTE_SHARE of the live
- * bytes gets its region at once: there are few such contexts, and their chunks in mixed pages would
- * keep many of these pages in use. In the sum of live bytes a page that is not used up counts as
- * half full. */
+ * MEMCTX_PROMOTE_BYTES up to 2^PROMOTE_LIVE_LOG live bytes, and then twice as many each time the
+ * live bytes quadruple. But a context that holds 1/PROMOTE_SHARE of the live bytes gets its region
+ * at once: there are few such contexts, and their chunks in mixed pages would keep many of these
+ * pages in use. In the sum of live bytes a page that is not used up counts as half full. */
 static int64_t promote_bytes(const struct heap *heap) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free) -
                    (int64_t)heap->open_slices * (int64_t)(SLICE_BYTES / 2);
@@ -106,8 +105,8 @@ static unsigned look_around(struct heap *heap, struct view *view) {
         trim_heap(heap);
     if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
         heap_reconsider(heap);
-    /* The placement is read after heap_placings. If it changes later, the next call finds a new
-     * heap_placings. */
+    /* The placement is read after heap_placings. If the placement changes later, the next call
+     * finds a new heap_placings. */
     enum placement placement = heap_placement(view->context);
     uint32_t policy = policy_placed(placement);
     if (!view->region && !region_is_tiny(view))

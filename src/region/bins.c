@@ -261,7 +261,7 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         current_is_full(heap, *current);
         bins_unlist(bins, next);
         *current = next;
-    } while (!blocks_has_free(*current)); /* a punched page gets some of its blocks back here */
+    } while (!blocks_has_free(*current)); /* puts back some blocks of a punched page */
     struct page *after = bins->partial[size_class];
     if (after) { /* the next switch reads both cache lines */
         __builtin_prefetch(after->free, 1);

@@ -5,9 +5,9 @@
  * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, pages of larger
  * narrow blocks into granules of one slice; a page of wide blocks is one granule. The records of a
  * granule's blocks stand in the granule's first OS page, so that a small block and its record share
- * an OS page. This saves a place in the TLB, and a page that a forked child would copy. The records
- * take the place of some of the blocks (blocks_records_of says which), or, in wide pages, stand
- * before the first block.
+ * an OS page. Sharing saves a TLB entry, and the copy of a second OS page in a forked child. The
+ * records take the place of some of the blocks (blocks_records_of says which), or, in wide pages,
+ * stand before the first block.
  *
  * A block of 64 bytes or a multiple of 64 starts at a multiple of 64; any other block starts at a
  * multiple of the largest power of two that divides its size. A record holds the block's slack (the
@@ -32,13 +32,13 @@
 /* Larger blocks leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
 
-/* The bits of page.meta_shift: two bits of shift, and flags. Access is atomic where other
- * threads set or read them. */
+/* The bits of page.meta_shift: two bits of shift, and flags. A flag that other threads set or read
+ * is accessed atomically. */
 #define META_SHIFT 3U
 #define META_WIDE 1U
 #define META_MIXED 2U   /* records hold a view index and the slack; never changes */
 #define META_OWNERS 4U  /* page.owners holds the view indices of the blocks */
-#define META_WATCHED 8U /* the free of some chunk in the page calls segment_watch */
+#define META_WATCHED 8U /* frees in the page call segment_watch */
 /* Some chunks start inside their block, or a free must also zero the block or remove it from a
  * list. */
 #define META_ALIGNED 16U
@@ -50,7 +50,7 @@
 struct owners {
     const char *start; /* start of the page */
     size_t count;      /* number of entries, one for each block that the granules have room for */
-    uint32_t views[];  /* atomic: by granule and block, the index of the view that paid */
+    uint32_t views[];  /* atomic: for each block of each granule, the index of the view that paid */
 };
 
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
@@ -151,9 +151,10 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Set or clear flags of a page, and update page->changes_at. Only the heap's thread calls them. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The count of used blocks at which a free calls page_after_free. In a full page this is the
-     * first free (or a later one, see spare_of in bins.c); in any other page it is the free that
-     * empties the page. In a current mixed page no free calls it. */
+    /* A free that leaves changes_at blocks in use calls page_after_free. In a full page this is the
+     * first free (current_is_full in bins.c may choose a later one). In a listed page, and in a
+     * current page of a region, it is the free that empties the page. In a current mixed page no
+     * free calls page_after_free. */
     page->changes_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                   : flags & PAGE_LISTED || page->view ? 0
                                                                       : UINT16_MAX);
@@ -231,10 +232,10 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel. The word
- * is read before the flag, because the owner may be giving the page META_OWNERS at the same time.
- * The pointer page.owners shares the word; the owner clears META_PUNCHED before it stores the
- * pointer. */
+/* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel.
+ * page.punched is read before META_PUNCHED, because the owner may be giving the page META_OWNERS at
+ * the same time: page.owners shares the word of page.punched, and the owner clears META_PUNCHED
+ * before it stores page.owners. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;

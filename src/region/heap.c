@@ -69,11 +69,10 @@ static struct heap *adopt_parked(uint32_t tid) {
     return NULL;
 }
 
-/* Returns a heap whose thread ended without telling the library: no pthread key could be had, or
- * the rounds of key destructors were over. The heap becomes HEAP_ORPHAN, so that only the caller
- * parks it. The caller holds heap_global.lock: otherwise another thread might park and adopt the
- * heap after its thread's id was looked at and before its state changes. NULL: there is no such
- * heap. */
+/* Returns a heap whose thread ended without telling the library: there was no pthread key, or the
+ * rounds of key destructors were over. The heap becomes HEAP_ORPHAN, so that only the caller parks
+ * it. The caller holds heap_global.lock: otherwise another thread might park and adopt the heap
+ * after its thread's id was looked at and before its state changes. NULL: there is no such heap. */
 static struct heap *take_dead(void) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_relaxed(&heap->state) != HEAP_OWNED || !heap->tid || os_thread_exists(heap->tid))
@@ -137,8 +136,9 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     return heap;
 }
 
-/* Moves a view's numbers to the totals of exited threads. If the tables have no room for that,
- * the numbers stay in the view, and the next thread that has the heap continues them. */
+/* Moves a view's numbers to the totals of exited threads. If the tables have no room for a view of
+ * the totals, the numbers stay in the view, and the next thread that has the heap continues them.
+ */
 static void fold_into_totals(struct heap *heap, struct view *view) {
     struct view *sum = heap_view_within(heap_global.totals, view->context, TABLES_OTHERS);
     if (sum)

@@ -37,9 +37,9 @@
 struct bins;
 
 /* The numbers of one thread in one context, and the pages for the context's next chunks. A view
- * fills one cache line. Only the owner of the heap writes it; dumps read it at any time. The counts
- * only grow. A dump reads the frees before the allocations, so it never finds more frees than
- * allocations. */
+ * fills one cache line. Only the owner of the heap writes the view; dumps read the view at any
+ * time. The counts only grow. A dump reads the frees before the allocations, so that it never
+ * counts a free without its allocation. */
 struct view {
     uint64_t allocs, frees;       /* number of chunks that the thread allocated and freed */
     uint64_t requested_cum_bytes; /* requested bytes of all chunks that the thread allocated */
@@ -88,8 +88,8 @@ enum heap_state {
     HEAP_OWNED = 0, /* the thread heap->tid owns the heap */
     HEAP_PARKED,    /* no thread owns the heap; others use it under heap->lock */
     HEAP_SHARED,    /* the shared heap; threads use it under heap->lock */
-    /* The heap is given up, and only its list remote_pages grows. Its thread ended while it was
-     * inside the allocator, or a fork did not copy the thread at such a moment. */
+    /* The heap is given up, and only its list remote_pages grows. The heap's thread ended inside
+     * the allocator, or a fork did not copy the thread while it was inside the allocator. */
     HEAP_ORPHAN,
     HEAP_TOTALS, /* holds the numbers of exited threads; owns no pages */
 };
@@ -97,8 +97,8 @@ enum heap_state {
 /* "Owner" means that only the heap's thread accesses the field, or, in a parked or shared heap, the
  * thread that holds the heap's lock. "Atomic" means that other threads access the field, too. */
 struct heap {
-    /* owner: not 0 while the thread is inside the allocator. A signal handler of the thread, and a
-     * forked child, then know that the heap may be half changed. */
+    /* owner: not 0 while the thread is inside the allocator. This field tells a signal handler of
+     * the thread, and a forked child, that the heap may be half changed. */
     uint32_t busy;
     uint32_t tid; /* id of the thread; 0: no thread owns the heap */
     /* The waste that the waste cap limits, in pages that are or were a context's own: the bytes of
@@ -140,11 +140,11 @@ struct heap {
     struct bins mixed __attribute__((aligned(CACHE_LINE))); /* mixed pages of this heap */
     /* The blocks of mixed pages that were freed last and are still in the CPU cache. Each narrow
      * size class has a stand-in, which has the form of a page header and is the current page of
-     * `mixed`. Its `free` is the list of the blocks, its `used` is the room left in this list, and
-     * its `behind` is the real current page. `free_with_owners` is a second list, of the blocks of
-     * pages with META_OWNERS, whose records have another form; both lists share the room. The
-     * blocks count as used in their own pages. Only the first cache line of a struct page is
-     * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
+     * `mixed`. The `free` of a stand-in is the list of the blocks, its `used` is the room left in
+     * this list, and its `behind` is the real current page. `free_with_owners` is a second list, of
+     * the blocks of pages with META_OWNERS, whose records have another form; both lists share the
+     * room. The blocks count as used in their own pages. Only the first cache line of a struct page
+     * is stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     /* The size class that serves a request: by the request's size (up to NARROW_MAX, in steps of
      * 16), and by its size class. The classes between two powers of two are served by the largest
@@ -152,8 +152,8 @@ struct heap {
      */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
-     * cache, a free of another thread's chunk need not read the other view. The owner of that view
-     * writes it all the time, so the read would mostly miss the CPU cache. */
+     * cache, a free of another thread's chunk need not read the other view. The owner of the other
+     * view writes that view all the time, so reading the view would cost a cache miss. */
     struct {
         const struct view *of_other;
         struct view *ours;
@@ -197,7 +197,7 @@ struct baseline {
 };
 
 struct heap_global {
-    struct lock lock;       /* RANK_HEAPS: parking, adopting, folding */
+    struct lock lock;       /* RANK_HEAPS: held to park or adopt a heap, and to fold views */
     struct heap *first;     /* atomic: head of the list of all heaps; heaps are only ever added */
     struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: no thread has exited yet */
     int64_t own_free;       /* atomic: sum of own_free_published of all heaps */
@@ -233,7 +233,7 @@ INTERNAL struct page heap_no_page; /* stands for a missing current page; has no 
 /* Bins without pages: an allocation from them takes the slow path. */
 INTERNAL const struct bins heap_no_bins;
 
-/* Takes in the chunks of this heap's pages that other threads freed: region/remote.c. */
+/* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */
 void heap_collect_remote(struct heap *heap);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
  * `threads_tell`: every thread that ends parks its heap. */
@@ -254,8 +254,8 @@ void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
 /* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
  * holds heap_global.lock, so that no dump counts the numbers twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
-/* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, and the
- * caller is a signal handler that interrupted it. */
+/* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, so the
+ * caller is a signal handler that interrupted a use of the shared heap. */
 struct heap *heap_shared_lock(void);
 /* Like heap_shared_lock, but for a caller that holds no lock; never waits. NULL: another thread
  * holds the lock. */
@@ -324,8 +324,8 @@ const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is
 
 /* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
-/* Returns this heap's view of the context to which another heap's view belongs. NULL: there is no
- * room for it. */
+/* Returns this heap's view of the context to which another heap's view belongs. NULL: the tables'
+ * budget has no room for such a view. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
@@ -353,9 +353,9 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
 enum placement {
     /* The context's live bytes and the waste cap decide whether it gets pages of its own. */
     PLACE_DEFAULT = 0,
-    /* The context's chunks share no page with contexts of another placement. From
-     * MEMCTX_PROMOTE_BYTES on they stand in a region of their own, whatever the waste cap; before
-     * that, in pages that all such contexts of the thread share. */
+    /* The context's chunks share no page with contexts of another placement. Once the context has
+     * MEMCTX_PROMOTE_BYTES alive, its next chunks go to a region of its own, whatever the waste
+     * cap; before that, to pages that all such contexts of the thread share. */
     PLACE_APART,
     PLACE_SHARED, /* The context gets no new pages of its own. */
     /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
@@ -385,8 +385,8 @@ struct region {
     struct page *pages;
     struct page *large; /* if `named`: list of the large chunks' pages, under region_lock */
     /* If `named`: the live chunks and bytes of the view, minus those of the region, when they were
-     * last counted. They differ, for example, because other threads freed chunks of the region and
-     * counted these frees in views of their own. */
+     * last counted. View and region differ, for example, because other threads freed chunks of the
+     * region and counted these frees in views of their own. */
     int64_t others_chunks, others_bytes;
     /* If `named`: the most requested bytes that may be alive; 0: no limit. With a limit the view's
      * `bins` are heap_no_bins. */
@@ -434,7 +434,8 @@ uint8_t *heap_placed_byte(uint32_t context);
 /* Sets a context's placement. False: out of memory. */
 bool heap_set_placement(uint32_t context, enum placement placement);
 /* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
- * the context uses. It is called after placements changed; heap_placings counts the calls. */
+ * the context uses. The function is called after placements changed; heap_placings counts its
+ * calls. */
 INTERNAL uint32_t heap_placings; /* atomic */
 void heaps_reconsider(void);
 /* Makes one heap decide again about all its contexts; the heap's owner calls it. */
@@ -468,8 +469,8 @@ void heap_fork_child(struct heap *self);
  * the context should get pages of its own. */
 #define PROMOTION_STEP 10
 
-/* Bytes that this thread requested minus bytes that it freed. Negative when the thread freed
- * chunks that other threads had allocated. */
+/* Returns the requested bytes of all chunks that the thread allocated minus those of all chunks
+ * that the thread freed. Negative when the thread freed chunks that other threads had allocated. */
 INLINE int64_t view_live_bytes(const struct view *view) {
     return (int64_t)(load_relaxed(&view->requested_cum_bytes) -
                      load_relaxed(&view->freed_cum_bytes));

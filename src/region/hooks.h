@@ -20,7 +20,7 @@ struct terms;
 
 struct region_hooks {
     /* Prints the path that allocated a chunk, unless `context` is REGION_NO_CONTEXT, and the path
-     * of the call that misused the chunk, or (`found`) noticed the misuse. */
+     * of the call that misused the chunk or, if `found`, noticed an earlier misuse. */
     void (*explain_misuse)(uint32_t context, bool found);
     /* Prints the path that allocated a guarded chunk, the `count` addresses of the path that freed
      * the chunk, and the path that misuses it. */

@@ -53,7 +53,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
  * block. */
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
- * accounts nothing. */
+ * counts no chunk. */
 void region_settle(struct heap *heap);
 /* Guards the accounts of emergency chunks, the lists of large chunks of named contexts
  * (region/reset.h), guarded chunks (region/guard.h), terms that the program asks for
@@ -61,8 +61,9 @@ void region_settle(struct heap *heap);
 INTERNAL struct lock region_lock;
 /* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk);
-/* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take it for the first
- * slice of a segment, but it can only be the start of a huge chunk (segment/segment.h). */
+/* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take such a pointer for
+ * the first slice of a segment, but it can only be the start of a huge chunk (segment/segment.h).
+ */
 INLINE bool region_is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
@@ -79,7 +80,7 @@ size_t region_requested(const void *chunk);
 
 enum region_misuse {
     MISUSE_DOUBLE_FREE,
-    MISUSE_INTERIOR, /* a pointer to no start of a chunk */
+    MISUSE_INTERIOR, /* a pointer that is not the start of a chunk */
     /* The misuses below are found later than they were made. */
     MISUSE_OVERFLOW,
     MISUSE_WRITTEN_FREE,

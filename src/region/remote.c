@@ -3,11 +3,12 @@
  * Frees of chunks in pages that belong to another thread's heap, or to no thread.
  *
  * The freeing thread notes in the page that the chunk is free and counts the free in its own view
- * of the context that paid. It then puts the block on the page's list `remote`. The thread that
- * puts the first block on an empty list also puts the page on the list `remote_pages` of the page's
- * heap. The owner collects blocks only from pages in that list. So a page is not given back after
- * another thread put a block on `remote` and before that thread puts the page on `remote_pages`. If
- * the owner's thread has ended, the freeing thread does the owner's part under the heap's lock.
+ * of the context that paid. Then the thread puts the block on the page's list `remote`. The thread
+ * that puts the first block on an empty list also puts the page on the list `remote_pages` of the
+ * page's heap. The owner collects blocks only from pages in that list. So a page is not given back
+ * after another thread put a block on `remote` and before that thread puts the page on
+ * `remote_pages`. If the owner's thread has ended, the freeing thread does the owner's part under
+ * the heap's lock.
  *
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
@@ -55,7 +56,7 @@ void heap_collect_remote(struct heap *heap) {
 
 /* Counts a free in the view that paid, which belongs to the parked heap `owner`; the caller holds
  * the lock of that heap. So a thread that frees chunks of ended threads needs no views of its own
- * for them. */
+ * for these frees. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
@@ -87,9 +88,10 @@ static bool freed_parked(struct heap *heap, struct heap *owner, struct page *pag
     return parked;
 }
 
-/* Returns the view that paid for the block with this index in a page that has no flag but
- * META_MIXED, and marks the block free. NULL: nothing changed, because the block is free already,
- * the page is turned into a mixed one just now, or there is no room for a view of `heap`. */
+/* Marks the block with this index free, and returns the view of `heap` in the context that paid.
+ * The page has no META_ flag, or only META_MIXED. NULL: nothing changed, because the block is free
+ * already, the page is turned into a mixed one just now, or there is no room for a view of `heap`.
+ */
 INLINE struct view *release_plain_block(struct heap *heap, const struct page *page, unsigned meta,
                                         char *records, unsigned index, uint32_t *slack) {
     const struct view *paid;

@@ -4,7 +4,7 @@
  *
  * Views have no room for these counts, and most contexts never resize a chunk. So a heap keeps them
  * in a table beside its views, with an entry for each view that resized a chunk. The table is made
- * at the heap's first realloc. Only realloc touches it; malloc and free do not know of it.
+ * at the heap's first realloc. Only realloc uses the table.
  *
  * Cost: a dozen instructions if the view is the one that resized last, else a look-up in a hash
  * table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at most.
@@ -30,7 +30,7 @@ struct resize_counts {
 #undef X
 };
 struct view_resizes {
-    uint32_t view_index; /* in heap->views */
+    uint32_t view_index; /* index of the view in heap->views */
     struct resize_counts counts;
     struct resize_counts
         base; /* the counts at the last reset of the figures; dumps subtract them */
@@ -44,7 +44,7 @@ struct resizes {
     struct view_resizes *recent; /* never NULL: the entry that was used last */
     /* A hash table from the index of a view to its entry; NULL: the slot is free. */
     struct view_resizes **slots;
-    uint32_t slot_mask, count; /* number of slots minus 1, of entries */
+    uint32_t slot_mask, count; /* number of slots minus 1; number of entries */
     struct resizes_block *last;
     struct resizes_block first;
 };

@@ -63,7 +63,8 @@ struct serial_chunk {
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
-/* A record word: of a run of one chunk, and the first and second word of a longer run. */
+/* The kinds of record words: the only word of a run of one chunk, and the first and second word of
+ * a longer run. */
 enum serial_record { SERIAL_ALONE = 0, SERIAL_SEVERAL, SERIAL_COUNT };
 
 /* The layout of the last run's word and of the records. */
@@ -139,7 +140,7 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* does the work of serial_append */
+        serial_has_room(page, end + units, records + 1)) { /* serial_append for this case */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);

@@ -24,15 +24,16 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* Each thread's heap always has this much, even when the tables are full: its struct (one OS page
- * of which is touched), the stack as it was walked (three), the first views (one) and traces (one),
- * and counts of paths that wait (two). These bytes count as used from the start. */
+/* Each thread's heap always has these bytes, even when the tables are full. They are eight OS
+ * pages: one of the heap's struct, three for the stack as it was walked, one for the first views,
+ * one for traces, and two for counts of paths that wait. These bytes count as used from the start.
+ */
 #define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
 /* A heap without a thread counts with this much: its struct and the first views. */
 #define TABLES_PARKED_BYTES (8L << 10)
 /* A heap without a thread that keeps its traces and its walked stack counts with this much. */
 #define TABLES_PARKED_READY_BYTES (24L << 10)
-#define TABLES_LIVE_PARTS 7 /* of 8 */
+#define TABLES_LIVE_PARTS 7 /* in eighths */
 
 /* The value of a share says how many of the TABLES_PARTS parts of the limit may be in use after a
  * request of this kind, traces not counted. Traces may have the room that other tables leave, and

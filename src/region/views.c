@@ -161,8 +161,8 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
 
 /* --- slots that other threads read ------------------------------------------------------------ */
 
-/* The bits of slots_shown with the logarithm of the table's length. They are free in an address
- * from meta_alloc, which is a multiple of 64. */
+/* The bits of slots_shown that hold the logarithm of the table's length. In an address from
+ * meta_alloc, a multiple of 64, these bits are 0. */
 #define SHOWN_LOG 63U
 
 static uint32_t *shown_slots(uintptr_t shown) {
@@ -358,7 +358,7 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
 }
 
 /* Gives the kernel the OS pages in which all views wait for a context. These views read as zeros
- * then. The first page stays. */
+ * then. The heap's first OS page of views always stays. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = heap_view_after(heap, VIEWS_PER_PAGE - 1);
          i + VIEWS_PER_PAGE <= heap->view_count;
