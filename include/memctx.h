@@ -324,9 +324,9 @@ static inline void memctx_add_callback(memctx_t context, struct memctx_callback 
         memctx_do_call_on_reset(context, callback);
 }
 /* Sets the limit; NULL removes it. A new context has no limit. Allocations in a context with a
- * limit are slower, because each one compares. Returns 0 on success, and without the library. On -1
- * the context keeps its old limit: memory is short, or a field of `limit` that the library does not
- * know is not 0. */
+ * limit take a slower path, because each allocation is compared with the limit. Returns 0 on
+ * success, and without the library. On -1 the context keeps its old limit: memory is short, or a
+ * field of `limit` that the library does not know is not 0. */
 static inline int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
     if (context && memctx_do_set_limit_sized)
         return memctx_do_set_limit_sized(context, limit, sizeof *limit);
