@@ -3,8 +3,9 @@
  * Bins: the pages of a region, or of a heap's small contexts, by size class.
  *
  * For: finding a page with a free block without a search. A bin is one size class: its current
- * page, and a list of other pages with free blocks. A full page is in no list; it joins the list
- * when some of its blocks are free. Cannot do: move blocks from one page to another.
+ * page, and a list of other pages with free blocks. A full page is in no list; a full page joins
+ * the list when enough of its blocks are free (spare_of). Cannot do: move blocks from one page to
+ * another.
  */
 #include "region/bins.h"
 #include "base/options.h"

@@ -289,8 +289,9 @@ INLINE void blocks_watch(struct page *page) {
 INLINE bool blocks_are_watched(const struct page *page) {
     return load_relaxed(&page->meta_shift) & META_WATCHED;
 }
-/* Takes the first block off the page's list, and prefetches the next block. A block that another
- * thread freed, or that was freed long ago, is hardly ever in a CPU cache. */
+/* Takes the first block off the page's list, and prefetches the next block. Without the prefetch,
+ * the next call would wait for a block that another thread freed, because that block is in no cache
+ * of this CPU. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     page->free = *(void *const *)block;
     __builtin_prefetch(page->free, 1);

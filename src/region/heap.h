@@ -68,7 +68,8 @@ struct bins {
     uint64_t allocs_at_release; /* view.allocs when the region's empty pages were given back */
     uint16_t policy;            /* enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
     uint8_t terms;              /* number of the region's terms, see region/terms.h */
-    uint8_t slices;             /* number of slices of a new page; 0: the usual number */
+    /* number of slices of a new page; 0: blocks_page_slices chooses by size class */
+    uint8_t slices;
     uint8_t recipe; /* how pages are made and chunks are placed: sum of enum recipe_flag */
 };
 /* What policies (region/policy.h) and terms (region/terms.h) ask of the pages of a region. */
@@ -80,14 +81,15 @@ enum recipe_flag {
     RECIPE_EXACT = 4,                /* blocks have exactly the requested sizes: region/slab.h */
     RECIPE_ZEROED = 8,               /* a free overwrites the block with zeros */
     RECIPE_CHAINED = PAGE_CHAINED,   /* each chunk is in a list of the region: region/simple.h */
-    RECIPE_OF_TERMS = RECIPE_ZEROED, /* the flags that terms set; the others come from policies */
+    RECIPE_OF_TERMS = RECIPE_ZEROED, /* the flags that terms set; policies set all other flags */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
 enum heap_state {
     HEAP_OWNED = 0, /* the thread heap->tid owns the heap */
-    HEAP_PARKED,    /* no thread owns the heap; others use it under heap->lock */
-    HEAP_SHARED,    /* the shared heap; threads use it under heap->lock */
+    /* no thread owns the heap; threads that free its chunks use it under heap->lock */
+    HEAP_PARKED,
+    HEAP_SHARED, /* the shared heap; threads use it under heap->lock */
     /* The heap is given up, and only its list remote_pages grows. The heap's thread ended inside
      * the allocator, or a fork did not copy the thread while it was inside the allocator. */
     HEAP_ORPHAN,
@@ -111,8 +113,8 @@ struct heap {
     uint32_t newest_max;        /* greatest number of views that may be missing in `slots` */
     uint32_t slot_mask;         /* number of `slots` minus 1 */
     /* Owner: a hash table from the id of a context to the index of its view; 0: the slot is free.
-     * The hash is the id itself: contexts that are walked one after the other were mostly made in
-     * that order, and so their slots are side by side. Other threads use slots_shown. */
+     * The hash is the id itself, so that contexts that were made one after the other have
+     * neighbouring slots. Other threads use slots_shown. */
     uint32_t *slots;
     /* number of requests for a page of a context's own that the waste cap refused, since all
      * regions were last searched for empty pages */

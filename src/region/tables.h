@@ -50,7 +50,7 @@ enum tables_share {
     TABLES_FOLD_ANYWAY = 16,
     TABLES_PATH = 18,     /* every path is kept while less is in use */
     TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
-    TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
+    TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c) */
     TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_ASKED = 26,    /* marks; see control/marks.c */

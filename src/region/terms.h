@@ -41,7 +41,7 @@ enum terms_flag {
 
 struct terms {
     uint32_t flags;   /* sum of enum terms_flag */
-    uint8_t slices;   /* number of slices of a page; 0: the usual number */
+    uint8_t slices;   /* number of slices of a page; 0: the number without terms */
     const char *rule; /* text of the rule */
     int64_t limit;    /* greatest sum of requested bytes of all contexts with these terms */
     /* atomic: bytes to grant before the views are summed up again; with TERMS_WARN, the live bytes
