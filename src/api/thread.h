@@ -3,11 +3,11 @@
  * thread.h - entering the allocator in the cases that thread_enter (api/fast.h) does not serve.
  *
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). heap->busy is
- * set while the thread is inside the allocator. A signal handler that finds it set has interrupted
- * the allocator, and uses the shared heap. A thread that has allocated little so far, or that gets
- * no memory for a heap of its own, uses the shared heap, too. When the interrupted thread holds a
- * lock of this library, the handler's allocations come straight from the kernel, and its frees go
- * to a list that thread_settle empties later.
+ * set while the thread is inside the allocator. A signal handler that finds heap->busy set has
+ * interrupted the allocator, and uses the shared heap. A thread that has allocated little so far,
+ * or that gets no memory for a heap of its own, uses the shared heap, too. When the interrupted
+ * thread holds a lock of this library, the handler's allocations come straight from the kernel, and
+ * its frees go to a list that thread_settle empties later.
  */
 #ifndef MEMCTX_THREAD_H
 #define MEMCTX_THREAD_H

@@ -186,9 +186,9 @@ bool named_limit_reached(uint32_t context, size_t bytes);
  * if the chunk is in no named context of this heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
 /* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
- * of a named context stays in it, so that it lives as long as the context. While the thread is
- * switched to a named context, a chunk of no named context stays with its call path's view. NULL:
- * the view of the path that resizes the chunk pays. */
+ * of a named context stays in that context, so that the chunk lives as long as the context. While
+ * the thread is switched to a named context, a chunk of no named context stays with its call path's
+ * view. NULL: the view of the path that resizes the chunk pays. */
 struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
