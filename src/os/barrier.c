@@ -19,7 +19,7 @@ static bool kernel_does(int command) {
     return !OS_FAILED(OS_CALL(SYS_membarrier, command, 0, 0, 0, 0, 0));
 }
 
-/* The kernel wants a process to register before the first call, and once more after exec. */
+/* The kernel wants a process to register before its first membarrier, and once more after exec. */
 bool os_barrier_in_threads(void) {
     if (load_relaxed(&os_restricted))
         return false;
