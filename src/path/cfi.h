@@ -6,7 +6,7 @@
  * This is the only processor-specific part of the path layer. On x86-64 the stack pointer and rbp
  * are enough for the code that compilers emit. Sources: DWARF 5 section 6.4, the LSB's description
  * of .eh_frame, and _dl_find_object(3) of glibc, which takes no lock and is safe in signal
- * handlers. Where glibc lacks this function, loaded.h stands in for it.
+ * handlers. With a glibc that lacks this function, loaded.h finds objects instead.
  */
 #ifndef MEMCTX_CFI_H
 #define MEMCTX_CFI_H
@@ -36,8 +36,8 @@ struct cfi_rule {
     uintptr_t function; /* start of the code that the frame description covers; 0: not known */
 };
 
-/* Offsets from a signal frame's CFA at which it keeps the interrupted registers (struct
- * ucontext). */
+/* Offsets from a signal frame's stack pointer to the words in which the kernel saved the
+ * interrupted registers (struct ucontext). */
 #define CFI_SIGNAL_RBP 120
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168

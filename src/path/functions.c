@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of return addresses, and the folded ones; see functions.h. */
+/* Finds the function of a return address, and folds functions that recur; see functions.h. */
 #include "path/functions.h"
 #include "os/meta.h"
 #include "region/tables.h"
 
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
-/* the least limit of the tables with which functions are folded; less has no room for
+/* the least limit of the tables with which functions are folded: a smaller one has no room for
  * `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
-#define RECURRING_TRIED 8U /* entries in which a function's own one is searched for */
+#define RECURRING_TRIED 8U /* number of entries that may be a function's entry */
 #define RECURS_OFTEN 64U   /* a function is folded when it stands twice on this many paths */
 /* a function that stands twice on this many paths is folded together with a function that reached
  * RECURS_OFTEN */
@@ -19,8 +19,10 @@
 static struct functions {
     struct {
         uintptr_t key;
-        uint32_t offset, bytes; /* key minus the start of its function; 0 bytes: not known */
-    } entries[FUNCTIONS_MAX];   /* functions of addresses, found by a hash of the key */
+        /* offset of the key's address in its function, and the function's bytes; 0 bytes: not
+         * known */
+        uint32_t offset, bytes;
+    } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
     /* starts of folded functions, hashed; a function's number is its place plus 1 */
     uintptr_t folded[FOLDED_PLACES];
     struct recurring {
@@ -84,8 +86,8 @@ static bool make(void) {
     return functions;
 }
 
-/* Forgets the functions of all addresses if a library was closed: another one may have its
- * addresses now. */
+/* Forgets the functions of all addresses if a library was closed, because another library may have
+ * these addresses now. */
 static void forget_addresses(void) {
     if (generation == load_relaxed(&unwind_rules_generation))
         return;
@@ -138,8 +140,7 @@ void functions_unfold(const struct function_set *set) {
 }
 
 /* Folds all functions that recur on at least RECURS_TOO paths. They are folded together, because
- * each call of this function changes the numbers in all rules and makes all threads forget their
- * stacks. */
+ * each call of fold changes the numbers in all rules and makes all threads forget their stacks. */
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rebind.h - gives this library's malloc family to code that asks libc for these functions. */
+/* rebind.h - gives this library's malloc family to code that asks libc for malloc, free and so
+ * on. */
 #ifndef MEMCTX_REBIND_H
 #define MEMCTX_REBIND_H
 
