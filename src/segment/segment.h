@@ -8,10 +8,10 @@
  * slices, has a segment of its own, of any size; struct page number 0 describes the chunk.
  *
  * From a pointer to its page: a table holds one byte for each 4 MiB of the 47-bit address space.
- * The byte says whether a segment of the library starts there, so that a foreign pointer is
- * recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`, because a
- * chunk with a large alignment starts exactly 4 MiB behind its header. No chunk starts at the start
- * of its own segment, so `p - 1` is always in the 4 MiB that begin with the header.
+ * The byte says whether a segment of the library starts at the address, so that a foreign pointer
+ * is recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`, because
+ * a chunk with a large alignment starts exactly 4 MiB behind its header. No chunk starts at the
+ * start of its own segment, so `p - 1` is always in the 4 MiB that begin with the header.
  *
  * The freelist: the memory of slices that pages gave back stays for MEMCTX_DECAY_MS, and new pages
  * use these slices first. The bytes of these slices have a bound: the larger of MEMCTX_FREELIST_KIB
@@ -119,7 +119,7 @@ struct page {
     /* number of slices from this slice back to the first slice of the page; 0 in the first slice */
     uint8_t back;
     uint8_t fresh; /* memory of the page that was never handed out is zero */
-    /* Second cache line: the fields for other threads and for rare work. */
+    /* Second cache line: the fields for other threads, for lists of pages, and for large chunks. */
     /* atomic: the list of blocks that other threads freed (48 bits), and their number (16 bits) */
     uint64_t remote __attribute__((aligned(CACHE_LINE)));
     struct page *remote_next; /* the next page in the list heap->remote_pages */
@@ -179,7 +179,8 @@ _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers f
  * the kernel puts nearly all mappings. The root points to the leaves of all other ranges; these
  * leaves are made when needed and never freed. The byte of a segment is set before the segment's
  * first chunk is handed out. The number of a segment is its address >> SEGMENT_SHIFT. */
-/* The flags: a segment of slices starts there; a huge chunk's mapping starts there. */
+/* The flags of a byte: a segment of slices starts at the byte's address (SEGMENT_SLICED), or a huge
+ * chunk's mapping does (SEGMENT_HUGE). */
 enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
 #define SEGMENT_LEAF_SHIFT 15
 #define SEGMENT_LEAF_COUNT (1UL << SEGMENT_LEAF_SHIFT)
@@ -285,7 +286,7 @@ INTERNAL uint32_t segment_clock; /* atomic */
 void segment_clock_set(uint64_t now_ns);
 
 /* Gives empty memory back to the kernel: memory that has been empty for longer than the decay time,
- * and memory beyond the freelist's bounds; with `all`, all empty memory. Returns the bytes given
+ * and memory beyond the freelist's bound; with `all`, all empty memory. Returns the bytes given
  * back. */
 size_t segment_purge(bool all);
 /* Calls segment_purge(false) if the time for the next purge has come. Costs little otherwise. */
