@@ -7,7 +7,7 @@
 
 #ifdef MEMCTX_MODEL
 /* Under the model checker all threads see all writes in one order, so there is nothing to do. A
- * scenario may set a function that is called here. */
+ * scenario of tests/model may set model_barrier, which is then called. */
 void (*model_barrier)(void);
 bool os_barrier_in_threads(void) {
     if (model_barrier)

@@ -106,7 +106,7 @@ static uint64_t note_waiting(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    /* the word after a wait: other threads may wait, too, hence WAITED_FOR */
+    /* the lock word that this thread sets if it had to wait: other threads may wait, too */
     uint64_t self = self_word() | WAITED_FOR;
     /* when this thread first saw that a forking thread holds the lock; 0: no forking thread holds
      * it */

@@ -119,7 +119,7 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {
     int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
-    /* A filter of system calls may not allow mprotect. */
+    /* A filter of system calls may forbid mprotect, so a new mapping replaces the range. */
     if (UNLIKELY(load_relaxed(&os_restricted)))
         return map_at(start, bytes, protection, MAP_FIXED) != NULL;
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
@@ -362,7 +362,8 @@ void os_abort(void) {
         void *restorer;
         unsigned long mask;
     } default_action = {0};
-    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0); /* the right id in a vfork child, too */
+    /* os_thread_id returns a wrong id in a vfork child */
+    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
     unsigned long set = 1UL << (SIGABRT - 1);
     OS_CALL(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8, 0, 0);
     OS_CALL(SYS_tgkill, os_process_id(), self, SIGABRT, 0, 0, 0);

@@ -78,7 +78,7 @@ static void *cut(struct room *room, size_t bytes) {
 
 /* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Blocks
  * smaller than an OS page are cut from one OS page at a time. When a second OS page is needed, the
- * one with less room is lost. */
+ * rest of the OS page with less room is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {

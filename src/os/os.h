@@ -26,7 +26,7 @@ void os_unmap(void *start, size_t bytes);
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. False: nothing changed. */
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
-/* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
+/* Moves a mapping's OS pages to `target`, and replaces the mapping that must be there. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
