@@ -189,7 +189,8 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
     return false;
 }
 
-#define EXTEND_WEIGHTS 4 /* a frame needs this many times the weight that a path needs */
+/* to get a node by extend_tree, a frame needs this many times the weight that a path needs */
+#define EXTEND_WEIGHTS 4
 
 /* Gives a node to the outermost frame whose path is not in the tree, if waiting paths that contain
  * the frame were seen often enough. So the tree shows the callers even of paths that are never
@@ -229,8 +230,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
         struct view *view = prefix.node & PREFIX_WAITS
                                 ? NULL
                                 : heap_view_within(admit->heap, prefix.node, admit->share);
-        /* also without a view: otherwise every allocation would walk the path while there is no
-         * room */
+        /* a trace may lead to the path's site, too: otherwise every allocation would walk the stack
+         * while there is no room for the path */
         *keep = true;
         if (view) {
             sighting_clear(hash);

@@ -52,7 +52,7 @@ INTERNAL uint32_t evict_round; /* atomic: counts sweeps that marked contexts or 
 INTERNAL uint32_t evict_alone;
 INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever evicted */
 
-/* Asks for a sweep, because a path got no nodes although it deserves them, or because the tables
+/* Asks for a sweep, because a path that was seen often enough got no nodes, or because the tables
  * are full. A sweep becomes due when WANTED_LEAST (sweep.c) such requests have come since the last
  * sweep. */
 void evict_want(void);
@@ -68,7 +68,7 @@ void evict_changed(struct heap *heap);
 /* The owner calls evict_look_begins before a look-up that uses ids of nodes, and evict_look_ends
  * after it. */
 INLINE void evict_look_begins(struct heap *heap) {
-    /* The result is odd in any case: a thread may have ended inside a look-up. */
+    /* `| 1` makes `looks` odd even if an earlier owner of the heap ended inside a look-up. */
     (void)exchange_full(&heap->looks, (heap->looks + 1) | 1);
     if (UNLIKELY(heap->looked_at != load_full(&evict_round)))
         evict_changed(heap);

@@ -13,8 +13,8 @@
 #define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
 #define PAGES_MAX 32U      /* pages of one visit */
 #define BUSY_MAX 8U        /* a look ends when this many heaps could not be visited */
-#define DEALT_WITH 1U      /* in page.seen: the page was punched, or cannot be */
-#define SEEN_USED_SHIFT 48 /* in page.seen: the number of used blocks stands there */
+#define DEALT_WITH 1U      /* set in page.seen: the page was punched, or cannot be punched */
+#define SEEN_USED_SHIFT 48 /* position of the number of used blocks in page.seen */
 
 static struct {
     uint64_t next_ns;

@@ -32,7 +32,8 @@ static void verify(struct heap *heap, const struct view *view) {
     verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 
-#define DEEP_AGAIN_EVERY 4096U /* walks between two walks of a too deep stack to its end */
+/* after this many walks, a too deep stack is walked to its end once more */
+#define DEEP_AGAIN_EVERY 4096U
 
 /* Walks the stack and returns the view that pays for it. Sets *wanted to the number of frames that
  * the walk had to find, and *may_keep to true if a trace may lead to the view. */

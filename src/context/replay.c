@@ -98,8 +98,8 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
     return stay;
 }
 
-/* The words that proved the frames of an earlier walk may be anything now, also the room between
- * two variables, so AddressSanitizer would report the reads. */
+/* The words that proved the frames of an earlier walk may have any use now. Some may lie in the
+ * gaps between variables, where AddressSanitizer would report the reads. */
 __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths, uintptr_t frame) {
     struct stack *stack = &paths->stack;
     struct replays *replays = paths->replays;

@@ -13,9 +13,9 @@
 #define EVICT_ALL_PAST 31
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* calls of evict_want after which a sweep is wanted */
-/* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
- * server's are not. So the pause between two sweeps is 1/SWEEP_AGE_SHARE of the time since a sweep
- * was first wanted. */
+/* A context is cold if it was not used between two sweeps. Phases of a young process (a compiler)
+ * are shorter than those of an old one (a server). So the pause between two sweeps is
+ * 1/SWEEP_AGE_SHARE of the time since a sweep was first wanted. */
 #define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
 #define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
@@ -34,7 +34,7 @@ static struct {
     uint32_t wanted; /* atomic: calls of evict_want since the last sweep */
     /* atomic: since when the next sweep has been wanted; 0: no sweep is wanted */
     uint64_t since_ns;
-    uint64_t next_ns;  /* atomic: the next sweep begins no earlier */
+    uint64_t next_ns;  /* atomic: the next sweep begins no earlier than at this time */
     uint64_t begun_ns; /* atomic: when a sweep was wanted for the first time */
     /* The fields below are under heap_global.lock. */
     /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
@@ -43,7 +43,7 @@ static struct {
     uint32_t seen_count;                  /* contexts with lower ids have an entry in `seen` */
     bool leaving;                         /* some node is TREE_LEAVING */
     bool alone;                           /* atomic: a thread of the program made the last sweep */
-    uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
+    uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
 } state;
 
 /* The findings of a sweep about a context. */
@@ -161,8 +161,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context had made that many allocations at the last sweep (modulo 65 536). It has then
- * made none since, or a multiple of 65 536. */
+/* True if the context had made that many allocations at the last sweep (modulo 65 536). The context
+ * has then made no allocation since, or a multiple of 65 536. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;

@@ -19,7 +19,7 @@ struct table {
 };
 
 #define LOOPS_PER_LEAF 4096U
-/* Atomic: leaves of uint32_t, see tree_loop. */
+/* Atomic. Each leaf is an array of uint32_t, one for each id; see tree_loop. */
 static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
@@ -47,7 +47,8 @@ struct gone {
     uint64_t discarded[GONE_WORDS]; /* atomic */
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: no id of the block ever waited */
-static uint32_t waiting_ids, reused;   /* atomic: ids that wait; nodes that got such an id */
+/* atomic: number of ids that wait for a new node; number of nodes that got such an id */
+static uint32_t waiting_ids, reused;
 /* tombstones in the table, counted in table_count, too; under tree_lock */
 static uint64_t tombstones;
 

@@ -135,7 +135,8 @@ bool visit_owner_waits(const struct heap *heap) {
 }
 
 /* Gives back the caches of threads that are outside the allocator, and evicts their views if
- * `views` is true. A thread that is inside evicts its views by itself, at its next look-up. */
+ * `views` is true. A thread that is inside the allocator evicts its views by itself, at its next
+ * look-up. */
 void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);
