@@ -135,20 +135,22 @@ struct __attribute__((may_alias)) paths {
     uint32_t last_mask;
     uint32_t found;       /* number of right first guesses since the last call of cache_search */
     uint16_t *guesses;    /* each is the number of a trace; see first_guess */
-    struct trace *traces; /* by number; number 0 is not used */
+    struct trace *traces; /* array, indexed by a trace's number; number 0 is not used */
     /* equal to `generation` while `fixed` pays for every allocation (MEMCTX_DEPTH=0, or the thread
      * is switched to a named context), else 0 */
     uint32_t fixed_generation;
     uint32_t generation; /* unwind_rules_generation when the contents of the cache were made */
     struct view *fixed;  /* pays for every allocation, whatever its path; NULL: none */
-    struct trace_place *places; /* found by a hash of the stack */
-    struct hint *hints;         /* found by a return address */
+    struct trace_place *places; /* array; a hash of the stack gives the place */
+    struct hint *hints;         /* array; a return address gives the hint */
     uint32_t hint_mask;         /* number of hints, minus 1 */
     uint32_t place_shift;       /* 64 minus the number of bits that choose one of the places */
     /* number of traces that there is room for; there are twice as many places */
     uint32_t trace_room;
-    uint32_t trace_next;  /* number of the first trace that was never used */
-    uint32_t oldest;      /* number of the trace that was given up last; the next number is next */
+    uint32_t trace_next; /* number of the first trace that was never used */
+    /* number of the trace that was given up last; the trace with the next number is given up
+     * next */
+    uint32_t oldest;
     uint32_t verify_left; /* number of look-ups until the next comparison with libunwind */
     /* The fields up to `patience` decide whether look-ups use the table or pass over it: see
      * context/lookup.c. */
@@ -184,7 +186,7 @@ struct __attribute__((may_alias)) paths {
      * no stack was too deep */
     uintptr_t deep_sp;
     struct admission *admission; /* counts of waiting paths; NULL: no path had to wait yet */
-    /* changes of the stack, see context/replay.h; NULL: most look-ups are no walks */
+    /* noted changes of the stack, see context/replay.h; NULL: the thread has noted none */
     struct replays *replays;
     uint32_t replay_generation; /* equal to `generation` while replays are tried first, else 0 */
     /* statistics: numbers of paths found by a search, by a replay, by a walk; how often the cache
@@ -199,7 +201,7 @@ struct __attribute__((may_alias)) paths {
     uint64_t timed_ns[PATH_KINDS];
     uint64_t timed_count[PATH_KINDS];
     bool timing;         /* the next allocation will be timed */
-    uint8_t timing_wait; /* counts slow look-ups; every 16th starts a sample */
+    uint8_t timing_wait; /* counts calls of context_time_soon; every 16th starts a sample */
     struct stack stack;
 };
 _Static_assert(sizeof(struct paths) <= HEAP_PATHS_BYTES, "fits the room that the heap has");

@@ -248,7 +248,7 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     return common;
 }
 
-/* a row of the table that the program describes: the rules that hold from one address on */
+/* a row of the table that an entry's program describes: the rules that hold from one address on */
 struct state {
     int64_t cfa_offset, rbp_offset;
     uint64_t cfa_register;

@@ -50,7 +50,8 @@ struct cfi_function { /* the code of a function, as a frame description tells it
 struct cfi_object { /* the loaded object that holds the code at an address */
     /* bounds of the object, or of its part around the address that is mapped in one piece */
     uintptr_t start, end;
-    uintptr_t frames_start, frames_end; /* start and end of its unwind information */
+    /* bounds of the mapped part that holds the object's unwind information */
+    uintptr_t frames_start, frames_end;
     const void *link_map;
     const void *eh_frame_header;
 };

@@ -28,7 +28,7 @@ static struct functions {
     struct recurring {
         uintptr_t start;
         uint32_t paths;
-    } recurring[RECURRING];       /* functions that recur, found from a hash of the start on */
+    } recurring[RECURRING];       /* functions that recur; a search begins at a hash of the start */
     struct function_set unfolded; /* folded functions that are unfolded at present */
 } * functions;                    /* guarded by unwind_rules_lock; NULL: not made yet */
 static uint32_t generation;       /* unwind_rules_generation when the entries were made */
@@ -135,7 +135,7 @@ void functions_unfold(const struct function_set *set) {
         store_release(&function_epoch, function_epoch + 1);
     }
     lock_release(&unwind_rules_lock);
-    if (changes) /* no thread may find a trace that leads to an earlier path */
+    if (changes) /* no thread may find a trace from before the change */
         unwind_rules_new_generation();
 }
 

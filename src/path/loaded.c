@@ -173,8 +173,9 @@ static void note_object(struct look *look, const struct dl_phdr_info *info,
         note_range(look, &range);
 }
 
-/* The loader calls this for each object, and holds its lock. An object whose description can be
- * freed is watched before that lock is free again, so no free of the description is missed. */
+/* The loader calls this function for each object, while it holds its own lock. An object whose
+ * description can be freed is watched before that lock is free again, so no free of the description
+ * is missed. */
 static int take_object(struct dl_phdr_info *info, size_t size, void *context) {
     struct look *look = context;
     if (!look->begun) {

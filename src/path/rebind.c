@@ -90,8 +90,8 @@ uintptr_t rebind_next(const char *name) {
         map = map->l_next;
     while (map && (map = map->l_next) && !found)
         found = find_in(map, name);
-    /* The linker may have put this library behind libc in a program linked with both: so all other
-     * objects are searched, too. */
+    /* A program that is linked with this library may name it behind libc, so all other objects are
+     * searched, too. */
     for (map = _r_debug.r_map; map && !found; map = map->l_next)
         found = map->l_ld == own_dynamic ? 0 : find_in(map, name);
     return found;

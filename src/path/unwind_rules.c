@@ -22,7 +22,7 @@ uint32_t unwind_rules_generation FORK_PAGE = 1;
 uint32_t unwind_rules_version START_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* rules in the table; under unwind_rules_lock */
-/* In a forked child: number of rules, the next that it learns, which are not kept. Under
+/* In a forked child: number of rules that it still learns without keeping them. Under
  * unwind_rules_lock. */
 static uint32_t quiet_left FORK_PAGE;
 

@@ -139,8 +139,8 @@ INTERNAL const uint32_t *const unwind_rules_count_shown;
  * ever change. */
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
-/* Makes every rule and every cached path invalid, because the depth changed or a library was
- * closed. */
+/* Makes every rule and every cached path invalid, as is needed when the depth changes or a library
+ * is closed. */
 void unwind_rules_new_generation(void);
 void unwind_rules_init(void);
 /* With a glibc that has no _dl_find_object: learns of code that dlopen has loaded, if the unwinder
