@@ -436,7 +436,7 @@ NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tabl
         return child;
     lock_take(&tree_lock);
     if (parent + 1 != tree.count)
-        child = tree_find(parent, frame); /* another thread may have made the child */
+        child = tree_find(parent, frame); /* another thread may have made it */
     if (!child)
         child = find_newest(parent, frame);
     if (!child)
