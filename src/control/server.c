@@ -37,9 +37,9 @@
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
-#define DEAF_NS 1000000000U     /* pause when the process has no descriptor left */
+#define DEAF_NS 1000000000U     /* accepts nobody for this time if no descriptor is left */
 #define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
-#define IDLE_CLIENT_NS (60ULL * 1000000000) /* a client that asks nothing is then dropped */
+#define IDLE_CLIENT_NS (60ULL * 1000000000) /* drops a client that asks nothing for this time */
 /* When all places are taken and another client waits, a connected client loses its place after one
  * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
  * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
@@ -80,12 +80,12 @@ static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread onl
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
-static uint64_t deaf_until_ns; /* no client can be accepted until then */
+static uint64_t deaf_until_ns; /* no client is accepted before this time */
 static uint64_t dumps_asked;   /* WIRE_DUMP requests, less those that end a dump */
 
 /* --- clients ---------------------------------------------------------------------------------- */
 
-/* Announces the time at which the last dump of any client ends. */
+/* Sets tree_read_until_ns to the latest end of the clients' dumps. */
 static void note_dumps(void) {
     uint64_t until = 0;
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
@@ -293,7 +293,7 @@ static struct client *find_place(uint64_t now) {
     return room;
 }
 
-/* Gives a pending connection a place. Returns false when no further one can get a place now. */
+/* Gives a pending connection a place. False: no other connection can get a place now. */
 static bool accept_client(void) {
     uint64_t now = os_now_exact_ns();
     struct client *room = find_place(now);
@@ -316,7 +316,7 @@ static bool accept_client(void) {
     client_drop(room);
     room->socket = socket;
     client_greet(room);
-    /* at once: the next round may first compute the answers of seven other clients */
+    /* Greet now: the next round may first compute the answers of seven other clients. */
     client_write(room);
     return true;
 }
@@ -339,7 +339,7 @@ static void drop_late_clients(void) {
     }
 }
 
-/* Updates the live bytes for the tables' limit, which may be a share of them. */
+/* Updates tables_live_bytes, because the tables' limit may be a share of the live bytes. */
 static void look_at_live_bytes(void) {
     static uint64_t next_ns;
     uint64_t now = os_now_exact_ns();
