@@ -38,7 +38,7 @@ struct buffer {
 };
 
 /* Maps memory for the control thread, which the ledger counts on the control thread's line.
- * `touched`: writes to each page at once. */
+ * `touched`: writes to each OS page at once. */
 void *buffers_map(size_t bytes, bool touched);
 void buffers_unmap(void *start);
 /* Returns a table used to build pieces of a dump; a new table is zeroed. NULL: out of memory. The

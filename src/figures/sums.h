@@ -2,9 +2,9 @@
 /*
  * sums.h - the figures of a context: the sum over its views in all heaps.
  *
- * For: dumps, marks, resets, rules, the automatic choice. A context is added up when somebody asks
- * for it, so no sums are stored, however many contexts there are. Views are read while their owners
- * go on counting. Cannot do: tell the peak of a context that several threads use.
+ * For: dumps, marks, resets, rules, the automatic choice. A context is added up when a caller asks
+ * for it, so no sums are stored, however many contexts exist. Views are read while their owners go
+ * on counting. Cannot do: tell the peak of a context that several threads use.
  *
  * Cost: a look-up in each heap, and some ns a view.
  *
@@ -43,9 +43,9 @@ void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 /* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
-struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
+struct sum sums_of(uint32_t context);   /* calls sums_begin and sums_end itself */
 struct sum sums_base(uint32_t context); /* only the base_ fields */
-/* Allocs, frees and bytes of all contexts; takes the lock itself. */
+/* Allocs, frees and bytes of all contexts. Takes heap_global.lock itself. */
 struct sum sums_all(void);
 /* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread
  * only. */
