@@ -99,8 +99,8 @@ static uint32_t at_least_since(uint32_t then) {
 
 /* --- one page --------------------------------------------------------------------------------- */
 
-/* Size of a hash table from contexts to their shares of a mixed page. A mixed page has far fewer
- * blocks, and so contexts. */
+/* Size of a hash table from contexts to their shares of a mixed page. A page has at most half as
+ * many blocks, and so contexts. */
 #define SHARES_HASH 2048U
 #define SHARES_MAX (SHARES_HASH / 2)
 #define BLOCKS_BITS 14 /* bits for the number of a block in its page */
