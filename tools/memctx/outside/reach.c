@@ -142,7 +142,7 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
     return true;
 }
 
-/* Reads up to the end of each OS page, because the next page may be missing. */
+/* Reads up to the end of an OS page at a time, because the next OS page may be missing. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room) {
     while (room > 0) {
         size_t part = OS_PAGE_BYTES - address % OS_PAGE_BYTES;
