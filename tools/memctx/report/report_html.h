@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Writes a page with these figures (report_data.h). */
+/* Writes a page that shows `data`, which report_write_data has written. */
 void report_write_html(FILE *file, const char *title, const char *data, size_t data_length);
 /* Writes the page of memctx serve, which gets its figures from the server. Its scripts and its
  * style have the nonce, which is the text that the server's Content-Security-Policy names. */
