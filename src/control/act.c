@@ -175,6 +175,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        clear_trim_marks(); /* kept else, for threads that trim later */
+        clear_trim_marks(); /* else threads that trim later need them */
     return WIRE_OK;
 }

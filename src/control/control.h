@@ -9,8 +9,8 @@
  * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
  * an allocation that serve_entered (api/malloc.c) serves starts the thread, if its call comes from
  * outside libc and the loader. The process must have lived for 20 ms, and 20 ms must have passed
- * since its last fork. The fork is ignored in a process that is older than 1 s; age and fork are
- * ignored in a process with a second thread. A call that may wait for a second or more
+ * since its last fork. The last fork is ignored in a process that is older than 1 s; age and fork
+ * are ignored in a process with a second thread. A call that may wait for a second or more
  * (api/waits.c) starts the thread at any age. A forked child starts its own thread in the same way;
  * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
  * line only with MEMCTX_VERBOSE.

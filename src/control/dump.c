@@ -61,7 +61,7 @@ static void add_label(struct text *text, uint32_t id) {
     }
 }
 
-/* Writes the placement that the program asked for; false: it asked for none. */
+/* Writes the placement that the program asked for. False: the program asked for none. */
 static bool asked_reason(uint32_t id, struct text *text) {
     static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
     unsigned asked = terms_asked(id);
@@ -188,8 +188,8 @@ static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     }
 }
 
-/* If a context lies below [other callers], or below another label, its path is not full: adds its
- * sums to those of such contexts. */
+/* Adds the sums of a context whose path is not full: one below [other callers] (merged), or below
+ * another label (labelled). */
 static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
     bool labelled = false;
     for (; id != TREE_ROOT; id = tree_node(id)->parent) {
@@ -365,9 +365,9 @@ static uint32_t threads_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each heap whose chunks this heap's thread freed. If `from` names this heap
- * (`place`), it also holds the heap number to begin with. False: the answer has no room for all
- * records. */
+/* Writes a record for each heap whose chunks this heap's thread freed. If the upper half of `from`
+ * is `place`, the lower half is the heap number to begin with. False: the answer has no room for
+ * all records. */
 static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t place,
                         uint64_t from) {
     uint32_t count = load_acquire(&heap->freed_of_count);
@@ -403,9 +403,9 @@ static uint32_t remotes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each view of the heap that resized chunks. If `from` names this heap
- * (`place`), it also holds the number of the entry to begin with. False: the answer has no room for
- * all records. */
+/* Writes a record for each view of the heap that resized chunks. If the upper half of `from` is
+ * `place`, the lower half is the number of the entry to begin with. False: the answer has no room
+ * for all records. */
 static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, uint64_t from) {
     const struct resizes *all = load_acquire(&heap->resizes);
     uint64_t number = 0, first = place == from >> 32 ? (uint32_t)from : 0;

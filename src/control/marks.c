@@ -5,8 +5,8 @@
  * A mark has only the contexts that ever allocated anything, each as a few numbers in a
  * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
  * with the memory of resets have another bound. When a bound does not suffice, the mark leaves out
- * the contexts that hold least. It keeps the sums over these contexts, and the greatest bytes of
- * one of them.
+ * the contexts that hold least. The mark keeps the sums over these contexts, and the most bytes
+ * that one of them held.
  *
  * The marks of MEMCTX_MARKS (options.marks) have slots of their own. Together they may use half of
  * the bytes that marks may use, and each of them an equal part of that half. If a part would be
@@ -35,7 +35,7 @@
 #define KEPT_SHARE 50U  /* marks of MEMCTX_MARKS take at most 1/KEPT_SHARE of the time */
 #define CLASSES 65U     /* classes of live bytes, by the number of their bits */
 
-/* The slots of all marks. The tables are made when the first mark needs them, and then stay.
+/* The slots of all marks. The tables are made when the first mark needs them, and are never freed.
  * Control thread only. */
 static struct mark *user_marks; /* WIRE_MARKS_MAX slots */
 static struct kept_marks *kept_marks;
@@ -73,7 +73,7 @@ bool asked_fits(int64_t bytes) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-/* Writes a mark. Here a chunk is a struct mark_chunk, and a class is that of class_of. */
+/* A mark that is being written. Here a chunk is a struct mark_chunk; class_of gives the class. */
 struct writer {
     struct mark_chunk *first, *last;
     uint32_t previous;       /* id of the last entry in this chunk; 0: the chunk is empty */
@@ -531,7 +531,7 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
 /* Writes the entries of one chunk. False: the answer has no room for all of them. */
 static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint64_t number,
                        uint32_t place, uint32_t previous) {
-    /* The client's cursor may be forged. */
+    /* The client may have forged the cursor, so `place` is checked. */
     while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) {
         const uint8_t *at = chunk->bytes + place;
         uint64_t step = number_get(&at);

@@ -25,7 +25,7 @@
 /* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
  * would also count other programs on a busy machine, and the pauses would become minutes. */
 #define SHARE 500U
-#define GREW_LEAST (1L << 20) /* less growth is no reason for a moment */
+#define GREW_LEAST (1L << 20) /* growth by fewer bytes causes no moment */
 
 struct recorder *recorder;
 /* Each `memctx set TARGET record=DIR` takes the other element, because an exit handler may still
@@ -231,7 +231,7 @@ void record_end(void) {
     if (!mine || load_acquire(&mine->owner) != os_process_id() || !os_memory_is_own() ||
         load_relaxed(&os_restricted))
         return;
-    /* A write beyond this limit would send a signal to the program. */
+    /* A write beyond RLIMIT_FSIZE would send a signal to the program. */
     if (OS_CALL(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0) ||
         limit.rlim_cur < RECORD_DIRECTORY_AT)
         return;

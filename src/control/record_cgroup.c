@@ -2,7 +2,8 @@
 /*
  * Reads the figures of the process's control group for the black box.
  *
- * Cannot do: find a group that is not mounted below /sys/fs/cgroup. Its figures are WIRE_UNKNOWN.
+ * Cannot do: find a group that is not mounted below /sys/fs/cgroup. The figures are then
+ * WIRE_UNKNOWN.
  */
 #include "base/text.h"
 #include "control/recorder.h"
@@ -37,12 +38,12 @@ static int64_t read_figure(size_t folder_length, const char *file, const char *l
         at += *at == '\n';
     }
     int64_t value = number_of(at + (*at ? length : 0));
-    return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value; /* version 1: no limit */
+    /* Version 1 writes a number near INT64_MAX if there is no limit. */
+    return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value;
 }
 
-/* A limit of a group above holds for the process, too. The way up ends at the mount point, because
- * the process sees no group above that. The number of groups is bounded by the length of the path.
- */
+/* The limit of a group above holds for the process, too. The loop ends at the mount point, because
+ * the process sees no group above it. The length of the path bounds the number of groups. */
 void recorder_read_cgroup(struct record_moment *moment) {
     const char *use = recorder->cgroup_v1 ? "/memory.usage_in_bytes" : "/memory.current";
     const char *most = recorder->cgroup_v1 ? "/memory.limit_in_bytes" : "/memory.max";

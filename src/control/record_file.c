@@ -3,8 +3,8 @@
  * The file of the black box: makes and opens it, writes its head and its end, finds places in its
  * ring.
  *
- * When a process is killed, the kernel's page cache keeps the bytes that it wrote. Nothing is
- * flushed to the disk, so a recording does not outlive a power failure.
+ * When a process is killed, the kernel's page cache keeps the bytes that the process wrote. Nothing
+ * is flushed to the disk, so a recording does not outlive a power failure.
  */
 #include "control/control.h"
 #include "control/recorder.h"
@@ -155,7 +155,7 @@ static bool open_again(void) {
         return false;
     if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
         static const char none[sizeof(struct record_block)];
-        recorder_write(none, sizeof none, RECORD_END_AT); /* erase the end */
+        recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end */
         return true;
     }
     descriptors_let_go(&recorder->file);

@@ -15,8 +15,8 @@
 #include <errno.h>
 
 #define LEAST_PART 1000  /* a context with 1/LEAST_PART of the live bytes is watched */
-#define NAMED_MAX 512U   /* watched contexts that are watched because they are named, at most */
-#define EARLIER_MAX 384U /* with more contexts that were large only earlier, some are dropped */
+#define NAMED_MAX 512U   /* most contexts that are watched because they have a name */
+#define EARLIER_MAX 384U /* with more contexts that are watched for the past, some are dropped */
 
 /* Returns the context's entry of the last moment; NULL: it was not watched then. Must be called
  * with rising ids. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recorder.h - what the files of the black box share; record.h is for the rest of the library.
+ * recorder.h - declarations for the files of the black box; record.h is for the rest of the
+ * library.
  *
  * record.c decides when a moment is due, record_file.c has the file, record_watched.c chooses the
  * contexts, record_directory.c and record_moment.c write them, record_cgroup.c reads the control
@@ -104,7 +105,7 @@ struct walk {
 
 /* Reads the figures of all contexts and chooses anew which contexts are watched. */
 bool recorder_read_contexts(struct walk *walk);
-/* Returns the first id from `id` on whose bit is set; `count` if none is. */
+/* Returns the first id from `id` on whose bit is set; `count`: no bit is set. */
 uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */

@@ -43,7 +43,7 @@ static size_t status_bytes;
  * filters tries no calls. */
 static int64_t filters_let;
 
-/* Returns the number after the name that begins a line; -1: no such line. */
+/* Returns the number in the line of `status` that begins with `name`; -1: no such line. */
 static int64_t status_number(const char *name) {
     size_t length = text_length(name);
     for (const char *at = status; *at; at++) {

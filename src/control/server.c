@@ -43,7 +43,8 @@
 /* When all places are taken and another client waits, a connected client loses its place after one
  * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
  * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
- * sent a request go first, and among equals the one that did nothing for the longest time. */
+ * sent a request go first. Of two such clients, and of two others, the client goes that did nothing
+ * for longer. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
 /* When no client could be dropped, nobody is accepted for this time. */
@@ -57,12 +58,13 @@
 
 struct client {
     struct held socket; /* fd -1: this place is free */
-    uint64_t since_ns;  /* time of the last progress */
+    uint64_t since_ns;  /* when the request began, or bytes of the answer were last sent */
     uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
-    /* Until this time, ids of contexts keep their meaning for the client; 0: it reads no dump. */
+    /* Until this time, ids of contexts keep their meaning for the client; 0: the client reads no
+     * dump. */
     uint64_t dump_until_ns;
     size_t got;              /* received bytes of the request, frame and body together */
-    struct wire_frame frame; /* the request's frame; its body is read after it */
+    struct wire_frame frame; /* the request's frame, which comes before the body */
     char *body;              /* room for WIRE_REQUEST_MAX + 1 bytes */
     bool asked;              /* the client has sent at least one whole request */
     bool answering;          /* `head` and `answer` are being sent */
@@ -269,7 +271,7 @@ static bool peer_may(int fd) {
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Returns how long a client may do nothing while others wait for a place. */
+/* Returns how long a client may do nothing while other clients wait for a place. */
 static uint64_t patience_with(const struct client *client) {
     return client->answering && client->asked ? SLOW_READER_NS
            : client->asked                    ? DEADLINE_NS
@@ -349,8 +351,8 @@ static void look_at_live_bytes(void) {
     next_ns = now + LIVE_LOOK_NS;
 }
 
-/* Fills the list of poll with the listener and then the connected clients, since RLIMIT_NOFILE
- * bounds the number that poll accepts. Returns the length of the list. */
+/* Fills the list for poll with the listener and the connected clients. Free places are left out,
+ * because RLIMIT_NOFILE bounds the length of the list, which is returned. */
 static nfds_t list_polls(struct pollfd *polls, struct client **polled, bool deaf) {
     nfds_t count = 1;
     if (!descriptors_is_held(&socket_listener))

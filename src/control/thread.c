@@ -242,14 +242,14 @@ void control_first_thread_ended(void) {
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
-    /* Most children end soon, and reading the clock would map its pages. */
+    /* Most children end soon, and reading the clock would map the OS pages of the clock. */
     if (control.looks_left) {
         control.looks_left--;
         return false;
     }
     if (load_relaxed(&heap_global.threads_seen) > 1)
         return true;
-    uint64_t now = os_now_ns(); /* coarse: it may lie before a time that the exact clock told */
+    uint64_t now = os_now_ns(); /* coarse: may lie before a time of the exact clock */
     return now >= control.start_ns + START_AFTER_NS &&
            (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
@@ -302,7 +302,7 @@ COLD void control_exit(void) {
     if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
     record_end();
-    /* Waits for a thread that is making the socket now, so that the socket is removed, too. */
+    /* Waits while the control thread makes the socket, so that the socket is removed, too. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
         os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});

@@ -20,8 +20,8 @@ static struct unfolding {
     struct function_set functions;
 } unfoldings[UNFOLDINGS_MAX];
 
-/* Returns the number of a node's folded function; 0: the node is not folded, or its function is no
- * longer known. */
+/* Returns the number of a node's function among the folded functions (path/functions.h); 0: the
+ * function is not one of them, or its library was closed. */
 static uint32_t number_of(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     const struct module *module = unwind_rules_module(node->module);
