@@ -112,7 +112,7 @@ struct scan {
     uint64_t place;
     uint32_t slice, block;
     bool light; /* blocks in pages of one context are not examined */
-    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* of this segment */
+    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* for the segment that is read */
     bool resident_known;                                   /* `resident` is filled */
     struct wire_page *last; /* last record of this segment; the next page may extend it */
     /* The mixed page that is examined. Blocks with numbers below from_block are in an earlier
@@ -130,8 +130,8 @@ struct scan {
 /* OS pages in the largest page of blocks. */
 #define OS_PAGES_MAX (WIDE_PAGE_SLICES * SLICE_BYTES / OS_PAGE_BYTES)
 
-/* Returns the context's share of the page, and begins it when it is missing. NULL: there is no room
- * for another share. */
+/* Returns the context's share of the page, and adds an empty share if there is none yet. NULL: no
+ * room for another share. */
 static struct wire_share *share_of(struct scan *scan, uint32_t context) {
     uint32_t at = (context * 0x9e3779b1U) % SHARES_HASH;
     for (; scan->hash[at].serial == scan->serial; at = (at + 1) % SHARES_HASH)
@@ -329,7 +329,7 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
         last->spare_units = out->spare_units;
 }
 
-/* False: there is no room for the record. */
+/* Extends the last record by a page, or writes a new record. False: no room for the record. */
 static bool add_page(struct scan *scan, const struct wire_page *out) {
     if (goes_on(scan, out)) {
         add_to_last(scan->last, out);

@@ -20,7 +20,7 @@
 bool sums_resets_made;
 
 void sums_begin(void) {
-    lock_take(&heap_global.lock); /* no heap is parked or adopted meanwhile */
+    lock_take(&heap_global.lock); /* while it is held, no heap is parked or adopted */
     heap_read_begin();
 }
 

@@ -22,7 +22,7 @@ struct sum {
     /* The values at the last `memctx reset`, which dumps subtract. */
     int64_t base_allocs, base_frees, base_requested_cum_bytes;
     /* Highest live bytes; exact only if `views` is 1. WIRE_UNKNOWN: a thread that has ended
-     * allocated some of them. */
+     * allocated some of these bytes. */
     int64_t peak_bytes;
     uint32_t views; /* number of views that allocated or freed anything */
 };
@@ -38,8 +38,9 @@ struct sums_parts {
 void sums_begin(void);
 void sums_end(void);
 void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
-/* Adds up one context over all heaps. If `parts` is not NULL, its `first` and `count` name some of
- * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
+/* Adds up one context over all heaps. If `parts` is not NULL, parts->first and parts->count name
+ * some of the heaps: *sum is then the sum over these heaps alone, and parts->list has the sum of
+ * each heap. */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 /* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
