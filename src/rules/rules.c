@@ -107,7 +107,7 @@ static void match_new(uint32_t context) {
 }
 
 /* Warns when the live bytes of all contexts of a rule with `warn:` have passed the rule's limit,
- * and again each time that they have doubled. */
+ * and again each time that these bytes have doubled. */
 static void look_at_limits(void) {
     bool passed = false;
     for (unsigned i = 1; i <= rule_list.count; i++) {
@@ -264,7 +264,7 @@ static void forget_rules(void) {
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
-    /* A context that still has one of these rules has no terms from now on. */
+    /* A context that still has one of the cleared rules has no terms from now on. */
     __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
     lock_release(&tree_lock);
 }
