@@ -24,8 +24,7 @@
 bool reach_is_core(const char *path) {
     Elf64_Ehdr head;
     struct stat file;
-    /* Leaves a pipe closed: its bytes can be read only once, and its writer would lose its reader.
-     */
+    /* Does not open a pipe: its bytes can be read only once, and its writer would lose a reader. */
     if (stat(path, &file) != 0 || !S_ISREG(file.st_mode))
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

@@ -185,7 +185,7 @@ static uint32_t payer(struct tables *tables, const struct seen_heap *heap, uint3
 struct walk { /* a walk over the blocks of a page */
     const struct header *page;
     const struct seen_heap *heap;
-    uint32_t *owners; /* index of the view of each block; NULL: the records have them */
+    uint32_t *owners; /* index of the view of each block; NULL: the records name the views */
     size_t owner_count;
     uint32_t live_in[OS_PAGES_MOST];
     uint32_t live, spare;
@@ -362,8 +362,7 @@ static void scan_mixed(struct scan *scan, const struct header *page) {
     out->wire.live_bytes = (uint64_t)out->wire.live * out->wire.block_bytes;
 }
 
-/* Adds a chunk that has its own span or mapping. `headed`: bytes of the mapping before the chunk.
- */
+/* Adds a chunk with its own span or mapping. `headed`: bytes of the mapping before the chunk. */
 static void scan_large(struct scan *scan, const struct header *page, uint64_t bytes,
                        uint64_t headed) {
     uint64_t touched = align_page(page->requested);

@@ -31,7 +31,7 @@ struct reach_thread {
 
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
-    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
+    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not open */
     bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;

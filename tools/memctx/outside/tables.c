@@ -279,7 +279,7 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
         reach_read(&tables->reach, ADDRESS(tables, heap_global), global, SIZE(tables, heap_global));
     uint64_t totals = FIELD(tables, global, heap_global, totals);
     uint64_t next = good ? FIELD(tables, global, heap_global, first) : 0;
-    /* The list never shrinks, and a heap may be added meanwhile. */
+    /* The list never shrinks, and heaps may be added while it is read. */
     uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
     tables->lost_views = FIELD(tables, global, heap_global, lost_views);
     while (next != 0 && tables->heap_count < most && tables->heap_count < HEAPS_MAX)

@@ -49,7 +49,7 @@ struct seen_mark {
 struct tables {
     struct reach reach;
     struct outside_root root;
-    /* The contexts: for each id its node as in memory, and whether it exists. */
+    /* By id of a context: its node, as it is in the target's memory; whether the node exists. */
     char *nodes;
     bool *exists;
     uint32_t node_count;
@@ -72,7 +72,7 @@ struct tables {
     size_t page_count, page_room, share_count, share_room;
     int64_t segments_resident;
     uint64_t lost_views;
-    uint64_t resizes_lost; /* calls of realloc that no table has */
+    uint64_t resizes_lost; /* calls of realloc that are in no table */
     struct seen_mark marks[WIRE_MARKS_ALL];
     size_t mark_count;
     char *notes[WIRE_NOTES_MAX]; /* the oldest first */
