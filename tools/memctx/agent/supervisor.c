@@ -22,13 +22,13 @@
 
 #define PAUSE_FIRST_MS 1000
 #define PAUSE_MOST_MS 60000
-#define STEADY_MS 60000 /* a part that ran this long gets the first pause again */
+#define STEADY_MS 60000 /* after a run of this length the pause is PAUSE_FIRST_MS again */
 #define END_MS 10000    /* from SIGTERM to SIGKILL */
 #define WAIT_MOST_MS 60000
 
 /* The process of the part of the config that has the same index. */
 struct child {
-    pid_t pid; /* 0: it does not run */
+    pid_t pid; /* 0: the part does not run */
     int64_t started_ms, due_ms, pause_ms;
 };
 

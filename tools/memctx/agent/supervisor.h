@@ -6,7 +6,7 @@
  * until the part has run for a minute. After SIGHUP the agent reads the file again and, if the file
  * has no mistake, starts all parts anew; else the old parts go on. After SIGTERM or SIGINT the
  * agent ends all parts: with SIGTERM, after 10 seconds with SIGKILL. A part ends with the agent,
- * however the agent ends. One thread, which waits in one place.
+ * however the agent ends. For one thread, which waits only in poll.
  */
 #ifndef MEMCTX_SUPERVISOR_H
 #define MEMCTX_SUPERVISOR_H

@@ -157,7 +157,7 @@ static bool read_list(struct reader *reader, struct toml_value *value) {
         if (*reader->at != '"' && *reader->at != '\'')
             return fail(reader, *reader->at == '\0'
                                     ? "the array does not end; add ]"
-                                    : "an array may have only strings; quote each element");
+                                    : "an array may have strings only; quote each element");
         char *text = read_string(reader);
         if (!text)
             return false;
