@@ -62,7 +62,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_newline(json);
     json_put_open(json, "contexts", '{');
     /* Differences have fewer digits than ids. id_step: the id less the id of the context before.
-     * parent_step: the context's index less that of its parent. */
+     * parent_step: the context's index less its parent's index. */
     json_put_open(json, "id_step", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         json_put_integer(json, NULL,
@@ -101,7 +101,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     }
     json_put_close(json, ']');
     json_put_close(json, '}');
-    /* Most contexts have no pages of their own, and are left out. */
+    /* Contexts without pages of their own, which are most, are left out. */
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {

@@ -21,7 +21,7 @@ struct report_state {
 };
 
 struct report_input {
-    struct report_state *now;          /* its model is changed while the findings are made */
+    struct report_state *now;          /* the findings are made from now->model, and change it */
     const struct report_state *before; /* NULL together with `compare`: nothing is compared */
     const struct compare *compare;
     const char *target; /* names the process in the commands of the findings */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report_parts.c - the parts of a report that split memory by thread and by time. Both parts are
- * bounded: the page lists the contexts that held most. The bytes of all other contexts are in
- * `rest` and in the sums of the threads.
+ * report_parts.c - the parts of a report that split memory by thread and by time.
+ *
+ * The size of both parts is bounded: the page lists the contexts that held most. The bytes of all
+ * other contexts are in `rest` and in the sums of the threads.
  */
 #include "report/report_parts.h"
 
