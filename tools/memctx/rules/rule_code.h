@@ -29,8 +29,8 @@ struct rule_object {
     size_t count;
 };
 
-/* Fills in the objects, whose modules must be set. live_pid: the process that maps them; 0: no
- * process yet. */
+/* Fills in the objects, whose modules must be set. live_pid: the process that maps the objects; 0:
+ * no process yet. */
 void rule_code_find(struct rule_object *objects, size_t count, const struct rule_patterns *patterns,
                     pid_t live_pid);
 /* Warns that the rules are not resolved in an object, with the reason. */
