@@ -15,7 +15,7 @@
 /* a long chain of inlined functions is cut to the outermost and the innermost one */
 #define INLINED_SHOWN 2
 
-/* True if the file of the main program is an interpreter. The user then knows the program by the
+/* True if the file of the main program is an interpreter. The user may then know the program by the
  * name of a script, which has no machine code. */
 static bool runs_scripts(const char *file) {
     static const char *const interpreters[] = {
