@@ -50,7 +50,7 @@ const struct range *code_find_range(const struct ranges *ranges, uint64_t addres
 const struct range *code_find_function(struct names *names, uint64_t address);
 /* Returns the functions of a unit, each with all its ranges. */
 const struct ranges *code_unit_functions(struct names *names, uint32_t unit);
-/* Returns the name of a function for people. `symbol`: its name in the symbol table, or NULL. The
+/* Returns the readable name of a function. `symbol`: its name in the symbol table, or NULL. The
  * caller frees the name. */
 char *code_function_name(Dwarf_Die *die, const char *symbol);
 /* Writes the functions at an address into the answer, then the end mark. */

@@ -20,8 +20,9 @@
 #include "names/elf_code.h"
 #include "names/elf_names.h"
 
-/* The modules that a search may look at. `open` opens one when it is needed, and returns NULL if it
- * cannot be read. Frames may lie in the first `named` modules only. */
+/* The modules that a search may look at. `open` opens a module when it is needed, and returns NULL
+ * if the module cannot be read. A chain with a function outside of the first `named` modules is no
+ * answer. */
 struct tail_modules {
     uint32_t count, named;
     bool are_all; /* the list has all modules of the process */
