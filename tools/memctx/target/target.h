@@ -27,10 +27,11 @@ struct target {
     struct cli_failure failure;
 };
 
-/* True if the word is a file, or a file and a moment of it: FILE@-10m. */
+/* True if the word names a file, or a file and a moment: FILE@-10m. */
 bool target_is_file(const char *word);
-/* Finds the target and connects to a process. `live`: refuses a file. A process that does not
- * answer is read from outside (outside/outside.h) if not `live`, and so is a core file. */
+/* Finds the target and connects to a process. `live`: refuses a file, and a process that does not
+ * answer. Otherwise a core file, and the memory of a process that does not answer, are read from
+ * outside (outside/outside.h). */
 void target_open(struct target *target, const char *word, bool live);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
@@ -69,7 +70,8 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
 void target_ask_pieces(struct target *target, struct wire_piece_request *request);
 /* Asks for all pieces of a part. */
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
-/* Loads the rest after the contexts and modules have been loaded. */
+/* Goes on when the contexts and modules are loaded: links the tree, and loads threads, marks, notes
+ * and counts of realloc. */
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options);
 /* Sends a request that is answered by a text, which the caller frees. Ends the process if the
