@@ -19,8 +19,8 @@ struct choice {
     bool json, human;
     bool units; /* --human or --bytes was given */
 };
-/* The options of such verbs, and the function that handles each one. Their values are
- * no characters, so they cannot be short options. */
+/* The options of these verbs, and the function that handles each one. Their values are no
+ * characters, so there is no short form of them. */
 enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);
