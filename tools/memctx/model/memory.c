@@ -328,7 +328,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     add_line(ledger, "segment_headers_bytes", "page headers of memctx",
              model_tame(wire->segment_headers));
     add_line(ledger, "not_resident_bytes",
-             "part of the above that is not resident, or more that is",
+             "counted above, but not resident (positive: resident, but not in use)",
              wire->segments_resident == WIRE_UNKNOWN
                  ? 0
                  : model_tame(wire->segments_resident) + unheld - segments);
