@@ -3,8 +3,8 @@
  * terminal.h - tells whether standard output is a terminal and how wide it is; a pager for long
  * output.
  *
- * The pager makes standard output a pipe; the functions go on telling what it was before. Threads:
- * one.
+ * The pager makes standard output a pipe; the functions go on describing the terminal behind the
+ * pager. Threads: one.
  */
 #ifndef MEMCTX_TERMINAL_H
 #define MEMCTX_TERMINAL_H
