@@ -4,7 +4,7 @@
  * as it arrives and need not be kept.
  *
  * All bytes of a single context's page are reserved by that context. While a chunk is live in the
- * page, its pinned bytes are those that were handed out once and are free now. All its touched
+ * page, the pinned bytes are those that were handed out once and are free now. All its touched
  * bytes are then sole-pinned: only frees of that context can bring them back. In a mixed page a
  * context reserves its own blocks; its pinned bytes are a share of the free bytes, as large as its
  * share of the live blocks.

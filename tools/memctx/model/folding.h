@@ -3,7 +3,7 @@
  * folding.h - what a dump says of call paths that the library has folded or merged.
  *
  * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged to
- * `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * `visit > leaf`, in which `visit` is recursive. The loop is `visit > generic`. A merged path is
  * charged to its innermost functions below a node [other callers] of an ancestor that stays in the
  * tree. Contexts below that ancestor may then lack chunks, so they are marked as partial.
  */
@@ -42,8 +42,8 @@ struct folding_paths {
 void folding_paths_begin(struct folding_paths *paths, const struct model *model);
 void folding_paths_end(struct folding_paths *paths);
 /* Writes the frames of a context's path that folding keeps, innermost first and without the root;
- * `path` must have room for all frames. *plain receives how many of the frames written first come
- * before any frame that folding left out; all frames if it left none out. */
+ * `path` must have room for all frames. *plain receives how many frames come before the first frame
+ * that folding left out, counted from the inner end; all frames if it left none out. */
 size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
                          uint32_t *plain);
 /* Returns a key that all frames of one function share. Keys of different functions differ, except

@@ -45,8 +45,8 @@ static bool may_be_data(const struct mapping *mapping, enum model_place_kind kin
 }
 
 /* True if the file is the library. Its .bss counts as anonymous memory of the library, because the
- * first tables lie there and metadata_resident counts them. As part of the files, they would be
- * counted twice in the ledger. */
+ * first tables lie there and metadata_resident counts them. As part of the files, these tables
+ * would be counted twice in the ledger. */
 static bool is_library(const struct mapping *mapping) {
     const char *slash = strrchr(mapping->path, '/');
     return slash && strncmp(slash, "/libmemctx.so", strlen("/libmemctx.so")) == 0;

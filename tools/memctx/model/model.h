@@ -138,7 +138,7 @@ struct model_module {
     uint8_t build_id[24];
     uint32_t build_id_bytes;
     bool closed;
-    char *symbols; /* source of its names, or why there are none; NULL: not looked up */
+    char *symbols; /* source of the module's names, or why it has none; NULL: not looked up */
 };
 
 /* The frame that a node of the tree stands for. All contexts of one frame share this struct: there
@@ -172,7 +172,7 @@ struct model_context {
     const struct model_figures *figures;
     /* sum over the context and all contexts below it; contexts with equal sums may share it */
     const struct model_totals *total;
-    char *why; /* the rule or other reason for its placement; NULL: none */
+    char *why; /* the rule or other reason for the context's placement; NULL: none */
     uint32_t id;
     uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
@@ -208,8 +208,9 @@ struct model_mark {
     double uptime_s, slept_s;
     /* uptime of the target when the mark was set; 0: the mark is from a snapshot */
     uint64_t uptime_ns;
-    bool has_entries;                /* false: the counters are not loaded */
-    struct wire_left_out left_out;   /* contexts without entries; sums in it may be WIRE_UNKNOWN */
+    bool has_entries; /* false: the counters are not loaded */
+    /* the contexts that have no entry; their sums may be WIRE_UNKNOWN */
+    struct wire_left_out left_out;
     struct wire_mark_entry *entries; /* `context` is an index here, not an id */
     size_t entry_count;
 };
@@ -370,7 +371,7 @@ const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t 
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);
-/* Returns true if any of the main figures is not 0. */
+/* Returns true if requested, block or reserved bytes, live chunks, allocs or frees are not 0. */
 bool model_totals_any(const struct model_totals *totals);
 /* True if the process made the mark by itself (MEMCTX_MARKS). */
 bool model_is_kept_mark(const struct model_mark *mark);

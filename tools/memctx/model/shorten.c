@@ -196,8 +196,8 @@ static void cut_parameters(char *name) {
     }
 }
 
-/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator
- * new" and "Type::operator bool" are no such spaces. */
+/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator new"
+ * and "Type::operator bool" do not count. */
 static void drop_return_type(char *name) {
     int depth = 0;
     char *start = name;

@@ -3,8 +3,9 @@
  * tails.h - functions that a call path lacks, because they ended in a tail call.
  *
  * Such a function jumped to the next one and left no return address. names/tail_calls.h finds the
- * functions between two frames of a path, or between the innermost frame and malloc. They belong to
- * the pair of frames, because each frame may have other neighbours on other paths.
+ * functions between two frames of a path, or between the innermost frame and malloc. These
+ * functions belong to the pair of frames, because each frame may have other neighbours on other
+ * paths.
  */
 #ifndef MEMCTX_TAILS_H
 #define MEMCTX_TAILS_H
@@ -35,8 +36,8 @@ const struct model_tails *tails_before(const struct model *model,
 const struct model_tails *tails_to_malloc(const struct model *model,
                                           const struct model_context *context);
 
-/* Returns the functions between a frame and malloc, for paths whose innermost frame it is; NULL:
- * there are none. */
+/* Returns the functions between a frame and malloc, for paths that end at this frame; NULL: there
+ * are none. */
 const struct model_tails *tails_of_frame(const struct model *model,
                                          const struct model_frame *frame);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* who.c - which functions of a call path mean something, and their names as text. */
+/* who.c - which functions of a call path tell a reader something, and their names as text. */
 #include "model/who.h"
 
 #include <fnmatch.h>
@@ -41,7 +41,7 @@ static const struct {
     {"_dl_*", WHO_RUNTIME, NULL},
     {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
     {"__restore_rt", WHO_RUNTIME, NULL},
-    /* Rust: the words for containers, then the rest of its library. */
+    /* Rust: the containers of the library, each with the word for it; then the rest. */
     {"alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::slice::*", WHO_LIBRARY, "Vec"},
@@ -324,7 +324,7 @@ static enum who_kind kind_on(const struct model *model, const struct who_part *p
                                                                                    : kind;
 }
 
-/* Returns a kind (enum who_kind): of a part of a path, functions up to this kind are shown. */
+/* Returns the last kind, in the order of enum who_kind, that is shown for a part of a path. */
 static enum who_kind find_shown(const struct model *model, const struct who_part *part) {
     enum who_kind shown = WHO_RUNTIME;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {

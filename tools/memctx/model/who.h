@@ -4,7 +4,8 @@
  *
  * A path has frames that say little: wrappers of malloc, the inside of the C++ and Rust libraries,
  * the start of a thread, the loop of an interpreter. who_write leaves these out. An inlined
- * function counts as a function of its own. One table, in who.c, decides what is left out.
+ * function counts as a function of its own. One table, in who.c, decides which functions are left
+ * out.
  *
  * A step is one function of a path. A context and the index of a function in the names of its frame
  * identify it.
@@ -24,8 +25,8 @@ struct who_step {
     uint32_t function; /* index in the names of the frame; 0 if it has none */
 };
 
-/* The kinds of functions, from the most telling one on. A later kind is shown only if a path has no
- * function of an earlier kind. */
+/* The kinds of functions. Kinds behind WHO_MAIN are shown only if no function of the path is of the
+ * kind WHO_MEANS. */
 enum who_kind {
     WHO_MEANS, /* a function of the program */
     WHO_MAIN,  /* main: shown, but never taken as a cause */

@@ -236,7 +236,7 @@ static struct model_context *context_of(struct loader *loader, const struct wire
         return last;
     }
     if (model->context_count >= WIRE_NONE - 1) {
-        damaged(loader, "too many elements");
+        damaged(loader, "too many contexts");
         return NULL;
     }
     return new_context(loader, wire, parts->label, parts->why ? cli_copy(parts->why) : NULL);
@@ -386,7 +386,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     if (!take(records, &wire, sizeof wire))
         return damaged(loader, "a mark record is cut off");
     if (model->mark_count >= WIRE_MARKS_ALL)
-        return damaged(loader, "too many elements");
+        return damaged(loader, "too many marks");
     wire.name[sizeof wire.name - 1] = '\0';
     model->marks = cli_grow(model->marks, WIRE_MARKS_ALL, sizeof *model->marks);
     struct model_mark *mark = &model->marks[model->mark_count++];
@@ -524,7 +524,7 @@ static bool take_page(struct loader *loader, struct records *records) {
 static bool take_survey(struct loader *loader, struct records *records) {
     struct wire_survey *sum = &loader->survey, survey;
     if (!take(records, &survey, sizeof survey))
-        return damaged(loader, "its sums are cut off");
+        return damaged(loader, "the sums are cut off");
     sum->uptime_ns = survey.uptime_ns;
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;
