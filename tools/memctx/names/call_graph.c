@@ -440,7 +440,7 @@ static void read_site(struct graph *graph, uint32_t number, Dwarf_Die *site) {
             add_site(&node->calls, &(struct site){.address = address, .target = targets.nodes[i]});
 }
 
-/* Reads the call sites below a DIE; they stand in the blocks and inlined functions, too. */
+/* Reads the call sites below a DIE, also those in blocks and inlined functions. */
 static void read_sites(struct graph *graph, uint32_t number, Dwarf_Die *parent, int level) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0)

@@ -92,8 +92,8 @@ uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address);
 uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint);
 /* Reads the call sites of a node, once. graph->nodes may move. */
 void graph_read_node(struct graph *graph, uint32_t number);
-/* Adds a node to the targets, unless they have it. If they are full, NODE_UNKNOWN replaces one of
- * them. */
+/* Adds a node to the targets, unless they have it. If there is no room, NODE_UNKNOWN replaces the
+ * first one. */
 void graph_add_target(struct targets *targets, uint32_t node);
 
 #endif

@@ -2,9 +2,8 @@
 /*
  * elf_code.h - the code of one ELF file: its symbols, and the functions that DWARF describes.
  *
- * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. All addresses
- * are those of the DWARF, which are less than those of the file by dwarf_bias; only the symbols
- * have the addresses of the file.
+ * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. Symbols have
+ * addresses of the file. All other addresses are DWARF's: the address of the file less dwarf_bias.
  */
 #ifndef MEMCTX_ELF_CODE_H
 #define MEMCTX_ELF_CODE_H

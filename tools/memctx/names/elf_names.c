@@ -3,8 +3,8 @@
  * elf_names.c - names of the addresses of one ELF file, by elfutils; runs in a child process.
  *
  * libdwfl finds the separate debug file and the compressed symbol table. The look-up itself is
- * done on sorted tables made here once: libdw's own walks every symbol for each address, and needs
- * .debug_aranges, which clang and rustc do not write.
+ * done on sorted tables made here once. The look-up of libdw walks every symbol for each address,
+ * and needs .debug_aranges, which clang and rustc do not write.
  */
 #include "names/elf_names.h"
 
@@ -155,7 +155,7 @@ static void read_units(struct names *names, Dwarf *dwarf) {
             names->units = cli_grow(names->units, names->unit_capacity, sizeof *names->units);
         }
         uint32_t index = (uint32_t)names->unit_count++;
-        /* The code of a split unit is described in its .dwo, its ranges in the skeleton. */
+        /* The .dwo file of a split unit describes its code; the skeleton has its ranges. */
         names->units[index] =
             (struct unit){.die = type == DW_UT_skeleton && skeleton.addr ? skeleton : die};
         add_die_ranges(&names->unit_ranges, &die, index);
@@ -272,9 +272,9 @@ const struct range *code_find_function(struct names *names, uint64_t address) {
     return range ? code_find_range(code_unit_functions(names, range->unit), address) : NULL;
 }
 
-/* Writes the machine function, then the functions that were inlined into it, innermost first. Each
- * function has the line that was executed in it: the innermost one the line of the address, the
- * others the line of the call. */
+/* Writes the machine function, then the functions that were inlined into it, innermost first. The
+ * innermost function has the line of the address; each other function has the line of the call in
+ * it. */
 static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
     const struct range *range = code_find_range(&names->unit_ranges, address);
     if (!range)

@@ -389,8 +389,8 @@ static void note_source(struct model_module *module, enum symbols_source source)
                  "names are left out",
                  module->path);
     } else if (source == SYMBOLS_DAMAGED) {
-        cli_warn("note: the symbols of %s could not be read (damaged file, or over %d s); some of "
-                 "its names are left out",
+        cli_warn("note: the symbols of %s could not be read (the file is damaged, or reading it "
+                 "took over %d s); some of its names are left out",
                  module->path, CHILD_CPU_LIMIT_S);
     }
 }

@@ -21,11 +21,12 @@
 #include "model/model.h"
 
 struct symbols_options {
-    pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
-    pid_t inner_pid;             /* pid of the process in its own pid namespace */
-    const char *debug_directory; /* searched beside the usual ones; NULL: none */
-    bool progress;               /* show long look-ups on standard error */
-    const bool *only;            /* true for each context that needs names; NULL: all contexts */
+    pid_t live_pid;  /* 0: a snapshot, whose process may be gone */
+    pid_t inner_pid; /* pid of the process in its own pid namespace */
+    /* debug files are looked for here, too; NULL: only in the usual directories */
+    const char *debug_directory;
+    bool progress;    /* show long look-ups on standard error */
+    const bool *only; /* true for each context that needs names; NULL: all contexts */
     /* any frame may be the innermost one of a path, so tail calls from each frame to malloc are
      * looked up, too */
     bool any_site;

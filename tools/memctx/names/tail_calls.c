@@ -47,7 +47,7 @@ static bool add_tails(struct graph *graph, struct search *search, uint32_t numbe
     return true;
 }
 
-/* Adds all functions to the search that tail calls lead to. Returns false if a tail call of one of
+/* Adds to the search all functions that tail calls lead to. Returns false if a tail call of one of
  * them is not known, or if there are too many functions. Unknown tail calls of the last function,
  * and of functions behind it, do not matter: they put no function between the two frames. */
 static bool meet_all(struct graph *graph, struct search *search, uint32_t last) {
