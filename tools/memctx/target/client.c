@@ -265,7 +265,8 @@ static bool read_body(struct client *client, uint64_t length, struct client_answ
     return true;
 }
 
-/* Asks once. *closed: the connection ended before any answer came. */
+/* Sends a request once and reads the answer. *closed: the connection ended before any answer came.
+ */
 static bool ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure, bool *closed) {
     struct {

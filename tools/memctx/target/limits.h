@@ -21,7 +21,7 @@ struct limits_mounts {
     const char *root;
     struct limits_mount {
         char point[512]; /* the mount point */
-        char top[512];   /* the cgroup that is mounted there */
+        char top[512];   /* the cgroup that is mounted at `point` */
     } v2, v1;
 };
 

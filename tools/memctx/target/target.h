@@ -2,9 +2,9 @@
 /*
  * target.h - opens the TARGET of a command line: a pid, a unique process name or a snapshot.
  *
- * Digits are a pid. A word with a slash is a file. Any other word is first the name of a process
- * that has the library, then a file in the current directory. If the target cannot be used, these
- * functions end the process with a message and an exit code.
+ * Digits are a pid. A word with a slash is a file. Any other word is the name of a process that has
+ * the library or, if there is no such process, a file in the current directory. If the target
+ * cannot be used, these functions end the process with a message and an exit code.
  */
 #ifndef MEMCTX_TARGET_H
 #define MEMCTX_TARGET_H
@@ -50,8 +50,9 @@ struct target_load_options {
 void target_stream(struct target *target, FILE *file);
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* Does the work of target_load in two steps. The first loads everything but pages and mappings,
- * which take longest; the second loads these. Totals exist only after the second step. */
+/* Do the work of target_load in two steps. target_load_contexts loads everything but pages and
+ * mappings, which take longest; target_load_rest loads these. Totals exist only after the second
+ * step. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
