@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holders.h - which contexts keep which pages in use, since when and together with whom, and what
- * another placement of their chunks would save.
+ * holders.h - which contexts keep a page in use, since when and together with which others, and
+ * what another placement of their chunks would save.
  *
  * All figures come from the pages of a model (has_pages). Each page record is exact at the moment
  * when it was taken. A prediction assumes that the program does the same again.
@@ -32,7 +32,7 @@ struct holder {
      * freed in the order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
-     * lies between the other two. */
+     * lies between median_least and median_most. */
     uint32_t oldest, median_most, median_least;
     /* OS pages of own pages and large chunks, by share of live bytes */
     uint32_t os_pages[WIRE_OCCUPANCY_BINS];

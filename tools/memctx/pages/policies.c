@@ -39,7 +39,7 @@ struct block_size {
     double blocks;        /* blocks in the touched part of the pages */
     double held_bytes;    /* bytes in memory */
     double partial;       /* pages with some blocks that are free */
-    double free_blocks;   /* free blocks in these pages */
+    double free_blocks;   /* free blocks in pages that count in `partial` */
     bool usual;           /* the page's size is the usual one, and no chunk is aligned */
 };
 
@@ -82,7 +82,8 @@ static double bytes_for_chunks(double chunks, double bytes, double spread) {
     double variety = spread * (double)(int64_t)(1 + fit / 8) / (0.29 * bytes);
     variety = alike ? 0 : variety < 1 ? variety : 1;
     double in_page = variety * half + (1 - variety) * whole;
-    /* The records stand at the end of the page; without them its last OS pages stay untouched. */
+    /* The records stand at the end of the page; without records, its last OS pages stay untouched.
+     */
     double touched = alike ? round_up(in_page * each, OS_PAGE_BYTES) : page;
     return chunks * touched / (in_page < 1 ? 1 : in_page) * (1 + 1.0 / GONE_SHARE);
 }
@@ -122,7 +123,7 @@ static int64_t slab_saving(const struct block_size *sizes, size_t count) {
 static int64_t serial_saving(const struct block_size *sizes, size_t count,
                              const struct model_totals *self) {
     double live = 0, blocks = 0, least = 0, most = 0, smallest = 1e9, largest = 0, held = 0;
-    double room = 0; /* bytes of live blocks with their part of the page */
+    double room = 0; /* memory that pages need for the live blocks */
     for (size_t i = 0; i < count; i++) {
         double low = (double)units_least(&sizes[i]) * UNIT;
         double high = (double)units_most(&sizes[i]) * UNIT;
