@@ -6,8 +6,9 @@
  * The command asks for all contexts in pieces. Each request names the smallest figure with which a
  * context would be among the best ones so far. The target sends only the contexts that reach this
  * figure, and the sums of all contexts. Then the command asks for the paths to the best contexts.
- * With --site the target is asked twice for all contexts that have figures: the first answers give
- * their frames, for looking up names; of the second answers, contexts with matching names count.
+ * With --site the target is asked twice for all contexts that have figures. The first answers give
+ * their frames, whose names are looked up here. From the second answers, only contexts with a
+ * matching name are taken.
  */
 #ifndef MEMCTX_BEST_H
 #define MEMCTX_BEST_H

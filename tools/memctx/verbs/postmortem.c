@@ -4,7 +4,7 @@
  *
  * The file has the figures up to its last moment, and an end only if the library's exit handler
  * ran. Everything else about the end is a conclusion: from the process table, from the boot, and
- * from the control group, if it is still there.
+ * from the control group, if that still exists.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static const struct option options_list[] = {{"last", required_argument, NULL, O
 
 struct request {
     struct telling telling;
-    const char *last; /* growth is counted from this time before the last moment */
+    const char *last; /* value of --last: growth is counted over this time before the last moment */
     bool keep_names;  /* --names */
 };
 

@@ -2,7 +2,7 @@
 /*
  * ps.c - `memctx ps`: lists the processes that run on memctx, and says why some cannot be asked.
  *
- * It also removes sockets at which nobody listens any more.
+ * The verb also removes sockets at which nobody listens any more.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -82,7 +82,7 @@ static void write_score(void) {
     if (score < 0)
         return;
     if (write(score, "1000", 4) < 0)
-        errno = 0; /* without this file the kernel chooses its victim as usual */
+        errno = 0; /* if the file cannot be written, the kernel chooses its victim as usual */
     close(score);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* reset.c - `memctx reset`: sets counters to zero and peaks to the live bytes; touches no chunk.
- * With --named it asks the program to reset contexts that it created; the program does that
- * itself. */
+ * With --named, asks the program to reset contexts that the program created; only this frees
+ * chunks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

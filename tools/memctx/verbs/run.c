@@ -88,8 +88,8 @@ static void add_rule_to_environment(const char *rule) {
     free(rules);
 }
 
-/* Makes the directory for recordings and checks that files can be made in it. The library reports
- * no such failure; it only counts it. */
+/* Makes the directory for recordings and checks that files can be made in it. The library itself
+ * would only count the failed writes. */
 static void set_record(const char *directory) {
     char path[PATH_MAX];
     struct stat status;

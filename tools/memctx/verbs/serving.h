@@ -5,8 +5,8 @@
 
 #include "serve/fleet.h"
 
-/* Returns the content of a text file. `private`: warns if others may read it. A file that cannot be
- * read is a usage error. */
+/* Returns the content of a text file. `private`: warns if other users may read the file. A file
+ * that cannot be read is a usage error. */
 char *serving_read_file(const char *option, const char *path, bool private);
 /* Returns the first line of the file of --token-file. */
 char *serving_read_token(const char *path);

@@ -66,8 +66,8 @@ static void print_text(const struct outcome *outcome, bool human) {
            note->contexts == 1 ? "" : ", ...", outcome->ago_s,
            render_bytes(predicted, note->predicted_bytes, human),
            trimmed                               ? "resident set"
-           : placing_is_shared(outcome->placing) ? "free bytes in its own and in mixed pages"
-                                                 : "rounding and holes of its chunks",
+           : placing_is_shared(outcome->placing) ? "free bytes in own and in mixed pages"
+                                                 : "rounding and holes of the chunks",
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
            render_bytes(saved, outcome->saved_bytes, human));

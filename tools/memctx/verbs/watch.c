@@ -280,8 +280,8 @@ static void forget_ended(void) {
 
 /* --- finding processes (--all) --------------------------------------------------------------- */
 
-/* A process that is not watched, and when it is looked at again. To see whether it has the library,
- * its memory map is read, so the pause between two looks doubles. */
+/* A process that is not watched, and the time of the next look at it. A look reads the memory map,
+ * to see whether the process has the library, so the pause between two looks doubles. */
 struct seen {
     pid_t pid;
     int64_t due_ms, pause_ms;

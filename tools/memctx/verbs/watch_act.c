@@ -3,8 +3,8 @@
  * watch_act.c - the actions of `memctx watch`: one child process at a time, and the files it makes.
  *
  * Snapshots and findings are made by a child that runs `memctx dump` or `memctx doctor`, so their
- * memory goes when it ends, and a failure ends nothing else. The child writes to a file that has a
- * temporary name until it is complete.
+ * memory is freed when the child ends, and a failure ends only the child. The child writes to a
+ * file that has a temporary name until it is complete.
  *
  * A snapshot is made in two steps. The first child writes the answers of the process as they come
  * (dump --stream), which needs 1 MiB. Then the snapshot is safe, and another child packs it, with
@@ -43,8 +43,8 @@ static struct {
     bool late;
     bool names;      /* the second step of a snapshot */
     char *temporary; /* the unfinished file; NULL: none */
-    int file;        /* what the child writes to; -1: nothing */
-    int messages;    /* what the child writes to standard error; -1: it is not read */
+    int file;        /* the file that the child writes to; -1: none */
+    int messages;    /* a pipe from the child's standard error; -1: none */
     char message[MESSAGE_BYTES];
     size_t message_length;
 } run = {.file = -1, .messages = -1};
@@ -276,7 +276,8 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
         errno = error;
         return false;
     }
-    setpgid(run.pid, run.pid); /* parent and child both do this, because either may come first */
+    /* parent and child both call setpgid, because either may run first */
+    setpgid(run.pid, run.pid);
     run.messages = pipe_ends[0];
     return true;
 }
