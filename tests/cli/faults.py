@@ -108,7 +108,7 @@ ANSWER_FAULTS = [
     ("kind", 1, r"kind or module that does not exist"),
     ("module", 1, r"kind or module that does not exist"),
     ("build-id", 1, r"build-id of 1000 bytes"),
-    ("marks", 1, r"(a mark record is cut off|too many elements)"),
+    ("marks", 1, r"(a mark record is cut off|too many marks)"),
     ("deep", 1, r"more than 1024 levels deep"),
     ("refuse", 1, r" refused the request: no: \?\[31mnot today"),
     ("no-memory", 1, r" refused the request: it has no memory for an answer"),
