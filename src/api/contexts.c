@@ -329,7 +329,7 @@ NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context,
     bool fresh = false;
     const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc"), *named;
     uint32_t number = named_place(context) & ~NAMED_MEMBER;
-    void *chunk = crowd ? member_alloc(heap, crowd->view, number, size, &fresh) : NULL;
+    void *chunk = crowd ? named_alloc_in_member(heap, crowd->view, number, size, &fresh) : NULL;
     if (chunk)
         return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
     if ((named = named_mine(heap, context, "memctx_alloc")))

@@ -21,6 +21,7 @@
  */
 #include "context/tree.h"
 #include "named/internal.h"
+#include "os/meta.h"
 #include "region/region.h"
 #include "region/tiny.h"
 
@@ -118,6 +119,23 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
     return crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd : NULL;
 }
 
+/* Returns a member number that was never used. The caller holds region_lock. 0: out of memory,
+ * or of numbers. */
+static uint32_t member_new(void) {
+    uint32_t number = member_count ? member_count : 1;
+    if (number / MEMBERS_PER_BLOCK >= MEMBER_BLOCKS)
+        return 0;
+    struct member **block = &member_blocks[number / MEMBERS_PER_BLOCK];
+    if (!*block) {
+        struct member *fresh = meta_alloc(MEMBERS_PER_BLOCK * sizeof *fresh);
+        if (!fresh)
+            return 0;
+        store_release(block, fresh);
+    }
+    store_release(&member_count, number + 1);
+    return number;
+}
+
 memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     lock_take(&region_lock);
     bool mine = crowd->heap == heap;
@@ -136,6 +154,20 @@ memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     }
     lock_release(&region_lock);
     return number ? named_handle(NAMED_MEMBER | number) : NULL;
+}
+
+void *named_alloc_in_member(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
+                            bool *fresh) {
+    struct member *member = member_at(number);
+    if (load_relaxed(&member->chunk) || size > TINY_MAX)
+        return NULL;
+    char *chunk = tiny_take(heap, crowd, size, fresh);
+    if (!chunk)
+        return NULL;
+    struct page *page = segment_page_of(chunk);
+    record_set(page, chunk, MEMBER_VIEW | number, page->block_bytes - (uint32_t)size);
+    store_release(&member->chunk, (uintptr_t)chunk | (uint64_t)size << MEMBER_BYTES_SHIFT);
+    return chunk;
 }
 
 void crowd_end_grown(struct named *named, uint32_t number) {

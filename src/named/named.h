@@ -154,6 +154,10 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags, bool plain);
 /* Ends a context that has no children and was reset. Its place is free afterwards. */
 void named_end(struct heap *heap, struct named *named);
+/* Allocates the member's first chunk, on the account of the crowd's view. NULL: the member has
+ * to grow, or there is no memory. */
+void *named_alloc_in_member(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
+                            bool *fresh);
 /* Ends a member that has not grown and was reset. */
 void named_end_member(struct named *crowd, memctx_t handle);
 /* Makes the context belong to no thread: the shared heap takes it. The contexts below it keep their

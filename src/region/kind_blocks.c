@@ -17,6 +17,26 @@
 #include "region/simple.h"
 #include "region/terms.h"
 
+struct member *member_blocks[MEMBER_BLOCKS];
+uint32_t member_count;
+
+/* Notes that the member's chunk is freed, and returns the context that pays for the chunk. *grown
+ * becomes true when the member is an ordinary context now. In that case the ordinary context pays,
+ * and has the chunk in its list (tiny.h). */
+static uint32_t member_freed(uint32_t number, bool *grown) {
+    struct member *member = member_at(number);
+    uint32_t crowd = load_relaxed(&member->crowd);
+    uint64_t chunk = load_acquire(&member->chunk), had;
+    do {
+        *grown = member_state(chunk) == MEMBER_GROWN;
+        if (*grown)
+            return (uint32_t)(chunk >> MEMBER_ID_SHIFT);
+        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;
+    } while (!cas_acq_rel(&member->chunk, &chunk,
+                          had)); /* another thread may be making the member grow */
+    return crowd;
+}
+
 /* Returns the view that paid for a block; `at` is the place of the block's record. The owner may be
  * turning its page into a mixed one at the same time. The owner clears page->view last, so the
  * record is read again when page->view is NULL and the record that the caller read names no view.

@@ -15,8 +15,8 @@
  * page_kinds.h.
  *
  * Layers: frees, dumps and reports of misuse find a member by its number in a block's record, so
- * members belong to this layer. How a crowd begins, gives its members handles and lets them grow
- * needs names and handles, which belong to the layer above (named/crowd.c).
+ * this layer knows what a member holds, and kind_blocks.c notes that its chunk is freed. All else
+ * about crowds is in named/crowd.c, because it needs names and handles.
  *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *
@@ -94,17 +94,5 @@ INLINE uint32_t member_payer(struct heap *heap, uint32_t view_index) {
                ? heap_view_at(heap, view_index)->context
                : REGION_NO_CONTEXT;
 }
-
-/* Returns a member number that was never used. The caller holds region_lock. 0: out of memory,
- * or of numbers. */
-uint32_t member_new(void);
-/* Allocates the member's first chunk, on the account of the crowd's view. NULL: the member has
- * to grow, or there is no memory. */
-void *member_alloc(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
-                   bool *fresh);
-/* Notes that the member's chunk is freed, and returns the context that pays for the chunk. *grown
- * becomes true when the member is an ordinary context now. In that case the ordinary context pays,
- * and has the chunk in its list (tiny.h). */
-uint32_t member_freed(uint32_t number, bool *grown);
 
 #endif

@@ -425,7 +425,7 @@ MUTANTS = {
     "crowds-are-none": (
         "src/named/crowd.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
     "members-keep-what-was-freed": (
-        "src/region/member.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
+        "src/region/kind_blocks.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
         ["named:model-crowd"]),
     "members-grow-without-their-chunk": (
         "src/named/crowd.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
