@@ -96,7 +96,7 @@ static struct top_request parse(int argc, char **argv) {
     if (request.all && optind < argc)
         cli_usage("--all takes no TARGET; got %s", argv[optind]);
     if (!request.all && optind == argc)
-        cli_usage("top needs one or several TARGETs (a pid or a process name), or --all");
+        cli_usage("top needs a TARGET (a pid or a process name), several of them, or --all");
     return request;
 }
 
