@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rows.c - a program that does not take part: a rule from outside gives its rows a policy.
+ * rows.c - a program that does not call memctx: a rule from outside gives its rows a policy.
  *
  * Each row has 1 032 bytes, eight more than a block of 1 KiB holds, so each one occupies a block of
  * 1 280 bytes. The policy slab cuts blocks of exactly the size that the call path asks for.

@@ -2,14 +2,14 @@
 /*
  * server.c - a server that frees each request by one reset.
  *
- * It reads a question a line and prints the question backwards. The function that answers allocates
- * as it likes and frees nothing: all that one request allocated is in the context "request", which
- * is reset before the next request.
+ * It reads one question in each line and prints it backwards. The function that answers allocates
+ * as it likes and frees nothing: all memory of one request is in the context "request", which is
+ * reset before the next request.
  *
  *     cc -I/usr/local/include server.c -o server
  *     printf 'abc\nrats live\n' | memctx run -- ./server
  *
- * Without memctx the program prints the same answers, and what a reset would have freed stays.
+ * Without memctx the program prints the same answers, but no reset frees their memory.
  */
 #include <memctx.h>
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It knows nothing of contexts: malloc and strdup allocate in the thread's current context. */
+/* Knows nothing of contexts: malloc and strdup allocate in the thread's current context. */
 static char *answer(const char *question) {
     char *text = strdup(question);
     size_t length = text ? strlen(text) : 0;
@@ -40,7 +40,7 @@ static void print_statistics(memctx_t request) {
 
 int main(void) {
     char line[1000];
-    /* Bump: chunks stand one behind the other, and only a reset frees them. */
+    /* Policy bump: chunks stand one behind the other, and only a reset frees their memory. */
     memctx_t request = memctx_create(NULL, "request", MEMCTX_BUMP);
     while (fgets(line, sizeof line, stdin)) {
         char *text = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * worker_pool.c - jobs that change their thread, each with its memory in a context of its own.
+ * worker_pool.c - jobs that go from thread to thread, each with its memory in its own context.
  *
  * The main thread makes a context for each job and copies the job's text there. A worker takes the
  * context, computes in it, and hands it back. The main thread prints the result and deletes the
@@ -23,9 +23,9 @@
 enum { WORKERS = 2, JOBS = 4 };
 
 struct job {
-    memctx_t context; /* holds this struct, too */
+    memctx_t context; /* also holds this struct */
     const char *text;
-    char *result; /* the worker's, in the same context */
+    char *result; /* made by the worker, in this context, too */
     int number;
 };
 
