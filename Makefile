@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Builds, tests, checks and installs memctx. `make help` lists the targets.
 #
-# Everything built goes below out/VARIANT/. Each target that needs packages from Debian installs the
-# missing ones first (scripts/install-deps); where nothing is missing that takes some milliseconds.
+# Everything built goes below out/VARIANT/. Each target that needs Debian packages installs those
+# that are missing first (scripts/install-deps); if none is missing, that takes some milliseconds.
 
 VARIANT ?= release
 PREFIX ?= /usr/local
@@ -14,15 +14,15 @@ CLI_LDFLAGS ?=
 INSTALL ?= install
 
 out := out/$(VARIANT)
-# The header has the version; programs compare with it.
+# The version of memctx, as include/memctx.h defines it.
 version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' include/memctx.h | paste -sd .)
 
 # --- compilers' flags ---------------------------------------------------------------------------
 
 # MEMCTX_DEBUG switches on the checks that cost too much for a release. ThreadSanitizer and
-# AddressSanitizer are allocators themselves, so their variants apply to the unit tests and to the
-# command; the library to preload gets from UBSan what needs no run-time library. In the variant faults
-# any one call to the system can be refused (src/os/fault.h).
+# AddressSanitizer are allocators themselves, so their variants apply to the unit tests and the
+# command. The library to preload gets only those UBSan checks that need no run-time library. In the
+# variant faults, a test can make any one system call fail (src/os/fault.h).
 optimise := -O2
 ifeq ($(VARIANT),release)
 else ifeq ($(VARIANT),debug)
@@ -44,33 +44,35 @@ warnings := -Wall -Wextra -Wundef -Wshadow -Werror
 base_flags := -std=gnu17 -D_GNU_SOURCE $(optimise) -g $(warnings) -Iinclude \
     -DMEMCTX_VERSION='"$(version)"'
 
-# No builtins for the family: the compiler may neither drop nor merge calls to what we implement.
+# -fno-builtin for the malloc family: the compiler must not drop or merge calls to these functions.
 family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc \
     pvalloc malloc_usable_size
-# Frame pointers: the words below an exported function must stand while its call path is looked up, also
-# where it ends in a sibling call (src/api/fast.h).
-# No _FORTIFY_SOURCE, which some compilers (Ubuntu's) define by themselves: its names are not in the stub of libc.
+# -fno-omit-frame-pointer: the return address and the caller's rbp of an exported function stand at
+# fixed offsets from its frame pointer, also after a tail call (src/api/fast.h).
+# -U_FORTIFY_SOURCE: some compilers (Ubuntu's) define that macro by default. It uses functions such
+# as __memcpy_chk, which the stub of libc does not have.
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC -U_FORTIFY_SOURCE \
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
-# noseparate-code: text and constants are one mapping, which is one less for every fork and exec.
-# nostartfiles: what C++ objects would need, and costs every process a page when it ends.
-# nodefaultlibs: the library is linked with a stub of libc that has old versions only.
+# noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
+# nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
+# nodefaultlibs: the library is linked with a stub of libc that has only old symbol versions.
 lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
-# libdl, libpthread: glibc before 2.34 has dlopen and threads there.
+# libdl, libpthread: glibc before 2.34 has dlopen and the functions of threads in these libraries.
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread
 static_libs := $(cli_libs) -llzma -lbz2
 
-# Commands are shown short; V=1 shows them whole.
+# Make prints "CC FILE" instead of the command; V=1 prints the whole command.
 ifeq ($(V),)
 say = @echo '  $(1)$(2)';
 else
 say =
 endif
 
-# --- what is made of what -----------------------------------------------------------------------
+# --- sources, objects and rules -----------------------------------------------------------------
 
-# What a forked child does not run comes last, because code is mapped in it in pieces of 64 KiB.
+# Code that a forked child does not run is linked last: the kernel maps code around a page fault in
+# pieces of 64 KiB.
 lib_late := $(wildcard src/control/*.c src/figures/*.c src/rules/*.c) src/api/new.c src/api/stats.c \
     src/base/options.c src/base/text.c src/path/oracle.c src/segment/huge.c
 lib_first := src/region/heap.c
@@ -78,13 +80,13 @@ lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildc
     $(sort $(lib_late))
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
-# Parts of the command that need neither a target nor a terminal.
+# Files of the command that unit tests can call without a target process or a terminal.
 unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,memory.c model.c model_store.c tails.c) \
     $(addprefix tools/memctx/base/,cli.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
-# Criterion crashes under ThreadSanitizer before it runs a test; see tests/unit/plain.
+# Criterion crashes under ThreadSanitizer before it runs a test, so tests/unit/plain replaces it.
 unit_sources += tests/unit/plain/runner.c
 unit_flags := -Itests/unit/plain
 unit_libs :=
@@ -92,15 +94,17 @@ endif
 
 lib_objects := $(lib_sources:%.c=$(out)/lib/%.o)
 cli_objects := $(cli_sources:%.c=$(out)/cli/%.o)
-# The library's objects once more with -DMEMCTX_UNIT: the exported functions have other names then,
-# so that the test program keeps the malloc it was started with.
+# The library's objects are compiled again with -DMEMCTX_UNIT, which renames the exported functions,
+# so that the test program keeps libc's malloc.
 unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/unit/%.o) \
     $(unit_cli_sources:%.c=$(out)/unit/%.o)
 
-# And once more with a scheduler at each atomic operation; see tests/model/explore.h.
-# The command without shared libraries: its objects, and stand-ins for what libc would load.
+# The command without shared libraries: its objects, and replacements for the functions of libc that
+# load libraries.
 static_objects := $(cli_objects) $(out)/cli/tools/static/alone.o
 
+# The library's objects are compiled a third time with a scheduler at each atomic operation; see
+# tests/model/explore.h.
 model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
 
 library := $(out)/libmemctx.so
@@ -145,11 +149,13 @@ model: $(model_tests)
 man: $(manual)
 static: $(static_command)
 
-# deps-GROUP: the packages of GROUP are there. Only ever an order-only prerequisite.
+# deps-GROUP installs the packages of GROUP that are missing. Use it only as an order-only
+# prerequisite, because it is never up to date.
 deps-%: force
 	@scripts/install-deps $*
 
-# A change of compiler or flags rebuilds everything: the file changes only when its content does.
+# A change of compiler or flags rebuilds everything. The rule writes out/VARIANT/flags only if its
+# content changes.
 flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
@@ -159,7 +165,7 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# This code is never on an allocation's way, and the library's address space is bounded.
+# No allocation runs this code, so -Os costs no time and keeps the library small.
 ifeq ($(VARIANT),release)
 $(out)/lib/src/control/%.o $(addprefix $(out)/lib/src/,api/stats.o base/options.o base/text.o path/oracle.o): \
     lib_flags += -Os
@@ -179,14 +185,15 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 
 $(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o moments.o smaps.o watch.o): private lib_flags += -Itools/memctx
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: private lib_flags += -fomit-frame-pointer
-# Their tables would be in a part of the library that a forked child has not mapped.
+# Jump tables of these folders would lie in a part of the library that a forked child has not
+# mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
 
-# What is made a part of the command as it is.
+# report_html.c includes these files as bytes.
 $(out)/cli/tools/memctx/report/report_html.o: $(wildcard tools/memctx/formats/page/*)
 
-# Whatever glibc is installed here, the library that is linked with this stub of it loads from glibc
-# 2.28 on: the stub has no other names and versions than those listed.
+# A stub of libc with only the symbols and versions of imports.map. The library is linked with this
+# stub, so it loads with glibc 2.28 and newer, whichever glibc is installed here.
 libc_stub := $(out)/imports/libc.so.6
 $(libc_stub): src/api/imports.map $(out)/flags
 	@mkdir -p $(@D)
@@ -201,7 +208,7 @@ $(library): $(lib_objects) src/api/exports.map $(libc_stub)
 $(command): $(cli_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) $(cli_objects) $(cli_libs) -o $@
 
-# Of two definitions of a function the linker takes that of alone.c; it warns only of libc's.
+# The linker uses the functions of alone.c instead of libc's, and so prints no warning about these.
 $(static_command): $(static_objects) | deps-static
 	@mkdir -p $(@D)
 	$(call say,LINK    ,$@)$(CC) -static $(CFLAGS) $(LDFLAGS) $(static_objects) $(static_libs) -o $@
@@ -212,7 +219,8 @@ $(unit_tests): $(unit_objects)
 $(model_tests): $(model_objects)
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(LDFLAGS) $(model_objects) -o $@
 
-# The manual's text on verbs and settings is printed by what it describes (scripts/make-man).
+# scripts/make-man takes the text on verbs from the command's --help, that on settings from this
+# program.
 $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(base_flags) $(CFLAGS) $< -o $@
@@ -227,7 +235,7 @@ $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 test: all unit model | deps-test
 	@tests/run
 
-# The parts may run side by side: make -j2 -k torture.
+# The parts of torture may run in parallel: make -j2 -k torture.
 torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables torture-model torture-fuzz \
 	torture-programs torture-serve torture-lint
 .PHONY: $(torture_parts)
@@ -300,7 +308,7 @@ bench-quick: all | deps-bench
 # --- installing ---------------------------------------------------------------------------------
 
 prefix = $(DESTDIR)$(PREFIX)
-# below PREFIX; a distribution may have folders for each processor
+# libdir, pkgconfigdir: relative to PREFIX. Debian puts the processor's name into them.
 libdir ?= lib
 pkgconfigdir ?= lib/pkgconfig
 completions = $(prefix)/share/bash-completion/completions
@@ -330,7 +338,7 @@ uninstall:
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
 	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
-# The tarball is the same, byte for byte, for the same sources and compiler.
+# The same sources and compiler give the same tarball, byte for byte.
 dist: all $(static_command)
 	rm -rf 'out/$(dist)'
 	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
@@ -343,7 +351,7 @@ dist: all $(static_command)
 deb: | deps-deb
 	@scripts/make-deb
 
-# The library and the command by each compiler that is installed, each in a folder of its own.
+# Builds the library and the command with each installed compiler, each in its own folder.
 compilers := $(notdir $(sort $(wildcard $(foreach c,clang gcc-1[0-9] clang-1[4-9] clang-2[0-9],/usr/bin/$(c)))))
 .PHONY: compilers $(compilers:%=compiler-%)
 compilers: $(compilers:%=compiler-%)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * measure - run a command and say what it cost.
+ * measure - runs a command and prints its time and memory.
  *
  *   measure [-n RUNS] [-t SECONDS] [-p PRELOAD] [-u UID:GID] [-r] -o STDOUT -e STDERR -- COMMAND...
  *
- * Why not from Python: the kernel counts the memory of a process before exec into its ru_maxrss,
- * so a child of a 15 MB interpreter never shows less than 15 MB. This program has one.
- * LD_PRELOAD is set in the child alone; nothing but the command is measured. The command and what
- * it leaves in its process group are killed after SECONDS, and when measure itself is told to end.
+ * It is not written in Python, because the ru_maxrss of a process includes its memory before exec:
+ * a child of a 15 MB interpreter never shows less than 15 MB. This program has 1 MB. LD_PRELOAD is
+ * set in the child alone. The command and the rest of its process group are killed after SECONDS,
+ * and when measure itself gets a signal to end.
  *
- * Prints one line per run when it starts, `pid N`, and one when it ended:
+ * Prints one line per run when it starts, `pid N`, and one when it has ended:
  *   `done WALL_NS USER_US SYSTEM_US PEAK_RSS_KIB END_RSS_KIB exit|signal|timeout N`
  * CPU time includes the descendants that the command waited for; peak RSS is the largest of them.
- * With -r the command is traced, so that it stops just before its end, when what it still holds is
- * read; each signal that it gets then costs some microseconds more. Without, that figure is 0.
+ * With -r the command is traced and stops just before its end, when END_RSS_KIB is read; each
+ * signal to the command then costs some microseconds more. Without -r, END_RSS_KIB is 0.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -112,19 +112,20 @@ static long resident_kib(pid_t pid) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* A traced command stopped: because it ends, with a signal that it is to get, or with all of its
- * group. */
+/* Lets a traced command go on that has stopped: because it ends, because it gets a signal, or
+ * because its process group was stopped. */
 static void go_on(pid_t pid, int status, long *end_rss_kib) {
     int event = status >> 16;
 
     if (event == PTRACE_EVENT_EXIT) {
         *end_rss_kib = resident_kib(pid);
     }
-    bool stays = event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP; /* until SIGCONT */
+    /* a group stop lasts until SIGCONT */
+    bool stays = event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
     ptrace(stays ? PTRACE_LISTEN : PTRACE_CONT, pid, 0, event == 0 ? (long)WSTOPSIG(status) : 0L);
 }
 
-/* False when the run went wrong: then there is nothing to repeat. */
+/* Runs the command once. False: the run failed, so it is not repeated. */
 static bool run_once(const struct request *request) {
     struct timespec start;
     struct rusage usage;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The experiments that memory contexts come from, with ours: seeds EXPERIMENT POLICY. One line a
- * figure, "NAME VALUE". Needs libmemctx.so preloaded; bench/seeds runs all of them and says what
- * each is compared with.
+ * seeds EXPERIMENT POLICY - repeats published experiments about memory contexts (PostgreSQL and
+ * others) with memctx. Prints a line "NAME VALUE" for each figure. Needs libmemctx.so preloaded.
+ * bench/seeds runs all experiments and prints the published figures beside these.
  */
 #include <memctx.h>
 
@@ -53,7 +53,7 @@ static memctx_t make(memctx_t parent, const char *name) {
     return made;
 }
 
-/* Written to, as what is allocated is. */
+/* Allocates a chunk and writes to its first 64 bytes. */
 static char *take(memctx_t context, size_t bytes) {
     char *chunk = memctx_alloc(context, bytes);
     if (chunk == NULL) {
@@ -68,8 +68,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Measures aset and the other policy in turns of equally many steps, so that whatever disturbs the
- * machine for a second disturbs both. The first rounds warm up. */
+/* Measures policy aset and the policy of the argument in turns of equally many steps, so that
+ * disturbances of the machine affect both. The first four rounds only warm up. */
 static void by_turns(void (*run)(int which, int steps), int steps) {
     enum { ROUNDS = 41 };
     static double took[2][ROUNDS];
@@ -91,7 +91,7 @@ static void by_turns(void (*run)(int which, int steps), int steps) {
     figure("ns", took[1][ROUNDS / 2]);
 }
 
-static memctx_t beside[2]; /* a context of each */
+static memctx_t beside[2]; /* a context of aset, and one of the policy of the argument */
 
 static void make_both(const char *name) {
     beside[0] = memctx_create(NULL, name, MEMCTX_ASET);
@@ -120,7 +120,7 @@ static void take_for_query(memctx_t context, int query) {
     }
 }
 
-/* The allocations and the reset of a query, and nothing else. */
+/* Measures only the allocations and the reset of a query. */
 static void query(void) {
     enum { QUERIES = 40000 };
     draw_query_sizes();
@@ -136,9 +136,8 @@ static void query(void) {
     figure("ns", (now_ns() - begin) / QUERIES);
 }
 
-/* The query of a server: a client asks over a socket and waits for each answer; the server cuts the
- * text into words, looks up a row and writes the answer. The client, another process, checks the
- * answers. */
+/* A query to a server: a client, another process, asks over a socket, waits for each answer and
+ * checks it. The server cuts the text into words, looks up a row and writes the answer. */
 enum { SELECT_ROWS = 100000 };
 
 static int balance_of(int account) {
@@ -156,7 +155,7 @@ static void ask(int server) {
         }
         ssize_t bytes = read(server, answer, sizeof(answer) - 1);
         if (bytes <= 0) {
-            _exit(0); /* that was all */
+            _exit(0); /* the server has closed the connection */
         }
         answer[bytes] = '\0';
         snprintf(expected, sizeof(expected), "abalance %d", balance_of(account));
@@ -197,8 +196,8 @@ static int answer(int client, memctx_t context, const int (*rows)[2], int query)
     char *line = take(context, 128);
     int length = snprintf(line, 128, "%s %d", words[1], rows[low][1]);
     memcpy(text, line, (size_t)length);
-    memctx_reset(context); /* the answer says that the query has ended, so nothing of it is hidden
-                              behind the client's turn */
+    /* before the answer is sent, so that the client does not work during the reset */
+    memctx_reset(context);
     return write(client, text, (size_t)length) == length;
 }
 
@@ -238,7 +237,7 @@ static void selects(void) {
     }
 }
 
-/* A sort of many tuples, kept until its end. */
+/* A sort: 30 million tuples are allocated and freed by one reset. */
 static void sort(void) {
     enum { TUPLES = 30000000, BYTES = 48 };
     memctx_t context = make(NULL, "sort");
@@ -254,8 +253,8 @@ static void sort(void) {
     figure("ns", (now_ns() - reset + filled - begin) / TUPLES);
 }
 
-/* Nodes of a radix tree: few sizes, inserted and deleted at random, in one context a size, as a
- * slab has. */
+/* Nodes of a radix tree: four sizes, inserted and deleted at random. Each size has a context, like
+ * PostgreSQL's slabs. */
 enum { NODES = 200000, NODE_KINDS = 4 };
 static const size_t node_sizes[NODE_KINDS] = {40, 160, 656, 1304};
 
@@ -306,8 +305,8 @@ static void radix(void) {
     by_turns(change, NODES);
 }
 
-/* Three quarters of the nodes are deleted; from then on as many are inserted as deleted. Prints the
- * reserved bytes for each requested byte. */
+/* Deletes three quarters of the nodes, then inserts one node for each that it deletes. Prints the
+ * ratio of reserved to requested bytes. */
 static void shrink(void) {
     enum { STEPS = 1000000 };
     struct tree *tree = plant(policy);
@@ -336,7 +335,7 @@ static void shrink(void) {
     figure("ratio", reserved / requested);
 }
 
-/* One chunk, allocated and freed again and again, so that its page gets empty each time. */
+/* Allocates and frees one chunk again and again, so that its page becomes empty each time. */
 static void alternate_some(int which, int steps) {
     for (int i = 0; i < steps; i++) {
         memctx_free(take(beside[which], 100));
@@ -348,8 +347,8 @@ static void alternate(void) {
     by_turns(alternate_some, 500000);
 }
 
-/* A tuplestore of tuples of 1 kB: what it takes, and what stays when it is read and trimmed behind
- * the reader. */
+/* A tuplestore with tuples of 1 kB. Measures its memory, and the pages that remain when all tuples
+ * have been read and freed. */
 static void tuplestore(void) {
     enum { TUPLES = 8000, BYTES = 1024 + 24 }; /* a text of 1 kB, its length and a tuple's head */
     static char *tuples[TUPLES];
@@ -362,7 +361,7 @@ static void tuplestore(void) {
     figure("kB", (double)stats.reserved_bytes / 1024);
     figure("requested_kB", (double)stats.requested_bytes / 1024);
     uint32_t most = 0;
-    for (int i = 0; i < TUPLES; i++) { /* first in, first out; new ones come */
+    for (int i = 0; i < TUPLES; i++) { /* frees the oldest tuple and adds a new one */
         memctx_free(tuples[i]);
         if (i >= 64) {
             memctx_free(tuples[i - 64]);
@@ -378,7 +377,7 @@ static void tuplestore(void) {
     figure("pages_left", most);
 }
 
-/* The bytes that a chunk takes beyond its requested size. */
+/* Measures the bytes that a chunk takes beyond its requested size. */
 static void overhead(void) {
     enum { CHUNKS = 2000000, BYTES = 64 };
     struct memctx_stats stats;
@@ -399,7 +398,7 @@ static void overhead(void) {
     figure("mixed_bytes", ((double)stats.reserved_bytes - rounded) / CHUNKS);
 }
 
-/* array_agg with very many groups: a context each, with one small state in it. */
+/* array_agg with a million groups: a context for each, with one chunk of 100 bytes. */
 static void groups(void) {
     enum { GROUPS = 1000000, BYTES = 100 };
     memctx_t parent = make(NULL, "aggregate");
@@ -410,7 +409,7 @@ static void groups(void) {
     figure("ratio", (double)(rss_kib() - before) * 1024 / ((double)GROUPS * BYTES));
 }
 
-/* Very many states in one context of the aggregate, as PostgreSQL has them now. */
+/* A million states in one context of the aggregate, as PostgreSQL has them now. */
 static void states(void) {
     enum { GROUPS = 1000000, BYTES = 100 };
     memctx_t parent = make(NULL, "aggregate");
@@ -421,7 +420,7 @@ static void states(void) {
     figure("ratio", (double)(rss_kib() - before) * 1024 / ((double)GROUPS * BYTES));
 }
 
-/* Buffers that grow by doubling, many at a time. */
+/* 2000 buffers that double in turns. */
 static void buffers(void) {
     enum { BUFFERS = 2000, ROUNDS = 20 };
     static char *rows[BUFFERS];
@@ -439,8 +438,8 @@ static void buffers(void) {
     figure("ns", (now_ns() - begin) / ((double)ROUNDS * BUFFERS * 9));
 }
 
-/* The table of contexts by name grows: what moving an entry takes, by the slowest creation at each
- * doubling. */
+/* Measures how long the growth of the table of contexts takes for each entry, from the slowest
+ * creation at each doubling. */
 static void table(void) {
     enum { CONTEXTS = 300000 };
     static double took[CONTEXTS];
@@ -452,8 +451,8 @@ static void table(void) {
         make(NULL, name);
         took[i] = now_ns() - begin;
     }
-    /* Each range has one doubling; in small ones another process that has its turn would count for
-     * more. */
+    /* Each range has one doubling. Small ranges are left out: in them a preemption by another
+     * process would weigh too much. */
     for (int first = 32768; first * 2 < CONTEXTS; first *= 2) {
         double slowest = 0;
         int at = first;
@@ -469,16 +468,16 @@ static void table(void) {
     figure("ns", worst);
 }
 
-/* Columns are loaded raw, then compressed to next to nothing: 120 MB become 31 kB. By plain malloc,
- * so for any allocator. */
+/* Columns of 120 MB are loaded, then compressed to 31 kB. Uses plain malloc, so any allocator can
+ * be measured. */
 static void columns(void) {
     enum { COLUMNS = 62, PIECES = 1900, PIECE = 1024, COMPRESSED = 500 };
     static char *pieces[COLUMNS][PIECES], *compressed[COLUMNS];
-    memset(pieces, 1, sizeof(pieces)); /* the program's own */
+    memset(pieces, 1, sizeof(pieces)); /* the program's own tables are resident from now on */
     memset(compressed, 1, sizeof(compressed));
     free(malloc(PIECE));
-    usleep(200000); /* the library's thread is there */
-    rss_kib();      /* and what libc takes for that */
+    usleep(200000); /* by then the control thread has started */
+    rss_kib();      /* the first call makes libc allocate its buffers */
     figure("before_kB", (double)rss_kib());
     for (int i = 0; i < COLUMNS; i++) {
         for (int k = 0; k < PIECES; k++) {
@@ -500,8 +499,8 @@ static void columns(void) {
     }
 }
 
-/* Times in turns of 64 chunks of 100 bytes: malloc and free; memctx_alloc and free; memctx_alloc
- * and one memctx_reset. */
+/* Measures the time for a chunk in turns of 64 chunks of 100 bytes: malloc and free; memctx_alloc
+ * and free; memctx_alloc and one memctx_reset. */
 enum { TURN = 64, TURNS = 100000 };
 
 static double turns_of(memctx_t context, int resets) {
@@ -512,7 +511,7 @@ static double turns_of(memctx_t context, int resets) {
             begin = now_ns();
         }
         for (int k = 0; k < TURN; k++) {
-            chunks[k] = memctx_alloc(context, 100); /* malloc's own, of none */
+            chunks[k] = memctx_alloc(context, 100); /* context NULL: plain malloc */
             __asm__ volatile("" : : "r"(chunks[k]) : "memory");
         }
         if (resets) {
@@ -533,7 +532,8 @@ static void fast(void) {
     figure("reset_ns", turns_of(context, 1));
 }
 
-/* A million chunks, 116 MB, freed at once; the second time, when the pages are known. */
+/* Measures the reset of a million chunks with 116 MB in the second round, when the pages have been
+ * used before. */
 static void reset(void) {
     enum { CHUNKS = 1000000, BYTES = 116 };
     memctx_t context = make(NULL, "million");
@@ -550,7 +550,7 @@ static void reset(void) {
     }
 }
 
-/* Calls without the library, in a loop that costs something itself. */
+/* Measures calls without a context; the figure includes the loop. */
 static void no_op(void) {
     enum { CALLS = 200000000 };
     memctx_t volatile none = NULL;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rows.c - a program that does not take part: a rule from outside gives its rows a policy.
+ * rows.c - a program that does not use memctx.h: a rule of memctx run gives its rows a policy.
  *
- * Each row has 1 032 bytes, eight more than a block of 1 KiB holds, so each one occupies a block of
- * 1 280 bytes. The policy slab cuts blocks of exactly the size that the call path asks for.
+ * Each row has 1 032 bytes, eight more than a block of 1 KiB holds, so each row occupies a block of
+ * 1 280 bytes. With the policy slab, blocks have the size that the call path asks for.
  *
  *     cc -g rows.c -o rows
  *     memctx run -- ./rows                              # blocks of 1 280 bytes
  *     memctx run --rule 'row_new=slab' -- ./rows        # blocks of 1 040 bytes
  *     memctx rules rows                                 # what the rule matched
  *
- * The program prints "done" and waits for a line, so that you can ask it with memctx dump.
+ * The program prints "done" and waits for a line, so that you can run memctx dump meanwhile.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,14 +2,14 @@
 /*
  * server.c - a server that frees each request by one reset.
  *
- * It reads a question a line and prints the question backwards. The function that answers allocates
- * as it likes and frees nothing: all that one request allocated is in the context "request", which
- * is reset before the next request.
+ * The program reads a question from each line and prints the question backwards. The function that
+ * answers frees nothing: all that it allocates is in the context "request", which is reset before
+ * the next request.
  *
  *     cc -I/usr/local/include server.c -o server
  *     printf 'abc\nrats live\n' | memctx run -- ./server
  *
- * Without memctx the program prints the same answers, and what a reset would have freed stays.
+ * Without memctx the program prints the same answers, and the memory of all requests stays.
  */
 #include <memctx.h>
 
@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It knows nothing of contexts: malloc and strdup allocate in the thread's current context. */
+/* This function does not use memctx.h: malloc and strdup allocate in the thread's current context.
+ */
 static char *answer(const char *question) {
     char *text = strdup(question);
     size_t length = text ? strlen(text) : 0;
@@ -48,7 +49,8 @@ int main(void) {
         MEMCTX_SCOPE(request) {
             text = answer(line);
         }
-        /* Outside the scope: stdio allocates its buffer with the first line and keeps it. */
+        /* Outside the scope, because stdio keeps the buffer that it allocates with the first line.
+         */
         puts(text ? text : "out of memory");
         memctx_reset(request); /* frees all that this request allocated; text is gone */
     }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sessions.c - a program that fragments: sessions that live for hours stand among rows that are
- * freed at once, so nearly every page keeps a session and none goes back to the kernel.
+ * sessions.c - a program with fragmentation: sessions that live for hours stand among rows that are
+ * freed early, so nearly every page has a session, and no page goes back to the kernel.
  *
- * A call path with much memory gets pages of its own anyway. Here a thousand call paths have a
- * little memory each, so they share pages. A rule gives all sessions pages of their own:
+ * A call path with 16 KiB alive gets pages of its own without a rule. Here a thousand call paths
+ * have less than that each, so they share pages. A rule gives all sessions pages of their own:
  *
  *     cc -g sessions.c -o sessions
  *     memctx run -- ./sessions
  *     memctx run --rule 'session_new=aset' -- ./sessions
  *
- * The program prints "answered" and waits for a line, so that you can ask it with memctx doctor.
+ * The program prints "answered" and waits for a line, so that you can run memctx doctor meanwhile.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static __attribute__((noinline)) char *session_new(void) {
     return session;
 }
 
-/* One call path for each kind of request: the bits of kind choose between two calls, so a thousand
- * call paths lead to the allocations below. */
+/* Makes one call path for each kind of request: each bit of kind chooses one of two calls, so a
+ * thousand call paths lead to the allocations below. */
 static __attribute__((noinline)) void serve(int bits, int kind, const char *what) {
     if (bits && kind & 1) {
         serve(bits - 1, kind >> 1, "one of these");
@@ -45,7 +45,7 @@ static __attribute__((noinline)) void serve(int bits, int kind, const char *what
             rows[count][i] = filled();     /* lives until all requests are answered */
         sessions[count++] = session_new(); /* lives for hours */
     }
-    __asm__ volatile("" : : "r"(what)); /* work after the call, so that it is no tail call */
+    __asm__ volatile("" : : "r"(what)); /* work after the calls, so that none is a tail call */
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * worker_pool.c - jobs that change their thread, each with its memory in a context of its own.
+ * worker_pool.c - jobs that go from thread to thread; the memory of a job is in its own context.
  *
  * The main thread makes a context for each job and copies the job's text there. A worker takes the
  * context, computes in it, and hands it back. The main thread prints the result and deletes the
@@ -9,8 +9,9 @@
  *     cc -I/usr/local/include worker_pool.c -o worker_pool -pthread
  *     memctx run -- ./worker_pool
  *
- * A context belongs to one thread at a time. memctx_give gives it up and memctx_take makes it
- * the calling thread's; a thread that uses a context of another thread is stopped with a message.
+ * A context belongs to one thread at a time. memctx_give gives up the context, and memctx_take
+ * makes the calling thread its owner. If a thread uses a context of another thread, the program
+ * ends with a message.
  */
 #include <memctx.h>
 
@@ -25,11 +26,11 @@ enum { WORKERS = 2, JOBS = 4 };
 struct job {
     memctx_t context; /* holds this struct, too */
     const char *text;
-    char *result; /* the worker's, in the same context */
+    char *result; /* made by the worker, in the job's context */
     int number;
 };
 
-/* Two of these: jobs that wait for a worker, and jobs that are done. */
+/* There are two queues: jobs that wait for a worker, and jobs that are done. */
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -72,7 +73,7 @@ static struct job *job_new(int number, const char *text) {
     return job;
 }
 
-/* The queue's mutex orders the two calls: the context is handed over before it can be taken. */
+/* The queue's mutex orders memctx_give before memctx_take of the other thread. */
 static void give(struct queue *queue, struct job *job) {
     if (memctx_give(job->context))
         fail("out of memory");

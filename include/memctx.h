@@ -4,8 +4,8 @@
  *
  * A context is a named place to allocate in. It has a parent and a policy. memctx_reset and
  * memctx_delete free every chunk of a context at once; free() frees one chunk, as usual. While a
- * thread is switched to a context, every malloc of that thread goes there, whichever library calls
- * it. `memctx dump` shows contexts by name.
+ * thread is switched to a context, every malloc of that thread allocates in that context, whichever
+ * library calls malloc. `memctx dump` shows contexts by name.
  *
  *     memctx_t request = memctx_create(NULL, "request", MEMCTX_ASET);
  *     MEMCTX_SCOPE(request) {
@@ -13,10 +13,11 @@
  *     }
  *     memctx_reset(request);      // frees all of it
  *
- * Nothing is linked. The functions call weak symbols (memctx/weak.h), which libmemctx.so defines
- * when it is preloaded (`memctx run`). Without the library there are no contexts: memctx_create
- * returns NULL, memctx_alloc calls malloc, and the other functions do nothing, at the price of one
- * load and one compare. A program that needs memctx_reset to free must ask memctx_is_active first.
+ * A program is not linked with the library. The functions call weak symbols (memctx/weak.h), which
+ * libmemctx.so defines when it is preloaded (`memctx run`). Without the library there are no
+ * contexts: memctx_create returns NULL, memctx_alloc calls malloc, and the other functions do
+ * nothing, at the price of one load and one compare. A program that needs memctx_reset to free must
+ * ask memctx_is_active first.
  *
  * Every function accepts NULL for a context. NULL means "no context"; a function that would change
  * a context then does nothing.
@@ -35,8 +36,8 @@
  * Versions: a program and a library of different versions work together. Each function passes the
  * size of the structs that the program was compiled with. New fields are only added at the end of a
  * struct, and 0 in a new field means what older versions do. A newer library writes and reads no
- * more than the program's struct has. An older library sets further fields of the program's struct
- * to 0 where it writes; where it reads, it refuses a struct in which a further field is not 0.
+ * more than the program's struct has. An older library sets the fields that it does not know to 0
+ * when it fills in a struct. It refuses a struct of the program in which such a field is not 0.
  *
  * The contexts are modelled on PostgreSQL's memory contexts.
  */
@@ -81,10 +82,11 @@ enum memctx_policy {
     /* Chunks in the order of allocation. A page is reused when all its chunks are freed. Suits
      * chunks that die in the order in which they were allocated. */
     MEMCTX_GENERATION,
-    /* As MEMCTX_GENERATION, but the context keeps no empty page. Suits chunks that all die at
+    /* Like MEMCTX_GENERATION, but the context keeps no empty page. Suits chunks that all die at
      * once. The fastest policy, and the one that needs the least memory. */
     MEMCTX_BUMP,
-    /* Each chunk alone, in a list. Serves as the baseline of comparisons. */
+    /* Each chunk has a block of its own, and a list links all of them. The baseline for
+     * comparisons. */
     MEMCTX_SIMPLE
 };
 
@@ -114,9 +116,9 @@ enum memctx_flag {
      * passwords. */
     MEMCTX_ZERO_FREED = 1,
     /* Each chunk of up to 1 MiB ends at an inaccessible page, and becomes inaccessible itself when
-     * it is freed. An access ends the program, with a message that shows the call paths of the
-     * allocation, of the free and of the access. Costs some microseconds and an OS page per
-     * chunk. */
+     * it is freed. An access to inaccessible memory ends the program, with a message that shows the
+     * call paths of the allocation, of the free and of the access. Costs some microseconds and an
+     * OS page per chunk. */
     MEMCTX_GUARDED = 2,
     /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold much. */
     MEMCTX_LARGE_PAGES = 4
@@ -134,13 +136,13 @@ struct memctx_options {
 
 /* Figures of one context without its children. */
 struct memctx_stats {
-    uint64_t requested_bytes; /* in live chunks, as the program requested them */
-    uint64_t chunks;          /* live */
-    /* The highest value of requested_bytes so far. Frees by other threads count late, so the
-     * figure may be too high where other threads free. */
+    uint64_t requested_bytes; /* bytes that the program requested for the live chunks */
+    uint64_t chunks;          /* number of live chunks */
+    /* The highest value of requested_bytes so far. Frees by other threads count late, so the figure
+     * may be too high if other threads free chunks of the context. */
     uint64_t peak_bytes;
     uint64_t allocs, frees;  /* since the context was created */
-    uint64_t reserved_bytes; /* of the context's pages and large chunks */
+    uint64_t reserved_bytes; /* bytes of the context's pages and large chunks */
     uint64_t free_bytes;     /* reserved_bytes less requested_bytes: free blocks and rounding */
     uint32_t pages;
     uint32_t children;    /* direct children; grandchildren do not count */
@@ -180,8 +182,8 @@ static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
 /* Like memctx_create, but with options. The library copies the options, but not the limit that they
- * point to. `with` may be NULL. Also returns NULL when the library does not know a flag or a
- * further field that is not 0. */
+ * point to. `with` may be NULL. Also returns NULL when `with` has a flag that the library does not
+ * know, or when a field that the library does not know is not 0. */
 MEMCTX_NONNULL(2)
 static inline MEMCTX_MUST_USE memctx_t memctx_create_with(memctx_t parent, const char *name,
                                                           enum memctx_policy policy,
@@ -209,15 +211,15 @@ static inline void memctx_reset_children(memctx_t context) {
         memctx_do_reset_children(context);
 }
 /* Returns 1 when somebody asked for a reset of this context with `memctx reset TARGET --named NAME`
- * and waits for it, else 0. A program calls this where it can lose the context's chunks, and then
- * calls memctx_reset or memctx_delete, which answer the request. Costs a load and a compare. Any
- * thread. */
+ * and waits for it, else 0. A program calls this function where it can lose the context's chunks.
+ * On 1 it calls memctx_reset or memctx_delete, which answers the request. Costs a load and a
+ * compare. Any thread. */
 static inline int memctx_reset_requested(memctx_t context) {
     return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
 }
-/* Makes the context current: what this thread allocates from now on goes there. NULL: allocations
- * go to their call paths again. A realloc leaves a chunk in the context that it is in. Returns the
- * previous context. MEMCTX_SCOPE switches back by itself. */
+/* Makes the context current: what this thread allocates from now on goes to the context. NULL:
+ * allocations go to their call paths again. A realloc leaves a chunk in the chunk's context.
+ * Returns the previous context. MEMCTX_SCOPE switches back by itself. */
 static inline memctx_t memctx_switch(memctx_t context) {
     return memctx_do_switch ? memctx_do_switch(context) : NULL;
 }
@@ -227,9 +229,10 @@ static inline memctx_t memctx_current(void) {
 }
 
 /* Gives up the context and every context below it, so that another thread can take them. Until
- * then they have no owner. Chunks may still be freed, except during the calls of memctx_give and
- * memctx_take. The contexts of a thread that ended have no owner either. Returns 0 on success;
- * -1 when memory is short and some contexts were not given: call again. */
+ * another thread takes the contexts, they have no owner. Chunks may still be freed, except during
+ * the calls of memctx_give and memctx_take. The contexts of a thread that ended have no owner
+ * either. Returns 0 on success; -1 when memory is short and some contexts were not given: call
+ * again. */
 static inline MEMCTX_MUST_USE int memctx_give(memctx_t context) {
     return context && memctx_do_hand_over ? memctx_do_hand_over(context) : 0;
 }
@@ -262,8 +265,8 @@ static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size
     return context && memctx_do_alloc_aligned ? memctx_do_alloc_aligned(context, alignment, bytes)
                                               : aligned_alloc(alignment, bytes);
 }
-/* Resizes a chunk as realloc does. The chunk stays in the context that it is in, whatever `context`
- * says. When `chunk` is NULL, allocates in `context`. */
+/* Resizes a chunk as realloc does. A chunk in a context of this thread stays in that context,
+ * whatever `context` says. When `chunk` is NULL, allocates in `context`. */
 MEMCTX_SIZE_IS(3)
 static inline MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
     return chunk ? realloc(chunk, bytes) : memctx_alloc(context, bytes);
@@ -272,7 +275,8 @@ static inline MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk
 static inline void memctx_free(void *chunk) {
     free(chunk);
 }
-/* Copies a text into the context. Returns NULL as memctx_alloc does. */
+/* Copies a text into a new chunk of the context. Returns NULL when memory is short or the context's
+ * limit is reached. */
 MEMCTX_NONNULL(2)
 static inline MEMCTX_NEW_CHUNK char *memctx_strdup(memctx_t context, const char *text) {
     size_t bytes = strlen(text) + 1;
@@ -320,9 +324,9 @@ static inline void memctx_add_callback(memctx_t context, struct memctx_callback 
         memctx_do_call_on_reset(context, callback);
 }
 /* Sets the limit; NULL removes it. A new context has no limit. Allocations in a context with a
- * limit are slower, because each one compares. Returns 0 on success, and without the library. On
- * -1 the context keeps its limit: memory is short, or the library does not know a further field
- * of `limit` that is not 0. */
+ * limit take a slower path, because each allocation is compared with the limit. Returns 0 on
+ * success, and without the library. On -1 the context keeps its old limit: memory is short, or a
+ * field of `limit` that the library does not know is not 0. */
 static inline int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
     if (context && memctx_do_set_limit_sized)
         return memctx_do_set_limit_sized(context, limit, sizeof *limit);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Inputs of the real programs: generated once into out/bench/inputs/, the same on every machine."""
+"""Generates the inputs of the real programs once into out/bench/inputs/, equal on every machine."""
 
 import os
 import random
@@ -251,7 +251,7 @@ def create_class(path, source):
 
 
 def ensure(directory):
-    """Writes what is missing; an input that exists was complete when it got its name."""
+    """Writes the inputs that are missing. A file gets its name when it is complete."""
     os.makedirs(directory, exist_ok=True)
     texts = {
         "load.sql": lambda rng: SQL, "work.py": lambda rng: PYTHON, "work.pl": lambda rng: PERL,
@@ -267,7 +267,7 @@ def ensure(directory):
             with open(path + ".part", "w", encoding="ascii") as file:
                 file.write(make(random.Random(name)))
             os.rename(path + ".part", path)
-    # The compiler proper does not know where the headers of this machine are.
+    # cc1plus, which the benchmark runs, does not know the include paths, so g++ -E preprocesses.
     subprocess.run(["g++", "-std=c++17", "-E", "-o", os.path.join(directory, "unit.ii"),
                     os.path.join(directory, "unit.cc")], check=True)
     repository = os.path.join(directory, "repository.git")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs one workload once under one peer and judges what came out."""
+"""Runs one workload once under one peer, and checks the result."""
 
 import dataclasses
 import glob
@@ -13,18 +13,18 @@ import subprocess
 
 
 class RunError(Exception):
-    """The run does not count: it crashed, hung, or gave a wrong answer."""
+    """The run is invalid: it crashed, hung, or gave a wrong answer."""
 
 
 @dataclasses.dataclass
 class Sample:
-    """What one round says about one workload under one peer; times in seconds, memory in KiB."""
+    """The figures of one workload under one peer in one round."""
     wall_s: float = 0.0
     user_s: float = 0.0
     system_s: float = 0.0
     peak_rss_kib: int = 0
     end_rss_kib: int = 0
-    live_bytes: int = 0  # requested, at the end; memctx's alone
+    live_bytes: int = 0  # requested bytes live at the end; only for memctx
     value: float = 0.0
     digest: str = ""
 
@@ -35,7 +35,7 @@ class Site:
     def __init__(self, out, tmp):
         self.out = out
         self.tmp = tmp
-        self.read_end = False  # whether programs are stopped at their end, to see what they hold
+        self.read_end = False  # True: stop each program at its end, to read its resident set
         self.inputs = os.path.join(out, "inputs")
         self.programs = os.path.join(out, "programs")
         self.stdout = os.path.join(tmp, "stdout")
@@ -50,7 +50,7 @@ class Site:
         os.chmod(self.records, 0o1777)  # postgres writes here as its own user
 
     def expand(self, words):
-        """The words of a command with the directories filled in."""
+        """Replaces {inputs}, {programs}, {cc1} and {cc1plus} in the words of a command."""
         names = {"{inputs}": self.inputs, "{programs}": self.programs, **self.compilers}
         out = []
         for word in words:
@@ -60,7 +60,7 @@ class Site:
         return out
 
     def environment(self, peer, workload):
-        """Nothing of the caller's settings but PATH reaches a measured program."""
+        """The environment of a measured program. Of the caller's environment it has only PATH."""
         env = {"PATH": os.environ["PATH"], "HOME": self.tmp, "TMPDIR": self.tmp, "LANG": "C.UTF-8",
                "XDG_RUNTIME_DIR": self.runtime, "GIT_CONFIG_NOSYSTEM": "1"}
         if peer.name == "heaptrack":
@@ -71,13 +71,13 @@ class Site:
         return {**env, **workload.env, **mine}
 
     def clear(self):
-        """Forgets the output of the last run."""
+        """Removes the output files of the last run."""
         for path in [self.stdout, self.stderr, *glob.glob(os.path.join(self.records, "*"))]:
             if os.path.exists(path):
                 os.unlink(path)
 
     def keep_error(self, label, text):
-        """Stores what a failed run said, for whoever looks into it."""
+        """Stores the output of a failed run below out/bench/errors."""
         directory = os.path.join(self.out, "errors")
         os.makedirs(directory, exist_ok=True)
         with open(os.path.join(directory, label + ".txt"), "w", encoding="utf-8") as file:
@@ -87,7 +87,7 @@ class Site:
 
 
 def read_text(path):
-    """The file's text, or nothing when there is none."""
+    """The file's text; empty if the file does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -111,7 +111,8 @@ def measure_command(site, peer, workload, command, user=None, preload=None):
 
 
 def parse_runs(text):
-    """The `done` lines of the measuring program as samples; raises on a bad ending."""
+    """Makes samples of the `done` lines of the measuring program. Raises RunError if a run
+    failed."""
     samples = []
     for line in text.splitlines():
         if not line.startswith("done "):
@@ -131,14 +132,14 @@ def parse_runs(text):
 
 
 def check_preload(site):
-    """The dynamic linker only warns when it cannot preload: such a run measured nothing."""
+    """Raises RunError if the library was not preloaded: the dynamic linker only warns of that."""
     found = re.search(r"ld\.so: object '([^']*)'.*cannot be preloaded", read_text(site.stderr))
     if found:
         raise RunError(f"{found.group(1)} could not be preloaded")
 
 
 def median_sample(samples):
-    """One sample of the medians; memory is the largest seen."""
+    """One sample with the medians of the times and the maxima of the memory."""
     return Sample(statistics.median(s.wall_s for s in samples),
                   statistics.median(s.user_s for s in samples),
                   statistics.median(s.system_s for s in samples),
@@ -152,7 +153,7 @@ def output_digest(site):
 
 
 def take_value(site, workload, sample):
-    """Fills in the figure that the row is about, and the digest."""
+    """Sets the sample's value (the workload's measure) and digest."""
     if workload.measure == "rss_over_live":
         found = re.fullmatch(r"live (\d+) resident (\d+)\n", read_text(site.stdout))
         if not found:
@@ -174,7 +175,8 @@ def take_value(site, workload, sample):
 
 
 def live_at_end(site, peer, workload):
-    """Bytes that a program has not freed at its end, as memctx says; a run of its own."""
+    """Runs the program once more under memctx; returns the bytes that it has not freed at its
+    end."""
     words = measure_command(site, peer, workload, site.expand(workload.command))
     env = {**site.environment(peer, workload), "MEMCTX_VERBOSE": "2"}
     subprocess.run(words, env=env, capture_output=True, check=False,
@@ -204,7 +206,7 @@ def run_program(site, peer, workload):
 
 
 def build_programs(site, sources, launcher_source):
-    """Compiles the measuring program and our own workloads where they are out of date."""
+    """Compiles the measuring program and the workloads of bench/ that are out of date."""
     os.makedirs(site.programs, exist_ok=True)
     headers = glob.glob(os.path.join(sources, "*.h"))
     for source in [launcher_source, *sorted(glob.glob(os.path.join(sources, "*.c")))]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The allocators and profilers that are compared, and how each is put into a program."""
+"""The allocators and profilers to compare, and how each is loaded into a program."""
 
 import dataclasses
 import os
@@ -21,30 +21,32 @@ class Peer:
     label: str
     preload: str
     package: str
-    plain: bool  # an allocator and nothing more
+    plain: bool  # True: an allocator without tracking
     env: dict = dataclasses.field(default_factory=dict)
-    rounds: int = 1000  # at the most
-    limit_s: int = 1000  # for one run, at the most
-    rows: str = ""  # a pattern of the only workloads that it is for
-    wrap: tuple = ()  # what a program's first word becomes
-    crate: str = ""  # of bench/peers, which builds it
+    rounds: int = 1000  # maximum
+    limit_s: int = 1000  # maximum for one run
+    rows: str = ""  # pattern of the workloads to measure; empty: all
+    wrap: tuple = ()  # words that replace the program's first word
+    crate: str = ""  # feature of bench/peers that builds the library
     build_env: dict = dataclasses.field(default_factory=dict)
     pip: str = ""
 
     @property
     def profiler(self):
-        """True if the peer is slow: it is measured in few rounds, and not on every row."""
+        """True if the peer is a profiler: it is measured in at most 2 rounds, and not on every
+        row."""
         return self.rounds < 3
 
     def takes(self, workload):
-        """Whether it is measured on this row."""
+        """True if the peer is measured on this workload."""
         if self.rows:
             return re.fullmatch(self.rows, workload.name) is not None
         return workload.group != "special" or not self.profiler or self.name == "heaptrack"
 
 
 def known(memctx_library):
-    """All peers by name, glibc first: its first run gives the output that others must equal."""
+    """All peers by name. glibc is first: its first run gives the output that the other peers must
+    give."""
     peers = [
         Peer("glibc", "glibc", "", "libc6", True),
         Peer("jemalloc", "jemalloc", "libjemalloc.so.2", "libjemalloc2", True),
@@ -52,7 +54,7 @@ def known(memctx_library):
         Peer("tcmalloc", "tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", True),
         Peer("mimalloc3", "mimalloc 3", CRATES + "/mimalloc.so", "", True,
              rounds=3, crate="mimalloc"),
-        # gcc 12 leaves calls in its common path; its authors build it by clang.
+        # Built with clang as its authors do: gcc 12 does not inline all calls of its common path.
         Peer("snmalloc", "snmalloc", CRATES + "/snmalloc.so", "", True,
              rounds=3, crate="snmalloc",
              build_env={"CC": "clang", "CXX": "clang++", "CXXFLAGS": "-O3 -DNDEBUG"}),
@@ -81,7 +83,7 @@ def known(memctx_library):
 
 
 def is_newer(path, directory):
-    """Whether a file is there, and newer than all in a directory."""
+    """True if the file exists and is newer than all files of the directory."""
     return os.path.exists(path) and all(entry.stat().st_mtime < os.path.getmtime(path)
                                         for entry in os.scandir(directory))
 
@@ -113,7 +115,7 @@ def build(peer, out, tmp):
 
 
 def loaded(peer):
-    """Whether the dynamic linker really maps the peer's library into a program."""
+    """Checks that the dynamic linker maps the peer's library into a program."""
     if not peer.preload:
         return True
     env = {"PATH": os.environ["PATH"], "LD_PRELOAD": peer.preload}
@@ -125,7 +127,7 @@ def loaded(peer):
 
 
 def version(peer):
-    """The Debian version of the peer's package, or what the library's own command says."""
+    """The version of the peer, from its crate, its Debian package or the library's command."""
     if peer.crate:
         with open("bench/peers/Cargo.toml", encoding="utf-8") as file:
             found = re.search(f'^(.*{peer.crate}-sys).*"=([^"]*)"', file.read(), re.M)

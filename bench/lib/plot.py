@@ -12,7 +12,7 @@ LOW, HIGH = 0.25, 32.0
 
 
 def place(ratio):
-    """The x of a ratio; what lies outside the scale is drawn at its end."""
+    """The x coordinate of a ratio. A ratio outside the scale is drawn at the scale's end."""
     inside = min(max(ratio, LOW), HIGH)
     return LEFT + WIDTH * math.log(inside / LOW) / math.log(HIGH / LOW)
 
@@ -23,7 +23,7 @@ def text(x, y, words, anchor="start", weight="normal", fill="#202124"):
 
 
 def mark(peer, ratio, y):
-    """A dot, larger for memctx; with an arrow where the value is beyond the scale."""
+    """A dot, larger for memctx, with an arrow if the ratio is outside the scale."""
     colour, radius = COLOURS.get(peer, "#5f6368"), 5.5 if peer == "memctx" else 3.8
     title = f"<title>{html.escape(peer)}: {ratio:.2f}</title>"
     x = place(ratio)
@@ -35,8 +35,8 @@ def mark(peer, ratio, y):
 
 
 def panel(title, rows, top):
-    """The lines of one panel and where it ends. `rows`: (label, {peer: ratio}, peers
-    that failed on it)."""
+    """Returns the SVG lines of one panel and its lower end. `rows`: (label, {peer: ratio}, peers
+    that failed)."""
     bottom = top + ROW * len(rows)
     out = [text(LEFT, top - 24, title, weight="bold")]
     value = LOW

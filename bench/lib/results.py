@@ -9,14 +9,14 @@ import statistics
 
 @dataclasses.dataclass
 class Cell:
-    """One peer on one row. `ratio` is None where there is nothing to compare or the run failed."""
+    """The result of one peer on one row. `ratio` None: glibc has no result, or a run failed."""
     ratio: float | None = None
-    low: float = 0.0   # the smallest and the largest ratio of a single round
+    low: float = 0.0   # low, high: the smallest and the largest ratio of a round
     high: float = 0.0
     median: float | None = None
     runs: int = 0
     errors: tuple = ()
-    base: float | None = None  # glibc's median, if it is elapsed time
+    base: float | None = None  # glibc's median, if the row measures a time
 
 
 class Results:
@@ -45,21 +45,22 @@ class Results:
         return list(dict.fromkeys(r["workload"] for r in self.runs if r["group"] == group))
 
     def measure(self, workload):
-        """What the row's figure is."""
+        """The measure of a row, such as "cpu"."""
         return next(r["measure"] for r in self.runs if r["workload"] == workload)
 
     def at_end(self, workload, peer):
-        """KiB that are resident at the program's end, in the rounds in which that was read; or None."""
+        """Median of the KiB that are resident at the program's end. None: no round has read
+        them."""
         seen = [r["end_rss_kib"] for r in self.runs
                 if (r["workload"], r["peer"], r["result"]) == (workload, peer, "ok") and r["end_rss_kib"]]
         return statistics.median(seen) if seen else None
 
     def live_bytes(self, workload):
-        """Requested bytes that are alive then; 0: not known."""
+        """Requested bytes that are live at the program's end. 0: unknown."""
         return max((r["live_bytes"] for r in self.runs if r["workload"] == workload), default=0)
 
     def cell(self, workload, peer, column):
-        """The figure `column` of one peer on one row, and its ratio to glibc in the same run."""
+        """The figure `column` of one peer on one row, and its ratio to glibc's figure."""
         mine = [r for r in self.runs if r["workload"] == workload and r["peer"] == peer]
         base = {r["round"]: r[column] for r in self.runs
                 if r["workload"] == workload and r["peer"] == "glibc" and r["result"] == "ok"}
@@ -71,7 +72,7 @@ class Results:
         if not good:
             return cell
         cell.median = statistics.median(good.values())
-        # The same rounds on both sides: heaptrack has fewer than the others.
+        # Compare only rounds that both have: heaptrack is measured in fewer rounds.
         common = [turn for turn in good if turn in base]
         if common and not cell.errors:
             cell.ratio = cell.median / statistics.median(base[turn] for turn in common)
@@ -81,7 +82,7 @@ class Results:
 
 
 def geometric_mean(cells):
-    """The mean of the ratios; None unless every cell has one: a row that failed is not left out."""
+    """The geometric mean of the ratios. None if a cell has no ratio, so that a failed row shows."""
     ratios = [cell.ratio for cell in cells]
     if not ratios or None in ratios:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Workloads that are servers: each is started, loaded by a client, read, and shut down."""
+"""Workloads that are servers: starts each, loads it with a client, reads its figures, ends it."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ PG_BIN = "/usr/lib/postgresql/15/bin"
 
 
 class Server:
-    """A process under the measuring program, with its pid and its ending."""
+    """A server that the measuring program runs."""
 
     def __init__(self, site, peer, workload, command, **how):
         words = launcher.measure_command(site, peer, workload, command, **how)
@@ -33,7 +33,8 @@ class Server:
         self.pid = int(line.split()[1])
 
     def wait_until(self, ready, seconds=20):
-        """Polls until the server is ready; a server that has gone never is."""
+        """Polls until ready() is true. Raises RunError if the server ends or is not ready in
+        time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -46,7 +47,8 @@ class Server:
 
     @contextlib.contextmanager
     def under_load(self):
-        """A client that fails because the server died is reported as the server's death."""
+        """If a client fails because the server died, reports how the server ended, not the client's
+        error."""
         try:
             yield
         except launcher.RunError as error:
@@ -56,7 +58,7 @@ class Server:
             raise error
 
     def resident_kib(self):
-        """Its resident memory now."""
+        """The server's resident memory."""
         found = re.search(r"VmRSS:\s+(\d+) kB", launcher.read_text(f"/proc/{self.pid}/status"))
         if not found:
             raise launcher.RunError("the server died under load")
@@ -69,7 +71,7 @@ class Server:
             raise launcher.RunError(f"{name} is not mapped in the server")
 
     def end(self):
-        """Waits for the server, which was told to end, and returns its figures."""
+        """Waits for the end of the server, which was told to end, and returns its figures."""
         try:
             output, _ = self.process.communicate(timeout=30)
         except subprocess.TimeoutExpired as late:
@@ -77,7 +79,7 @@ class Server:
         return launcher.parse_runs(output)[0]
 
     def kill(self):
-        """Makes sure that nothing stays behind; the measuring program kills its child."""
+        """Ends the measuring program, if it still runs; that program kills the server."""
         if self.process.poll() is None:
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -86,7 +88,7 @@ class Server:
 
 
 def call(words, what, timeout=60, **more):
-    """A client's standard output; its failure is the run's."""
+    """Runs a client and returns its standard output. Raises RunError if the client fails."""
     try:
         run = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False,
                              **more)
@@ -99,7 +101,7 @@ def call(words, what, timeout=60, **more):
 
 
 def load_redis(socket):
-    """Strings, hashes, lists and sets; 20 clients, 16 commands at a time."""
+    """Loads redis with strings, hashes, lists and sets: 20 clients, 16 commands at a time."""
     for test, size, count in (("set", "100", "250000"), ("hset", "60", "150000"),
                               ("lpush,rpop,sadd,get", "200", "100000")):
         text = call(["redis-benchmark", "-s", socket, "-t", test, "-n", count, "-d", size,
@@ -109,9 +111,10 @@ def load_redis(socket):
 
 
 def run_redis(site, peer, workload):
-    """redis-server: 800 000 commands, pipelined, then a check of the keys, then shutdown.
+    """redis-server: 800 000 pipelined commands, a check of the keys, shutdown.
 
-    Debian's redis-server is linked with jemalloc, so the baseline is libc put before it.
+    Debian's redis-server is linked with jemalloc. For the baseline libc.so.6 is preloaded, whose malloc
+    then comes first.
     """
     socket = os.path.join(site.tmp, "redis.sock")
     preload = {"glibc": "libc.so.6", "heaptrack": peer.preload + ":libc.so.6"}.get(peer.name)
@@ -144,7 +147,7 @@ def run_redis(site, peer, workload):
 
 
 def postgres_user():
-    """The account that runs postgres, which refuses root; None: the caller's own."""
+    """The user to run postgres, which refuses to run as root. None: the caller."""
     if os.getuid() != 0:
         return None
     entry = pwd.getpwnam("postgres")
@@ -152,7 +155,7 @@ def postgres_user():
 
 
 def create_cluster(site, data, user, scale=3):
-    """A cluster with pgbench's tables, made once per benchmark run, without any preload."""
+    """Creates a cluster with pgbench's tables, without a preloaded library."""
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": site.tmp}
     become = []
     if user is not None:
@@ -178,7 +181,8 @@ def create_cluster(site, data, user, scale=3):
 
 
 def run_postgres(site, peer, workload):
-    """postgres: 2 clients, 24 000 selects, each parsed and planned; CPU of all its processes."""
+    """postgres: 2 clients, 24 000 selects, each parsed and planned. Value: CPU time of all
+    processes."""
     data = os.path.join(site.tmp, "cluster")
     user = postgres_user()
     transactions = 12000
@@ -215,7 +219,8 @@ def run_postgres(site, peer, workload):
 
 
 def run_dump(site, peer, workload):
-    """`memctx dump --json --no-symbols` of a process with 10 000 contexts: median of five, ms."""
+    """`memctx dump --json --no-symbols` of a process with 10 000 contexts. Value: median of five,
+    in ms."""
     command = ["out/release/memctx", "dump", "--json", "--no-symbols"]
     server = Server(site, peer, workload, site.expand(workload.command))
     try:
@@ -243,7 +248,7 @@ def run_dump(site, peer, workload):
 
 
 def under_dumps(site, peer, program):
-    """The program's figure while `memctx dump` reads it ten times a second."""
+    """Runs the program while `memctx dump` reads it ten times a second; returns its sample."""
     site.clear()
     server = Server(site, peer, program, site.expand(program.command))
     command = ["out/release/memctx", "dump", "--json", "--no-symbols", str(server.pid)]
@@ -265,7 +270,8 @@ def under_dumps(site, peer, program):
 
 
 def run_dumped(site, peer, workload):
-    """The program with dumps, in the figure of the one that runs alone; medians of three in turns."""
+    """The program's time with dumps divided by its time without. Medians of three runs each, in
+    turn."""
     program = dataclasses.replace(workload, measure="ns", server="")
     alone, dumped = [], []
     for _ in range(3):
@@ -279,11 +285,11 @@ def run_dumped(site, peer, workload):
 
 
 def run_path(site, peer, workload):
-    """The cost of a call path: the time of the program's loop minus its time without call paths. For the measure "times": how
-    many times that cost libunwind takes."""
+    """The cost of a call path: the time of the program's loop minus its time without call paths.
+    With the measure "times", the value is the time of libunwind divided by that cost."""
     times = {0: [], 32: []}
     for depth in (0, 32, 0, 32, 0, 32):
-        site.clear()  # output is added to
+        site.clear()  # the measuring program appends to the output
         words = launcher.measure_command(site, peer, workload, site.expand(workload.command))
         env = {**site.environment(peer, workload), "MEMCTX_DEPTH": str(depth)}
         run = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -297,7 +303,7 @@ def run_path(site, peer, workload):
 
 
 def run_near(site, peer, workload):
-    """What the library says at the program's end, in per cent."""
+    """The library's paths_near_permille at the program's end, in per cent."""
     sample = launcher.run_program(site, peer, workload)
     found = re.search(r"^paths_near_permille\t(\d+)", launcher.read_text(site.stderr), re.M)
     if not found:

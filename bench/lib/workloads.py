@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Every row of the benchmark. Commands are lists; {inputs} and {programs} are directories.
+"""All rows of the benchmark. Commands are lists; {inputs} and {programs} are directories.
 
-Groups: real (unmodified programs), paths (programs whose call paths are many: compilers,
-interpreters, recursion), alloc (programs that do little but allocate), special (rows with a figure
-of their own). Measures: `cpu`, user and system time of the process and its children, for programs
-of one thread and for servers, which wait for their clients; `wall` for the others.
+Groups: real (unmodified programs), paths (programs with many call paths: compilers, interpreters,
+recursion), alloc (programs that do little but allocate), special (each row has its own measure).
+Measures: `cpu` is user and system time of the process and its children, for programs with one
+thread and for servers, which wait for their clients; `wall` is for programs with several threads.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ class Workload:
     command: tuple = ()
     measure: str = "cpu"
     env: dict = dataclasses.field(default_factory=dict)
-    repeat: int = 1       # runs in one round; the median counts
+    repeat: int = 1       # runs in a round, of which the median is taken
     quick: bool = False   # part of --quick
-    children: bool = False  # hands LD_PRELOAD to children: heaptrack needs a file for each
+    children: bool = False  # has children with LD_PRELOAD: heaptrack needs a file for each
     server: str = ""      # the function in servers.py that runs it
     limit_s: int = 60
-    rounds: int = 1000    # at most: for figures that hardly change from run to run
+    rounds: int = 1000    # maximum, lower for figures that hardly vary
 
 
 REAL = [
@@ -37,7 +37,7 @@ REAL = [
     Workload("node", "real", "node: JSON", ("node", "{inputs}/work.js"), measure="wall"),
     Workload("gcc", "real", "gcc -O2 (cc1), 170 functions",
              ("{cc1}", "-quiet", "-O2", "{inputs}/unit.c", "-o", "-")),
-    # What repack runs; heaptrack does not follow it into the child.
+    # The command that git repack runs in a child, into which heaptrack does not follow.
     Workload("git", "real", "git pack-objects, as by repack -adf, of 1 500 commits",
              ("git", "-C", "{inputs}/repository.git", "-c", "pack.threads=1", "pack-objects", "-q",
               "--all", "--no-reuse-delta", "--stdout")),
@@ -71,7 +71,7 @@ PATHS = [
 
 
 def own(name, title, **more):
-    """A row made of one of our own programs."""
+    """A row of group alloc for a program of bench/."""
     return Workload(name, "alloc", title, ("{programs}/" + name,), **more)
 
 

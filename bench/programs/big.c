@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Big buffers of 64 KiB to 4 MiB: 24 live at a time, replaced at random, a part of each written as
- * by a program that fills what it reads. What counts is how memory goes to the kernel and back. */
+/* Buffers of 64 KiB to 4 MiB: 24 are alive at a time and replaced at random, and a part of each is
+ * written. This measures how memory goes to the kernel and back. */
 #include "common.h"
 
 enum { BUFFERS = 24, STEPS = 32000, KIB = 1024 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * common.h - what the workloads share: a seeded generator, allocation that may not fail, and a
- * checksum over the contents, which each program prints so that a wrong run is seen.
+ * common.h - functions that the programs share: a seeded generator, allocation that may not fail,
+ * and a checksum of the contents, which each program prints so that a wrong run is noticed.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -37,7 +37,8 @@ static inline uint64_t mix(uint64_t sum, uint64_t value) {
     return (sum ^ value) * 0x9e3779b97f4a7c15ULL + (sum >> 29);
 }
 
-/* The compiler may not remove or merge what passes through here. */
+/* Returns its argument. The compiler must assume that the memory is used, so it cannot remove or
+ * merge allocations. */
 static inline void *escape(void *pointer) {
     __asm__ volatile("" : "+r"(pointer) : : "memory");
     return pointer;
@@ -51,7 +52,7 @@ static inline void *check_chunk(void *pointer, size_t bytes) {
     return escape(pointer);
 }
 
-/* Of this process, as the kernel counts it. */
+/* Returns the resident bytes of this process. */
 static inline long resident_bytes(void) {
     FILE *statm = fopen("/proc/self/statm", "re");
     long total = 0, resident = 0;
@@ -63,7 +64,7 @@ static inline long resident_bytes(void) {
     return resident * sysconf(_SC_PAGESIZE);
 }
 
-/* A tag in the first and the last byte, as a program that uses its memory would touch it. */
+/* Writes a tag into the first and the last byte, so that both ends of the chunk are touched. */
 static inline void tag_chunk(void *pointer, size_t bytes, unsigned int tag) {
     unsigned char *chunk = pointer;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A process with 10 000 contexts to dump: four levels of ten call sites each, one live chunk of its
- * own size at the end of each of the 10 000 paths. Says `ready`, then waits to be killed. */
+/* A process with 10 000 contexts to dump: four levels of ten call sites each, and one live chunk at
+ * the end of each of the 10 000 paths. Prints `ready`, then waits to be killed. */
 #include "common.h"
 
 enum { LEVELS = 4, PATHS = 10000 };

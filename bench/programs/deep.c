@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Deep call paths: a parser-like recursion to 60 calls in three functions that call each other in
- * an order given by the input; one level in four allocates on the way down, and the objects of
- * every hundredth descent outlive it. */
+/* Deep call paths: a recursion of 60 calls, like a parser's, in three functions that call each
+ * other as the input says. One level in four allocates on the way down. The objects of every
+ * hundredth descent are kept when it returns. */
 #include "common.h"
 
 enum { DEPTH = 60, DESCENTS = 1400000, KEPT = 4096 };
@@ -15,7 +15,7 @@ static void *kept[KEPT];
 static size_t kept_turn;
 static int keep_this;
 
-/* 16 inputs, so that paths come back, as they do in a program. */
+/* Only 16 inputs, so that call paths recur, as in a real program. */
 static inline uint64_t parse_next(uint64_t input, int depth) {
     if (depth >= DEPTH) {
         return input;

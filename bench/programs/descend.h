@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A call path for each number: LEVELS levels of ten call sites each. The program that includes this
- * defines LEVELS, and at_the_end, which is inlined, so that it adds no frame. */
+/* Makes a call path for each number: LEVELS levels of ten call sites each. The program that
+ * includes this file defines LEVELS, and at_the_end, which must be inlined to add no frame. */
 #include "common.h"
 
 enum { SITES = 10 };
 
-/* Each case is a call of its own, and so a return address of its own. */
+/* Each case has a call, and so a return address, of its own. */
 static NOINLINE void descend(int level, const int *digits) {
     if (level == LEVELS) {
         at_the_end();
@@ -30,7 +30,7 @@ static NOINLINE void descend(int level, const int *digits) {
     }
 }
 
-/* The path of a number is that of its decimal digits. */
+/* Each decimal digit of a number chooses the call site on one level. */
 static void descend_all(int paths) {
     for (int number = 0; number < paths; number++) {
         int digits[LEVELS];

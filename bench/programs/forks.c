@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A pre-forking server: a parent with 20 MB of small live chunks forks 1 200 children, four at a
- * time; each allocates, frees some of what it inherited, and exits. Each result is checked. */
+ * time; each child allocates, frees some inherited chunks, and exits. The parent checks each
+ * result. */
 #include "common.h"
 
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Fragmentation by mixed lifetimes: 20 paths make a million chunks of 16 to 512 bytes in turn; then
- * all are freed but those of one path, about 13 MB. Prints the live bytes and what the kernel says
- * is resident after 1.5 s of light work, time for an allocator to give memory back:
- *   `live N resident N` */
+/* Fragmentation by mixed lifetimes: 20 paths make a million chunks of 16 to 512 bytes in random
+ * order; then all are freed but those of one path, about 13 MB. Prints the live bytes and the
+ * resident bytes after 1.5 s of light work, in which an allocator can give memory back: `live N
+ * resident N` */
 #include "common.h"
 
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ int main(void) {
     struct random random = {.state = 20};
     size_t table_bytes = CHUNKS * sizeof(struct entry);
     size_t live_bytes = 0;
-    /* The table is not from malloc, and is gone before the measurement. */
+    /* The table is from mmap and is unmapped before the measurement. */
     struct entry *table =
         mmap(NULL, table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

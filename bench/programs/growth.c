@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Growth by realloc: texts that are appended to in small steps without slack, vectors that double,
- * and a few large tables that grow by a quarter into megabytes. Several grow at the same time. */
+/* Growth by realloc: texts that grow in small steps to exactly the needed size, vectors that
+ * double, and a few tables that grow by a quarter to several megabytes. Several of each grow in
+ * turns. */
 #include "common.h"
 
 enum { ROUNDS = 650, TEXTS = 64, APPENDS = 300, VECTORS = 48, DOUBLINGS = 14, TABLE_STEPS = 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Producer and consumer: one thread allocates messages of several parts, the other reads and frees
- * them; no chunk is freed by the thread that made it. They meet in batches on a bounded queue. */
+/* Producer and consumer: one thread allocates messages of several parts, the other one reads and
+ * frees them, so no thread frees its own chunks. Messages go through a bounded queue in batches. */
 #include "common.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Large buffers of 5 to 25 MiB, written as a whole: 20 live at a time, and a new one takes the
- * place of one chosen at random, which is freed only when the new one is there. */
+/* Large buffers of 5 to 25 MiB, all bytes of which are written: 20 are alive at a time. A new
+ * buffer replaces a random one, which is freed after the new one was allocated. */
 #include "common.h"
 
 enum { BUFFERS = 20, STEPS = 600 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A server of two threads in Larson's shape: each replaces random slots of its set of chunks, then
- * the two exchange their sets, so that about half of all frees are of the other thread's chunks. */
+/* A server of two threads, like Larson's benchmark: each thread replaces random chunks of its set,
+ * then the two exchange their sets, so that about half of all frees are of the other thread's
+ * chunks. */
 #include "common.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How long single calls of malloc take: latency PERCENTILE SECONDS. Random replacement of 20 000
- * chunks of 16 to 1 024 bytes by four paths; each malloc is timed. Prints that percentile in ns. */
+/* latency PERCENTILE SECONDS - the time of single calls of malloc. Four paths replace 20 000
+ * chunks of 16 to 1 024 bytes at random; each malloc is timed. Prints this percentile of the
+ * times in ns. */
 #include "common.h"
 
 #include <time.h>
@@ -12,7 +13,8 @@
 enum { SLOTS = 20000, SITES = 4, BATCH = 4096, SUB_BITS = 6, SUBS = 1 << SUB_BITS };
 
 static unsigned char *slots[SLOTS];
-/* By powers of two, each in SUBS parts: below 2 % off. */
+/* A histogram by powers of two, each divided into SUBS parts, so that a value is at most 2 %
+ * off. */
 static uint64_t counts[64 * SUBS];
 
 static uint64_t clock_ns(void) {

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* What stays resident when lifetimes are mixed, by the shape that the argument names:
- *   cells    2 M chunks of 48 bytes, 90 % freed at random, then half as many bytes in chunks of 64
- *   buffers  buffers of 100 to 200 kB, each replaced by a third of it, a small survivor beside each
- *   swapped  the same, then all buffers are freed
- *   queue    one thread fills, another takes and keeps each tenth; then half of those are freed
- *   all      1 M chunks of 16 to 512 bytes, all freed: over what was live
- * Prints the live bytes and what the kernel says is resident after 1.5 s of light work, time for an
- * allocator to give memory back:  `live N resident N` */
+/*
+ * What stays resident after chunks of mixed lifetimes were freed. The argument names the shape:
+ *   cells    2 M chunks of 48 bytes, 90 % freed at random; then chunks of 64 bytes with half as
+ *            many bytes as were freed
+ *   buffers  600 buffers of 100 to 200 kB, each replaced by one of a third of its size, five times;
+ *            a small chunk beside each stays
+ *   swapped  like buffers, then all buffers are freed
+ *   queue    one thread allocates 1 M chunks, another one keeps each tenth; then half of these are
+ *            freed
+ *   all      1 M chunks of 16 to 512 bytes, all freed; `live` is their size before
+ * Prints the live bytes and the resident bytes after 1.5 s of light work, in which an allocator can
+ * give memory back:  `live N resident N`
+ */
 #include "common.h"
 
 #include <pthread.h>
@@ -20,7 +25,7 @@ struct entry {
 
 static size_t live_bytes;
 
-/* The tables are not from malloc, and are gone before the measurement. */
+/* The tables are from mmap and are unmapped before the measurement. */
 static struct entry *table_new(size_t count) {
     struct entry *table = mmap(NULL, count * sizeof *table, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a call path of 16 frames costs: a loop of malloc and free down there, and one of
- * unw_backtrace on the same stack. Prints ns for each; the loop under memctx with depth 0 is to be
- * subtracted. */
+/* The cost of a call path of 16 frames: a loop of malloc and free below 16 frames, and a loop of
+ * unw_backtrace on this stack. Prints the ns of each. From the first, the caller subtracts the
+ * figure with MEMCTX_DEPTH=0. */
 #include "common.h"
 
 #define UNW_LOCAL_ONLY
@@ -34,7 +34,7 @@ static NOINLINE void measure(void) {
            (walked - allocated) / WALKS);
 }
 
-/* Until the path of a malloc in measure has FRAMES frames. */
+/* Calls itself until a malloc in measure has a path of FRAMES frames. */
 static NOINLINE void descend(int more) {
     if (more > 0) {
         descend(more - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two threads that each work on chunks of their own, against one alone: `speedup N` is 2 where they
- * do not get in each other's way. The least time of each in some turns, because whatever else runs
- * takes more from two than from one. */
+/* Two threads, each with chunks of its own, compared with one thread: `speedup N` is 2 if they do
+ * not hinder each other. Each time is the least of ten, because other processes disturb two threads
+ * more than one. */
 #include "common.h"
 
 #include <pthread.h>

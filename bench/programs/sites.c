@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Thousands of sites: 4 096 generated functions, each with its own call of malloc and its own size,
- * called at random through four callers, 60 000 chunks live. What counts is the cost of a path that
- * was seen before, but not lately. */
+/* 4 096 generated functions, each with its own call of malloc and its own size, called at random
+ * through four callers; 60 000 chunks are alive. This measures paths that were used before, but not
+ * lately. */
 #include "common.h"
 
 #define SITE(n)                                                                                    \
@@ -11,7 +11,7 @@
         return chunk;                                                                              \
     }
 #define NAME(n) site_##n,
-/* The formatter indents each repetition further than the last. */
+/* clang-format would indent each repetition more than the last. */
 /* clang-format off */
 #define REPEAT_16(X, n)                                                                            \
     X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)                                \
@@ -59,7 +59,7 @@ int main(void) {
             check_tag(slots[index].chunk, slots[index].bytes, slots[index].site % 251);
             free(slots[index].chunk);
         }
-        /* Some sites are hot, most are not: the minimum of two draws. */
+        /* The minimum of two draws makes low-numbered sites frequent. */
         size_t one = random_below(&random, SITES), other = random_below(&random, SITES);
         size_t site = one < other ? one : other;
         slots[index].site = (uint32_t)site;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Many short-lived small objects about twelve calls deep: an evaluator walks a chain of rules, each
- * of which makes one or two small objects, works on them, and drops them on its way out. Nearly
- * all of the time is malloc and free. */
+ * of which makes one or two small objects and frees them before it returns. Nearly all of the time
+ * is spent in malloc and free. */
 #include "common.h"
 
 enum { ROUNDS = 3200000, LEVELS = 12 };
@@ -11,8 +11,8 @@ typedef uint64_t rule_function(uint64_t value, int level);
 static rule_function rule_pair, rule_text, rule_node;
 static rule_function *const rules[] = {rule_pair, rule_text, rule_node};
 
-/* The data choose the way at every fourth level only: some sixty paths, as in a program that has
- * its hot spots; thousands of paths are what sites.c and trees.c are for. */
+/* Only every fourth level chooses between calls, so there are about sixty paths, like the hot paths
+ * of a program. sites.c and trees.c have thousands of paths. */
 static inline uint64_t descend(uint64_t value, int level) {
     if (level >= LEVELS) {
         return value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Random sizes, mostly small, some of several KiB, in 60 000 slots that are replaced at random; one
- * slot in sixteen is hardly ever touched, so that old chunks stay between the young. */
+ * slot in sixteen is replaced seldom, so that old chunks stay between young ones. */
 #include "common.h"
 
 enum { SLOTS = 60000, STEPS = 9000000 };

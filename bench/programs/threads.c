@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Thread churn: 30 000 threads, four at a time, each of which makes 120 chunks, frees most and
- * leaves ten to the main thread, which frees them long after the thread has gone. */
+/* Thread churn: 30 000 threads, four at a time. Each makes 120 chunks, frees most and leaves ten to
+ * the main thread, which frees them long after the thread has ended. */
 #include "common.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A million tiny contexts: six levels of ten call sites each, and at the end of each of the paths
- * one chunk of 100 bytes. Prints what these bytes are, and what became resident for them. */
+/* A million tiny contexts: six levels of ten call sites each, and one chunk of 100 bytes at the end
+ * of each path. Prints the bytes of all chunks, and by how much the resident bytes grew. */
 #include "common.h"
 
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ int main(void) {
     if (chunks == MAP_FAILED) {
         return 1;
     }
-    memset(chunks, 0, table_bytes); /* resident before the first look */
+    memset(chunks, 0, table_bytes); /* makes the table resident before the first measurement */
     long before = resident_bytes();
     descend_all(PATHS);
     printf("live %d resident %ld\n", PATHS * BYTES, resident_bytes() - before);

@@ -30,7 +30,8 @@ static const char *const marks_words[] = {
 #define ROW(field, NAME, kind, fallback, minimum, maximum, live, help)                             \
     {#NAME, help, WORDS_##kind, fallback, minimum, maximum, live},
 
-/* mdoc takes a word that begins with a dot or a quote for a request, and a backslash as its own. */
+/* Writes a backslash as \e, because mdoc takes a backslash for the start of an escape. The caller
+ * has written \& before, so that mdoc takes no leading dot or quote for a request. */
 static void print_text(const char *text) {
     for (; *text != 0; text++) {
         if (*text == '\\') {

@@ -2,9 +2,9 @@
 /*
  * marks.h - the value of MEMCTX_MARKS: "off", "TIME" or "TIME,COUNT", such as "10m,24".
  *
- * TIME is a number with ms, s, m, h or d, or a number of seconds. The process then keeps a mark
- * every TIME, the newest COUNT of them. The library and the command both parse the value with this
- * code.
+ * TIME is a number with ms, s, m, h or d, or a number of seconds. The process then sets a mark once
+ * every TIME, and keeps the newest COUNT of these marks. The library and the command both parse the
+ * value with this code.
  */
 #ifndef MEMCTX_MARKS_H
 #define MEMCTX_MARKS_H
@@ -50,7 +50,8 @@ static inline int64_t memctx_marks_parse(const char *text) {
     return ms * unit * MEMCTX_MARKS_PACK + count;
 }
 
-/* Returns the unit in which a time in ms is a whole number, and sets *value to that number. */
+/* Returns the largest unit in which a time in ms is a whole number, and sets *value to that number.
+ */
 static inline const char *memctx_marks_unit(int64_t ms, int64_t *value) {
     static const struct {
         int64_t ms;

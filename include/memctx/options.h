@@ -7,7 +7,7 @@
  *   NAME: the environment variable is MEMCTX_NAME; `memctx set` takes the name in lower case
  *   kind: INT; SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number);
  *   MARKS (memctx/marks.h); or the name of a list of words below
- *   live: 1 when `memctx set TARGET name=value` may change it while the program runs
+ *   live: 1 when `memctx set TARGET name=value` may change the setting while the program runs
  */
 #ifndef MEMCTX_OPTIONS_H
 #define MEMCTX_OPTIONS_H
@@ -62,7 +62,7 @@
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
       "1: report failures of the library on standard error; 2: also print its statistics at exit")
 
-/* The words of enum kinds, in the order of their values. */
+/* The words of each kind that is a list of words. The first word has the value 0. */
 #define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager", "always"
 #define MEMCTX_FOLD_MODE_WORDS "auto", "off"
 #define MEMCTX_THP_MODE_WORDS "default", "always", "never"

@@ -4,7 +4,7 @@
  *
  * Purpose: a process that cannot answer on its socket (stopped, sandboxed, without descriptors) and
  * a core file are read from outside. The library keeps one constant struct outside_root in its
- * data. A reader finds it by its magic in the mappings of libmemctx.so.
+ * data. A reader finds the struct by its magic in the mappings of libmemctx.so.
  * Shape: three lists of names. OUTSIDE_ADDRESSES names variables, OUTSIDE_CONSTANTS names numbers
  * (lengths of tables, shifts, flags), OUTSIDE_FIELDS names fields of structs. The library fills in
  * addresses, values, offsets and sizes. So the reader needs no internal header of the library, and
@@ -17,12 +17,13 @@
 
 #include <stdint.h>
 
-/* The reader must not contain these bytes itself, so it writes them in two parts. */
+/* The magic is given in two parts, so that no search finds the whole magic in the reader's own
+ * memory. */
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
 #define OUTSIDE_VERSION 4
-#define OUTSIDE_ALIGNMENT 64 /* of the root in memory */
+#define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
  * pointer to a variable, because the variable itself is private to its file. */
@@ -272,12 +273,12 @@ enum outside_struct {
 struct outside_root {
     char magic[OUTSIDE_MAGIC_BYTES];
     uint32_t version; /* OUTSIDE_VERSION */
-    uint32_t bytes;   /* of this struct */
+    uint32_t bytes;   /* size of this struct */
     char library_version[32];
     uint64_t addresses[OUTSIDE_ADDRESS_COUNT];
     uint32_t constants[OUTSIDE_CONSTANT_COUNT];
     struct outside_place {
-        uint32_t offset, bytes; /* of the field in its struct */
+        uint32_t offset, bytes; /* offset and size of the field in its struct */
     } fields[OUTSIDE_FIELD_COUNT];
     uint32_t structs[OUTSIDE_STRUCT_COUNT]; /* bytes */
 };

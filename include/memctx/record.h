@@ -3,16 +3,16 @@
  * record.h - the file of the black box (MEMCTX_RECORD), which the library writes and the command
  * reads.
  *
- * The file has four parts, and a fifth one if the command added names. The head names the process,
- * and is written once. The end is written when the program ends by itself. Two directories take
- * turns: each lists the watched contexts with all of their callers, and the modules. The ring holds
- * moments: the totals, and the figures of the watched contexts. A moment refers to contexts by
- * their ids, which the newest directory explains. Each part is a struct record_block and its body,
- * with a checksum over both. A writer that was killed in the middle leaves one block whose checksum
- * is wrong, and all others as they were.
+ * The file has four kinds of parts, and a fifth one if the command added names. The head names the
+ * process, and is written once. The end is written when the program ends by itself. Two directories
+ * take turns: each lists the watched contexts with all of their callers, and the modules. The ring
+ * holds moments: the totals, and the figures of the watched contexts. A moment refers to contexts
+ * by their ids, which the newest directory explains. Each part is a struct record_block and its
+ * body, with a checksum over both. If the writer is killed while it writes a block, the checksum of
+ * that block is wrong; all other blocks stay valid.
  *
- * Integers are little-endian in their natural alignment, and structs stand as they are in memory.
- * docs/record.md has the sizes and the reasons.
+ * Integers are little-endian in their natural alignment, and structs are stored as they are in
+ * memory. docs/record.md has the sizes and the reasons.
  */
 #ifndef MEMCTX_RECORD_H
 #define MEMCTX_RECORD_H
@@ -29,10 +29,10 @@
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
 #define RECORD_DIRECTORY_AT 4096UL
-#define RECORD_DIRECTORY_BYTES (1536UL << 10) /* of each of the two */
+#define RECORD_DIRECTORY_BYTES (1536UL << 10) /* bytes of each directory */
 #define RECORD_RING_AT (RECORD_DIRECTORY_AT + 2 * RECORD_DIRECTORY_BYTES)
 /* Two places for names of functions, which the command writes in turns (memctx run --names). */
-#define RECORD_NAMES_BYTES (512UL << 10) /* of each of the two */
+#define RECORD_NAMES_BYTES (512UL << 10) /* bytes of each place */
 #define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
 #define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
 /* A moment begins at a multiple of RECORD_ALIGN, counted from the start of the ring. */
@@ -50,10 +50,10 @@ enum record_kind {
 
 struct record_block {
     uint32_t kind;     /* enum record_kind */
-    uint32_t bytes;    /* of the body that follows */
+    uint32_t bytes;    /* bytes of the body that follows */
     uint64_t sequence; /* rises with each directory, and with each moment */
     uint64_t body_sum; /* record_sum of the body */
-    uint64_t sum;      /* record_sum of the members before */
+    uint64_t sum;      /* record_sum of the members above */
 };
 
 struct record_head {
@@ -63,7 +63,7 @@ struct record_head {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     char boot_id[40];     /* tells the boots of a machine apart */
     char library_version[32];
-    char program[64];  /* argv[0] without the folders before its first space */
+    char program[64];  /* argv[0]; folders that precede its first space are cut off */
     char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
     uint32_t v1;       /* 1: a control group of version 1 */
     uint32_t reserved; /* 0 */
@@ -82,8 +82,8 @@ struct record_end {
     uint32_t reserved;
 };
 
-/* In a directory: the part (enum wire_part) and the length of a piece that follows, as a process
- * sends it over the socket. */
+/* In a directory, this struct precedes each piece. The piece has the form in which a process sends
+ * it over the socket; `part` is its enum wire_part, `bytes` its length. */
 struct record_piece {
     uint32_t part, bytes;
 };
@@ -102,21 +102,21 @@ struct record_moment {
     uint32_t uid;  /* effective user now; another user may have made the file */
     /* 0: use and limit are the control group's own; N: those of the Nth group above it */
     uint32_t cgroup_above;
-    /* use and limit of the control group, or of a group above it whose limit leaves less, and the
-     * kills in the group itself; WIRE_UNKNOWN: the group has no file with the figure, or no
-     * limit */
+    /* Use and limit of the control group, or of a group above it if that group's limit leaves less
+     * room; the kills are those in the control group itself. WIRE_UNKNOWN: the group has no file
+     * with the figure, or no limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    uint64_t rest_contexts; /* contexts with figures that have no entry */
+    uint64_t rest_contexts; /* number of contexts that have figures, but no entry */
     struct wire_sums rest;  /* the sum over these contexts */
     /* struct wire_dump up to its member `exe`; the sums are those of all contexts. */
     char dump[offsetof(struct wire_dump, exe)];
 };
 
-/* Entries follow a moment, by rising id. An entry is a sequence of numbers of variable length
- * (LEB128): each byte holds seven bits of the number, the lowest first, and its highest bit says
- * that more bytes follow. A signed number is first doubled, and inverted if it is negative, so that
- * numbers near 0 are short.
- *   the id less the id of the entry before, times 4, plus RECORD_FREED, plus RECORD_PEAK
+/* Entries follow a moment, by rising id. An entry consists of numbers of variable length (LEB128):
+ * each byte holds seven bits of the number, the lowest first, and its highest bit says that more
+ * bytes follow. A signed number is first doubled, and inverted if it is negative, so that numbers
+ * near 0 are short.
+ *   the id less the id of the entry before, times 4; plus RECORD_FREED or RECORD_PEAK or both
  *   signed: live bytes; signed: live chunks
  *   with RECORD_FREED: allocations, bytes ever allocated; without it nothing was ever freed
  *   with RECORD_PEAK: the highest live bytes */

@@ -7,12 +7,12 @@
  * context that is not NULL.
  *
  * Symbols stay: a program that was compiled with the header of any version runs with every later
- * library. A function that takes a struct takes its size, too, and has a name that ends in _sized.
- * memctx_do_stats, memctx_do_create_with and memctx_do_set_limit are of version 0.1.0, which passed
- * no sizes; they read and write only the fields that 0.1.0 had.
+ * library. A function that takes a struct also takes the size of the struct, and has a name that
+ * ends in _sized. Version 0.1.0 passed no sizes. Its functions memctx_do_stats,
+ * memctx_do_create_with and memctx_do_set_limit read and write only the fields that 0.1.0 had.
  */
 #ifndef MEMCTX_H
-#include "../memctx.h" /* it has the types, and includes this file again */
+#include "../memctx.h" /* memctx.h declares the types, and includes this file again */
 #elif !defined MEMCTX_WEAK_H
 #define MEMCTX_WEAK_H
 

@@ -2,8 +2,8 @@
 /*
  * wire.h - the frames that the library and the command exchange over the control socket.
  *
- * Purpose: the one description of the bytes on the socket. The library answers, the command asks;
- * they share nothing else.
+ * Purpose: the one description of the bytes on the socket, for the command, which asks, and for the
+ * library, which answers.
  * Shape: the server speaks first and sends a HELLO frame. Then the client sends one request frame
  * at a time and reads one answer frame. Every frame starts with struct wire_frame. Both ends run on
  * one machine, so integers are little-endian in their natural alignment, and structs travel as they
@@ -13,13 +13,14 @@
  * state between two pieces, so every client reads at its own pace, and a client that disconnects
  * leaves nothing behind.
  * Limits: a request body has at most WIRE_REQUEST_MAX bytes. The server closes the connection of a
- * client whose request is too long, unknown, or of the wrong size. It also closes a connection when
- * the client sends half a frame, or does not read its answer, for WIRE_DEADLINE_MS. When
- * WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a client
- * that has been idle for too long; clients that never sent a request go first. A client that lost
- * its connection may connect again and ask for the next piece.
- * Versions: WIRE_VERSION changes when a struct changes. Each end refuses another version, and says
- * which one it was.
+ * client whose request is too long, unknown, or of the wrong size. The server also closes a
+ * connection when the client leaves a frame incomplete or an answer unread for WIRE_DEADLINE_MS.
+ * When WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a
+ * client that sent no first request within 0.1 s, or no further request within WIRE_DEADLINE_MS of
+ * an answer, or has been reading an answer for 10 s. Clients that never sent a request go first. A
+ * client that lost its connection may connect again and ask for the next piece.
+ * Versions: WIRE_VERSION changes when a struct changes. Each end refuses frames of another version,
+ * and reports that version.
  */
 #ifndef MEMCTX_WIRE_H
 #define MEMCTX_WIRE_H
@@ -35,13 +36,13 @@
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
 #define WIRE_MARKS_MAX 16     /* marks that WIRE_MARK sets */
 #define WIRE_MARKS_ALL 48     /* marks of WIRE_MARK, and marks of MEMCTX_MARKS (named auto-N) */
-#define WIRE_NOTES_MAX 16     /* a further note replaces the oldest */
+#define WIRE_NOTES_MAX 16     /* the next note replaces the oldest one */
 #define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
 #define WIRE_UNKNOWN INT64_MIN /* this figure was not computed: shown as null, never as 0 */
 
-/* Each line: the body of the request -> the body of the answer. */
+/* The comment of a type says: the body of the request -> the body of the answer. */
 enum wire_type {
     /* The server sends struct wire_hello when a client connects. */
     WIRE_HELLO = 1,
@@ -66,17 +67,17 @@ enum wire_type {
     /* struct wire_contexts_request, whose verb is an enum wire_placement -> text */
     WIRE_PLACE = 10,
     /* text "list" -> text: a line "rule\tcontexts\tlive bytes\tlive chunks" for each rule;
-     * text "clear", or a rule "PATTERN=POLICY" to add after the others -> text;
+     * text "clear", or a rule "PATTERN=POLICY" to add behind all other rules -> text;
      * text "unresolved" -> text: the version of the list of rules, then a line with the index of
      * each open module that some rule was not resolved for */
     WIRE_RULES = 12,
     /* text "ask NAME": asks the program to reset its contexts of that name;
      * text "look NAME" -> text "asked\treset since\tbytes freed" */
     WIRE_RESET_NAMED = 13,
-    /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds for
-     * which new paths keep every turn of their recursion; 0: none -> text "number of functions of
-     * these contexts\tnumber of all unfolded functions\tseconds until the last unfolded function is
-     * folded again" */
+    /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds
+     * during which new paths keep every turn of a recursion of their functions; 0: these functions
+     * are folded again at once -> text "number of functions of these contexts\tnumber of all
+     * unfolded functions\tseconds until the last unfolded function is folded again" */
     WIRE_UNFOLD = 14,
     /* struct wire_rule_ranges -> text */
     WIRE_RULE_RANGES = 15,
@@ -94,7 +95,7 @@ struct wire_frame {
     uint16_t type;   /* enum wire_type; an answer repeats the type of its request */
     uint32_t status; /* enum wire_status; 0 in a request */
     uint32_t reserved;
-    uint64_t length; /* of the body, in bytes */
+    uint64_t length; /* bytes of the body */
 };
 
 struct wire_hello {
@@ -112,9 +113,9 @@ struct wire_hello {
 
 #define WIRE_DUMP_RESIDENT 1U /* compute resident figures: asks the kernel with mincore */
 #define WIRE_DUMP_THREADS 2U  /* contexts: add the figures of each thread */
-#define WIRE_DUMP_LIGHT 4U    /* pages: send only what the sums over contexts need */
-/* Pieces follow. Ids keep their meaning until WIRE_DUMP_END, or until WIRE_DUMP_QUIET_MS pass
- * without a request for a piece. */
+#define WIRE_DUMP_LIGHT 4U    /* pages: leave out what sums over contexts do not need */
+/* The client will ask for pieces. Ids keep their meaning until WIRE_DUMP_END, or until
+ * WIRE_DUMP_QUIET_MS pass without a request for a piece. */
 #define WIRE_DUMP_BEGIN 8U
 #define WIRE_DUMP_END 16U  /* the client has read the last piece */
 #define WIRE_DUMP_SUMS 32U /* compute the sums, which reads every thread's counters */
@@ -126,8 +127,8 @@ struct wire_dump_request {
 };
 
 struct wire_dump {
-    uint64_t uptime_ns; /* without the time that the machine slept, as all uptimes */
-    uint64_t slept_ns;  /* how long the machine slept since it started */
+    uint64_t uptime_ns; /* like every uptime here, does not count the time that the machine slept */
+    uint64_t slept_ns;  /* how long the machine slept since its boot */
     uint32_t pid;
     uint32_t depth;
     uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
@@ -143,7 +144,7 @@ struct wire_dump {
      * A field marked "from the pages" is 0 here; the reader adds it up from the pages. */
     struct wire_ledger {
         int64_t segments_mapped;   /* address space of segments and large chunks */
-        int64_t segments_resident; /* from the pages; WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t segments_resident; /* from the pages; WIRE_UNKNOWN without WIRE_DUMP_RESIDENT */
         int64_t pages_reserved;    /* from the pages: pages and large chunks of contexts */
         int64_t mixed_reserved;    /* from the pages: whole mixed pages */
         int64_t mixed_block_bytes; /* from the pages: live blocks in mixed pages */
@@ -152,7 +153,7 @@ struct wire_dump {
         int64_t segment_headers; /* page headers in use */
         int64_t metadata_mapped; /* tree, views, caches, tables */
         int64_t metadata_used;
-        int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t metadata_resident; /* WIRE_UNKNOWN without WIRE_DUMP_RESIDENT */
         int64_t control_bytes;     /* stack and answer buffers of the control thread */
         int64_t untouched_bytes;   /* from the pages: reserved, never written, no memory yet */
         int64_t returned_bytes;    /* empty memory returned to the kernel since the start */
@@ -174,10 +175,11 @@ enum wire_part {
     WIRE_PART_ENTRIES = 5,  /* struct wire_mark_entry of one mark */
     WIRE_PART_NOTES = 6,    /* texts, each with its final 0 */
     WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
-    /* struct wire_survey, then records as of CONTEXTS for contexts with a large value of one
-     * figure */
+    /* struct wire_survey, then records as in WIRE_PART_CONTEXTS: the contexts in which the figure
+     * that the request names is at least `least` */
     WIRE_PART_BEST = 8,
-    WIRE_PART_PATH = 9,     /* records as of CONTEXTS: from the root to one context */
+    /* records as in WIRE_PART_CONTEXTS: the contexts from the root to one context */
+    WIRE_PART_PATH = 9,
     WIRE_PART_RESIZES = 10, /* struct wire_resizes */
     WIRE_PARTS = 11,
 };
@@ -188,11 +190,12 @@ struct wire_piece_request {
     /* 0: from the start. Otherwise `next` of the previous answer, or, for contexts and for a path,
      * WIRE_FROM_ID(id). */
     uint64_t from;
-    uint32_t most;           /* records; 0: as many as fit */
-    uint32_t figure;         /* BEST: enum wire_figure */
-    int64_t least;           /* BEST: the least value of that figure in a context that is sent */
-    uint64_t ids_below;      /* BEST: ignore ids from here on, which are newer than the dump */
-    uint64_t mark_uptime_ns; /* ENTRIES: tells marks of one name apart */
+    uint32_t most;   /* records; 0: as many as fit */
+    uint32_t figure; /* BEST: enum wire_figure */
+    int64_t least;   /* BEST: the least value of that figure in a context that is sent */
+    /* BEST: ignore ids from this number on; they are newer than the dump */
+    uint64_t ids_below;
+    uint64_t mark_uptime_ns;       /* ENTRIES: tells marks of one name apart */
     char mark[WIRE_MARK_NAME_MAX]; /* ENTRIES */
 };
 #define WIRE_FROM_ID(id) ((uint64_t)(id) << 16)
@@ -211,27 +214,32 @@ struct wire_piece {
     uint64_t next; /* greater than the request's `from`; 0: this was the last piece */
     uint32_t count;
     uint32_t took_ns;
-    int64_t segments_resident; /* PAGES with RESIDENT: of the segments that start in this piece */
+    /* PAGES with WIRE_DUMP_RESIDENT: resident bytes of the segments that start in this piece */
+    int64_t segments_resident;
 };
 
-/* The figures of one context, or of one thread in a context. Signed, because a thread that frees
- * chunks of other threads has negative live figures. Sums over all threads are not negative. */
+/* The figures of one context, or of one thread in a context. The fields are signed, because a
+ * thread that frees chunks of other threads has negative live figures. Sums over all threads are
+ * not negative. */
 struct wire_sums {
-    int64_t requested_bytes; /* of live chunks */
+    int64_t requested_bytes; /* requested bytes of live chunks */
     int64_t live_chunks;
     /* Since the start, or since the last reset of the counters: */
     int64_t allocs;
     int64_t frees;
-    int64_t requested_cum_bytes;  /* of all allocations together */
-    int64_t peak_requested_bytes; /* WIRE_UNKNOWN where several threads make it inexact */
+    int64_t requested_cum_bytes; /* requested bytes of all allocations */
+    /* WIRE_UNKNOWN if several threads use the context, because no exact peak is known */
+    int64_t peak_requested_bytes;
 };
 
-/* Sums over all contexts that the server looked at for a piece of BEST, sent or not. */
+/* Sums over all contexts that the server looked at for a piece of BEST, whether it sent them or
+ * not. */
 struct wire_survey {
     uint64_t uptime_ns; /* when the figures of this piece were read */
     uint64_t contexts, with_figures;
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
-    /* The part below a label such as [truncated], and the part below [other callers]. */
+    /* labelled_*: sums over the contexts below a label such as [truncated]; merged_*: sums over
+     * those below [other callers]. */
     int64_t labelled_bytes, labelled_allocs, merged_bytes, merged_allocs;
     int64_t root_peak_bytes; /* WIRE_UNKNOWN, unless the root was among the contexts */
 };
@@ -255,7 +263,7 @@ enum wire_context_kind {
  * the error.
  * LATE: the figures begin when the path was admitted. Earlier allocations of the path are in
  * [other callers] of an ancestor.
- * RECURSIVE: deeper call paths call this context's function again. They continue below this
+ * RECURSIVE: deeper call paths call this context's function again. These paths continue below this
  * context; see recursive_from. */
 #define WIRE_CONTEXT_PARTIAL 1U
 #define WIRE_CONTEXT_LATE 2U
@@ -267,12 +275,12 @@ struct wire_context {
     uint32_t module; /* index into the modules, or WIRE_NONE */
     uint32_t flags;  /* WIRE_CONTEXT_PARTIAL and so on */
     /* RECURSIVE: the context whose function was called again when the recursion was first seen. The
-     * contexts from there up to this one's parent are the functions of the loop. WIRE_NONE:
+     * contexts from that context to this context's parent are the functions of the loop. WIRE_NONE:
      * unknown. */
     uint32_t recursive_from;
-    uint16_t bytes; /* of the whole record: offset of the next record */
+    uint16_t bytes; /* bytes of the whole record; the next record follows them */
     uint16_t views;
-    uint64_t address; /* in the process; 0 without a frame */
+    uint64_t address; /* address in the process; 0: the context has no frame */
     uint8_t kind;     /* enum wire_context_kind */
     /* 0: `address` is a return address, so look up address - 1. 1: a signal interrupted the frame,
      * so `address` is the instruction itself. */
@@ -280,7 +288,8 @@ struct wire_context {
     uint8_t placement;    /* enum wire_placement */
     uint8_t holds;        /* WIRE_CONTEXT_SUMS, WIRE_CONTEXT_FURTHER */
     uint16_t label_bytes; /* a text with its final 0; 0: none */
-    uint16_t why_bytes;   /* the text after it, with its final 0: the reason for the placement */
+    /* the text behind the label, with its final 0: the reason for the placement */
+    uint16_t why_bytes;
 };
 
 struct wire_view { /* the figures of one thread in the context */
@@ -302,7 +311,7 @@ enum wire_policy {
 };
 /* Where the next chunks of a context go. DEFAULT: the allocator decides. APART: to mixed pages that
  * only contexts with APART share. SHARED: to mixed pages; the context gets no new pages of its own.
- * All others: to pages of its own, by that policy. */
+ * Every other value: to pages of the context's own, with the policy of that name. */
 enum wire_placement {
     WIRE_PLACE_DEFAULT = 0,
     WIRE_PLACE_APART = 1,
@@ -318,7 +327,7 @@ struct wire_module {
     uint64_t start, end; /* the mapped range */
     uint64_t bias;       /* address - bias = address in the file (ELF st_value) */
     uint32_t index;
-    uint32_t path_bytes; /* of the text that follows, with its final 0 */
+    uint32_t path_bytes; /* bytes of the text that follows, with its final 0 */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
     uint32_t closed; /* 1 after dlclose */
@@ -334,24 +343,27 @@ struct wire_thread {
 /* Frees of chunks in pages of another heap. A heap's pages belong to the thread that uses the heap
  * now. */
 struct wire_remote {
-    uint32_t freed_by, owner; /* heaps */
+    uint32_t freed_by, owner; /* numbers of heaps, as in struct wire_thread */
     int64_t frees;            /* since the start */
 };
 
 /* Counts of realloc in a context, by the threads of one heap; a context may have several records.
- * They count since the start, or since the last reset of the counters. */
+ * All counts begin at the start of the process, or at the last reset of the counters. */
 struct wire_resizes {
-    uint32_t context; /* id; WIRE_NONE: `reallocs` is the number of calls without room for counts */
+    /* id; WIRE_NONE: `reallocs` counts calls of unknown contexts, for which the tables had no room
+     */
+    uint32_t context;
     uint32_t heap;
     int64_t reallocs;         /* calls that resized a chunk and charged it to this context */
-    int64_t copies;           /* of these calls: the chunk was copied to another place */
+    int64_t copies;           /* calls among these that copied the chunk to another place */
     int64_t copied_bytes;     /* bytes that were copied */
     int64_t grows;            /* calls that made the chunk larger */
     int64_t grown_bytes;      /* requested bytes that the growing calls added */
     int64_t grown_from_bytes; /* requested bytes before the growing calls */
 };
 
-/* The contexts that a mark had no room for. They held few bytes each. Sums since the start. */
+/* Sums over the contexts that a mark had no room for: those with the fewest live bytes. allocs,
+ * frees and requested_cum_bytes count since the start. */
 struct wire_left_out {
     uint64_t contexts;  /* 0: none, and the other fields mean nothing */
     uint64_t ids_below; /* a context with this id or a higher one did not exist yet */
@@ -377,39 +389,42 @@ struct wire_mark_entry {
 /* --- pages -------------------------------------------------------------------------------
  *
  * The contents of each page. One record shows its page at one moment; different records show
- * different moments, and may name contexts that are newer than the pieces before. The reader adds
- * up these records to get what contexts hold: reserved, resident and pinned bytes, and pages. */
+ * different moments. A record may name a context that did not exist yet when earlier pieces were
+ * sent. The reader adds up these records to get what contexts hold: reserved, resident and pinned
+ * bytes, and pages. */
 
 #define WIRE_AGE_NS (1UL << 24) /* unit of ages */
 
 enum wire_page_kind { WIRE_PAGE_OWN = 1, WIRE_PAGE_MIXED = 2, WIRE_PAGE_LARGE = 3 };
 enum wire_page_state {
-    WIRE_PAGE_CURRENT = 0, /* new chunks come from it; kept while none of its chunks is live */
+    WIRE_PAGE_CURRENT = 0, /* new chunks come from this page; it is kept when it is empty */
     WIRE_PAGE_FULL = 1,    /* has no free block, or too few to be listed */
     WIRE_PAGE_LISTED = 2,  /* has free blocks, and waits to become current */
 };
 
 #define WIRE_PAGE_ALIGNED 2 /* a value of wire_page.apart */
 
-/* A page, or a run of adjacent pages of one context that are alike: full pages, or, with LIGHT,
- * pages of one occupancy. Ages are in units of WIRE_AGE_NS. With LIGHT the ages, os_pages and
- * spare_units are 0. */
+/* A page, or a run of adjacent pages of one context that are alike: full pages, or, with
+ * WIRE_DUMP_LIGHT, pages in the same bin of occupancy. Ages are in units of WIRE_AGE_NS. With
+ * WIRE_DUMP_LIGHT the ages, os_pages and spare_units are 0. */
 struct wire_page {
     uint64_t start, bytes; /* address space */
     /* Bytes of the OS pages from which blocks were handed out, less those returned since. */
     uint64_t touched_bytes;
-    uint64_t live_bytes;      /* of the live blocks */
+    uint64_t live_bytes;      /* bytes of the live blocks */
     uint64_t untouched_bytes; /* not written since the page was reserved */
-    int64_t resident_bytes;   /* WIRE_UNKNOWN unless asked */
+    int64_t resident_bytes;   /* WIRE_UNKNOWN without WIRE_DUMP_RESIDENT */
     uint32_t context;         /* WIRE_NONE: of several contexts, see the shares */
-    uint32_t block_bytes;     /* of a block; in a page without blocks: of a unit; 0: large chunk */
-    uint32_t live, capacity;  /* blocks; in a page without blocks: live chunks, and units */
-    uint32_t pages;           /* number of pages in the run */
-    uint32_t first_share;     /* 0; for the reader's own use */
-    uint32_t share_count;     /* struct wire_share that follow */
-    uint32_t tid;             /* of the owning thread; 0: it exited, or any thread may use it */
-    uint32_t oldest_age;      /* no chunk in the page is older */
-    uint32_t newest_age;      /* no chunk in the page is younger */
+    /* bytes of a block, or in a serial page of a unit (16); 0: large chunk */
+    uint32_t block_bytes;
+    uint32_t live, capacity; /* blocks; in a serial page: live chunks, and units */
+    uint32_t pages;          /* number of pages in the run */
+    uint32_t first_share;    /* 0; for the reader's own use */
+    uint32_t share_count;    /* number of struct wire_share that follow */
+    /* of the owning thread; 0: the thread exited, or the page belongs to no thread */
+    uint32_t tid;
+    uint32_t oldest_age; /* no chunk in the page is older */
+    uint32_t newest_age; /* no chunk in the page is younger */
     /* OS pages by the share of their bytes that is live. The first bin also counts OS pages without
      * live bytes that a trim cannot return. */
     uint16_t os_pages[WIRE_OCCUPANCY_BINS];
@@ -430,7 +445,7 @@ struct wire_page {
 struct wire_share {
     uint32_t context;
     uint16_t live;     /* blocks */
-    uint16_t resident; /* blocks of these in memory; 0 without RESIDENT */
+    uint16_t resident; /* number of these blocks that are in memory; 0 without WIRE_DUMP_RESIDENT */
 };
 
 /* --- the small requests ------------------------------------------------------------------ */
@@ -444,10 +459,11 @@ struct wire_reset_request {
     uint32_t reserved;
 };
 
-/* Trims only the listed contexts: returns their empty memory, and OS pages without live bytes.
- * Without this flag a trim is for all contexts. */
+/* Trims only the listed contexts: returns to the kernel their empty memory, and the OS pages
+ * without live bytes inside their pages. Without this flag a trim is for all contexts. */
 #define WIRE_TRIM_CONTEXTS 1U
-#define WIRE_MORE (1U << 31) /* the next request has further contexts; the last one acts */
+/* the next request has further contexts; the server acts on the last request */
+#define WIRE_MORE (1U << 31)
 #define WIRE_CONTEXTS_MAX 240U
 #define WIRE_UNFOLD_SECONDS_MAX 86400U
 
@@ -456,7 +472,7 @@ struct wire_contexts_request {
     uint32_t contexts[]; /* `count` ids */
 };
 
-/* The code of a module that rules match, as the command found it (docs/rules.md). */
+/* Ranges of a module's code that match rules, as the command found them (docs/rules.md). */
 #define WIRE_RULE_RANGES_MAX 16384U /* upper bound for all modules together */
 #define WIRE_RANGES_SENT_MAX 61U    /* upper bound for one request */
 
@@ -467,14 +483,14 @@ struct wire_rule_range {
 };
 
 struct wire_rule_ranges {
-    uint32_t version;        /* of the list of rules, from the answer to "unresolved" */
+    uint32_t version;        /* version of the list of rules, from the answer to "unresolved" */
     uint32_t module;         /* index of struct wire_module */
     uint32_t at;             /* ranges of the module that were sent before; 0 begins anew */
     uint32_t last;           /* 1: these are the last ranges of the module */
-    uint32_t count;          /* ranges that follow */
-    uint32_t build_id_bytes; /* of the module's build-id */
+    uint32_t count;          /* number of ranges that follow */
+    uint32_t build_id_bytes; /* bytes of the module's build-id */
     uint8_t build_id[24];
-    struct wire_rule_range ranges[]; /* by rising start, none overlaps */
+    struct wire_rule_range ranges[]; /* sorted by start; no two ranges overlap */
 };
 
 /* The ranges for a program that `memctx run` starts are in the environment, as lines of text:
@@ -489,7 +505,7 @@ struct wire_rule_ranges {
 struct wire_trim {
     int64_t released_bytes;        /* returned to the kernel by this request */
     int64_t punched_bytes;         /* part of released_bytes: empty OS pages inside pages in use */
-    int64_t rss_before, rss_after; /* -1: not known, as in struct wire_ledger */
+    int64_t rss_before, rss_after; /* -1: the process cannot read the figure */
     uint32_t threads;              /* threads that have memory */
     /* Threads among these that have not allocated since the request. Each returns its memory with
      * its next allocation. */

@@ -2,8 +2,8 @@
 /*
  * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h).
  *
- * Each function enters the thread's heap, as malloc does. The program's callbacks run outside,
- * because they may allocate.
+ * Each function enters the thread's heap, as malloc does. The program's callbacks run outside the
+ * allocator, because they may allocate.
  */
 #include "api/fast.h"
 #include "context/tree.h"
@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
-/* Returns NULL in a signal handler that interrupted the allocator, and when there is no memory for
- * a heap of this thread. */
+/* Enters the thread's own heap. Returns NULL in a signal handler that interrupted the allocator,
+ * and when there is no memory for a heap of this thread. */
 static struct heap *enter(void) {
     struct heap *heap = thread_enter();
     if (LIKELY(heap != NULL))
@@ -33,7 +33,7 @@ static struct heap *must_enter(memctx_t context, const char *what) {
 
 /* Enters the allocator and returns the context. Ends the program when the context was deleted or
  * belongs to another thread. A member of a crowd (named/named.h) first grows into a context of its
- * own; if there is no memory for this, leaves the allocator and returns NULL. */
+ * own; if memory for the growth is short, leaves the allocator and returns NULL. */
 static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
@@ -42,7 +42,7 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
     return named;
 }
 
-/* Returns the context, which may be another thread's; NULL for a member of a crowd. Ends the
+/* Returns the context, which may belong to another thread; NULL for a member of a crowd. Ends the
  * program when the context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct memctx_callback) == 24, "programs pass no size: it 
  * field, struct named has to keep its size, too. */
 _Static_assert(sizeof(struct memctx_limit) == LIMIT_0_1_BYTES, "its size is not kept");
 
-/* True if a program's struct of `bytes` bytes asks only for things that this library knows: behind
+/* True if a program's struct of `bytes` bytes uses no field that this library does not know: behind
  * the first `known` bytes all bytes are zero. */
 static bool asks_for_known(const void *from, size_t bytes, size_t known) {
     for (size_t i = known; i < bytes; i++)
@@ -125,7 +125,7 @@ static void call_back(memctx_t context, const char *what) {
 /* Frees the chunk of a member of a crowd. If `ends` is true, also ends the member. Returns false
  * when the context is no member of a crowd, or when `memctx reset` asked the crowd for a reset: the
  * member must then grow into a context of its own, which can answer. `anyhow`: frees the chunk in
- * spite of such a request, because there is no memory for the context. */
+ * spite of such a request, because there is no memory to grow the member. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -168,8 +168,8 @@ static memctx_t next_child(memctx_t context, const char *what) {
 }
 
 /* Returns the context at which a walk over `context` and the contexts below it starts. The walk
- * visits children before their parents. It uses no recursion, because a chain of contexts may have
- * any length. */
+ * visits children before their parents. The walk uses no recursion, because a chain of contexts may
+ * have any length. */
 static memctx_t lowest(memctx_t context, const char *what) {
     for (memctx_t child; (child = first_child(context, what));)
         context = child;
@@ -299,8 +299,8 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_page_used_up(heap, view, size, how, frame);
 }
 
-/* Allocates in a plain context of this thread. A case that needs more work tail-calls another
- * function, so that the common cases save no callee-saved register. */
+/* Allocates in a plain context of this thread. Each case that this function does not serve itself
+ * ends in a tail call, so that the common cases save no callee-saved register. */
 INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, size_t size,
                                 enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
@@ -329,7 +329,7 @@ NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context,
     bool fresh = false;
     const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc"), *named;
     uint32_t number = named_place(context) & ~NAMED_MEMBER;
-    void *chunk = crowd ? member_alloc(heap, crowd->view, number, size, &fresh) : NULL;
+    void *chunk = crowd ? named_alloc_in_member(heap, crowd->view, number, size, &fresh) : NULL;
     if (chunk)
         return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
     if ((named = named_mine(heap, context, "memctx_alloc")))
@@ -464,7 +464,7 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
 }
 
 /* Returns a context of this thread. A member of a crowd first grows into a context of its own.
- * NULL: there is no memory for this. */
+ * NULL: memory for the growth is short. */
 static struct named *mine(memctx_t context, const char *what) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, what);

@@ -14,13 +14,13 @@
  * counts the free and puts the block on the list; thread_leave.
  *
  * A step that cannot serve the request ends in a call of a function with the name of the case
- * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). These are tail calls, so
- * the common case saves no callee-saved register. All functions here are inlined into each exported
- * function, which reads its own frame pointer first (FRAME): the return address, the caller's rbp
- * and the caller's stack pointer are at fixed offsets from it, and nothing else is needed to find
- * the call path. A tail call gives up the exported function's frame, but the words of the frame
- * stay valid: the called function first pushes the same rbp to the same address, below the same
- * return address (-fno-omit-frame-pointer).
+ * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). All these calls are tail
+ * calls, so the common case saves no callee-saved register. All functions here are inlined into
+ * each exported function, which reads its own frame pointer first (FRAME): the return address, the
+ * caller's rbp and the caller's stack pointer are at fixed offsets from the frame pointer, and
+ * nothing else is needed to find the call path. A tail call gives up the exported function's frame,
+ * but the words of the frame stay valid: the called function first pushes the same rbp to the same
+ * address, below the same return address (-fno-omit-frame-pointer).
  *
  * "Entered" means that the thread is inside the allocator: its heap is marked busy.
  *
@@ -50,7 +50,7 @@ enum allocate_how {
 /* --- where the common malloc cannot go on (malloc.c) ----------------------------------------- */
 
 /* The thread has not entered, because it has no heap, or because this is a signal handler that
- * interrupted the allocator. Also for requests of more than SMALL_MAX bytes. Returns NULL with
+ * interrupted the allocator. Also serves requests of more than SMALL_MAX bytes. Returns NULL with
  * errno set when memory is short. */
 void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame);
 /* The thread has not entered. Allocates more than NARROW_MAX bytes. */
@@ -58,9 +58,9 @@ void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame
 /* The thread has entered, and the first guess of the call path is wrong. */
 void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame);
-/* The thread has entered, and `view` pays. The heap has no recent block of the size
- * (heap.recent_room), or the view's current page has no freed block. Takes a recent block of a page
- * with META_OWNERS, or another block of the current page, mostly one that was never handed out. */
+/* The thread has entered, and `view` pays. take_block_of_mixed_page or take_block_of_own_page found
+ * no freed block. Takes a block of heap.recent_room from a page with META_OWNERS, or else a block
+ * of the view's current page, such as one that was never handed out. */
 void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
                                enum allocate_how how, uintptr_t frame);
 /* The thread has entered, and `view` pays. Allocates more than NARROW_MAX and at most SMALL_MAX
@@ -81,22 +81,22 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
 /* --- where the common free cannot go on (free.c) --------------------------------------------- */
 
-/* Not entered. */
+/* The thread has not entered. Frees the chunk, or notes it for a later free. */
 void free_not_entered(void *chunk);
 /* The thread has entered. Frees a chunk that is in no page of this heap, or is not in the 128 GiB
  * around the library's first segment (segment_is_near). */
 void free_foreign(struct heap *heap, void *chunk);
 /* The thread has entered. Frees a chunk in a page of this heap, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
-/* The thread has entered, and free_block has freed the block. Moves the page to another list of its
- * owner: the page was full and can serve requests again, or is empty, or changes its band
- * (region/slab.h). */
+/* The thread has entered, and free_block has freed the block. The page was full and can serve
+ * requests again, or it is empty, or it changes its band (region/slab.h): it moves to another list,
+ * or is given back. */
 void free_changes_page(struct heap *heap, struct page *page, void *block);
 
 /* --- 1. enter and leave ---------------------------------------------------------------------- */
 
 /* Marks the thread's heap busy and returns it. Returns NULL when the thread has no heap or is
- * inside the allocator already; thread_enter_any then decides. */
+ * inside the allocator already; the caller then uses thread_enter_any. */
 INLINE struct heap *thread_enter(void) {
     struct heap *heap = thread_heap;
     if (UNLIKELY(heap->busy))
@@ -114,9 +114,9 @@ INLINE void thread_leave(struct heap *heap) {
 /* --- 2. find the view that pays -------------------------------------------------------------- */
 
 /* True when four words of the stack equal those of the trace. The cost is the number of loads, so
- * one load reads the offsets of two words, and one comparison compares two words. All four
- * words are read before the first one is compared. That is safe: the four are in one OS page, which
- * is the stack's because the groups before this one matched. */
+ * one load reads the offsets of two words, and one comparison compares two words. All four words
+ * are read before the first word is compared. The read is safe: the four words are in one OS page,
+ * and the earlier groups matched, so this OS page belongs to the stack. */
 INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_word *words) {
     uint64_t first, second;
     __builtin_memcpy(&first, &checks->word[0], sizeof first);
@@ -153,7 +153,8 @@ INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
     return true;
 }
 
-/* Returns the view of the call path. NULL: the first guess is wrong, or no guess may be used. */
+/* Returns the view of the call path, or paths.fixed if this view pays for every allocation. NULL:
+ * the first guess is wrong, or the traces are of an older generation of unwind rules. */
 INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     if (UNLIKELY(paths->fast_generation != load_relaxed(&unwind_rules_generation)))
         return paths->fixed_generation == load_relaxed(&unwind_rules_generation) ? paths->fixed
@@ -170,7 +171,8 @@ INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     return view;
 }
 
-/* Returns the view of the call path, guessed or searched. NULL: as context_view_searched. */
+/* Returns the view of the call path, guessed or searched. NULL: there is no memory for the heap's
+ * first view. */
 INLINE struct view *view_of_path(struct heap *heap, uintptr_t frame, size_t size) {
     struct view *view = view_guessed(paths_of(heap), frame);
     return LIKELY(view != NULL) ? view : context_view_searched(heap, frame, size);
@@ -178,8 +180,9 @@ INLINE struct view *view_of_path(struct heap *heap, uintptr_t frame, size_t size
 
 /* --- 3. take a block ------------------------------------------------------------------------- */
 
-/* Allocates up to NARROW_MAX bytes for a context without pages of its own, from the blocks of
- * mixed pages that were freed last (heap.recent_room). NULL: there is no such block. */
+/* Allocates up to NARROW_MAX bytes for a context without pages of its own, from the blocks of mixed
+ * pages that were freed last (heap.recent_room). NULL: no block of the size class is in that list.
+ */
 INLINE void *take_block_of_mixed_page(struct heap *heap, struct view *view, size_t size) {
     struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free;
@@ -220,8 +223,8 @@ INLINE void *take_block_with_owner(struct heap *heap, struct view *view, size_t 
 }
 
 /* Allocates up to NARROW_MAX bytes for a context with pages of its own, from the current page.
- * NULL: the page has no block that was used before, or the placement of the context has to be
- * decided anew. */
+ * NULL: the page has no freed block, or its blocks are too small, or view.bins is heap_no_bins
+ * because the placement of the context has to be decided anew. */
 INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t size) {
     struct page *page = view->bins->current[bins_class_narrow(heap, size)];
     char *block = page->free;
@@ -242,8 +245,9 @@ INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t
 
 /* --- malloc ---------------------------------------------------------------------------------- */
 
-/* The thread has entered, and `view` pays. Ends an allocation with the chunk that the current page
- * gave; `chunk` NULL: the page gave none. `fresh`: all bytes of the chunk are zero already. */
+/* The thread has entered, and `view` pays. Ends an allocation: leaves the allocator and returns
+ * `chunk`. `chunk` NULL: the current page could not serve the request. `fresh`: all bytes of the
+ * chunk are zero already. */
 INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame, void *chunk, bool fresh) {
     if (UNLIKELY(!chunk))
@@ -256,8 +260,8 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
 INLINE void *allocate_narrow(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
     void *chunk;
-    /* The processor predicts this branch. So it can take a block of the heap before the cache line
-     * of the view has arrived. */
+    /* The processor predicts this branch, and so starts to take a block of the heap before the
+     * cache line of the view has arrived. */
     if (view->bins == &heap->mixed)
         chunk = take_block_of_mixed_page(heap, view, size);
     else
@@ -281,9 +285,10 @@ INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
 
 /* --- free ------------------------------------------------------------------------------------ */
 
-/* Frees a chunk of a page of this heap that has no META_ flag but META_MIXED. *changes becomes true
- * when the caller must call free_changes_page next. False: nothing changed, because the pointer is
- * not the start of a chunk, or the chunk is free; free_by_page_kind then reports the misuse. */
+/* Frees a chunk of a page of this heap. The page has no META_ flag, or only META_MIXED. *changes
+ * becomes true when the caller must call free_changes_page next. False: nothing changed, because
+ * the pointer is not the start of a chunk, or the chunk is free; free_by_page_kind then reports the
+ * misuse. */
 INLINE bool free_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
     bool exact;
     char *granule = blocks_granule_narrow(page, chunk);
@@ -325,8 +330,9 @@ INLINE bool free_block_with_owner(struct heap *heap, struct page *page, void *ch
     return true;
 }
 
-/* Like free_block, but for a wide page that has no flag but META_MIXED or META_OWNERS. The records
- * are read here, because record_release makes such a free 100 instructions longer. */
+/* Like free_block, but for a page with META_WIDE and no further flag except META_MIXED or
+ * META_OWNERS. The records are read here, because a call of record_release would make the free of a
+ * wide block 100 instructions longer. */
 INLINE bool free_wide_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
     bool exact;
     char *granule = segment_span_start(page);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * free, and the cases that the common case in api/fast.h passes on.
+ * free, and the cases that free_inline (api/fast.h) does not serve.
  *
  * Nothing here looks up a call path, so this file alone is built without frame pointers.
  */

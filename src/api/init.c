@@ -2,10 +2,11 @@
 /*
  * Process life: the constructor, fork, exit.
  *
- * The allocator itself needs none of this: all its state starts as zeros, and the first malloc may
- * come long before the constructor. fork takes every lock in rank order, so that the child finds
- * every table complete. A lock that the forking thread already holds (fork in a signal handler)
- * stays with it, because the child continues as that thread.
+ * The allocator itself needs no constructor: all its state starts as zeros, and the first malloc
+ * may come long before the constructor runs. fork takes every lock in rank order, so that the child
+ * finds every table complete. A lock that the forking thread already holds (fork in a signal
+ * handler) stays with that thread: in the child the copy of the thread goes on and releases the
+ * lock.
  */
 #include "api/thread.h"
 #include "context/tree.h"
@@ -50,7 +51,7 @@ static void fork_prepare(void) {
     }
     control_fork_prepare();
     /* The holder of loaded_lock may wait for the loader's lock, which this thread may hold in a
-     * callback. So the wait for loaded_lock is bounded, as in an interrupted thread. */
+     * callback. So the wait for loaded_lock is bounded, as if a signal handler had called fork. */
     if (loaded_is_used())
         lock_fork_prepare(&loaded_lock, true);
     heap_fork_prepare(interrupted);
@@ -123,8 +124,8 @@ static void leave_environment(void) {
 }
 
 /* True for programs that change namespaces, or change the user and keep capabilities. The kernel
- * refuses both to a process with a second thread, so such a process gets no control thread. It then
- * executes another program, which starts its control thread as usual. */
+ * refuses both to a process with a second thread, so such a process gets no control thread. A
+ * launcher then executes another program, which starts its control thread as usual. */
 static bool is_launcher(const char *name) {
     static const char launchers[][8] = {"bwrap", "capsh", "nsenter", "setpriv", "unshare"};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -134,7 +135,7 @@ static bool is_launcher(const char *name) {
 }
 
 /* True for a process of Chromium, or of a program built on it, that will enter a sandbox. Such a
- * process ends itself when it finds a second thread before that. */
+ * process ends itself when it finds a second thread before it enters the sandbox. */
 static bool is_browser_helper(int count, char *const *arguments) {
     static const char types[][12] = {"broker", "gpu-process", "renderer", "utility", "zygote"};
     bool helper = false;
@@ -182,14 +183,15 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     int64_t run_pid = 0;
     const char *run = getenv("MEMCTX_RUN_PID");
     options_read(environ, &warnings);
-    const char *ranges = getenv(WIRE_RANGES_VARIABLE); /* the command resolved the rules */
+    /* code that rules match, found by the command */
+    const char *ranges = getenv(WIRE_RANGES_VARIABLE);
     policy_rules_init(getenv("MEMCTX_RULES"), ranges, &warnings);
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();
     os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();
-    unwind_rules_new_generation(); /* allocations before this had the default depth, and no names */
+    unwind_rules_new_generation(); /* earlier traces have the default depth */
     policy_rules_begin(ranges);
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);

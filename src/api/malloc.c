@@ -2,7 +2,7 @@
 /*
  * The malloc family, as glibc and POSIX define it.
  *
- * The common cases are in api/fast.h; the cases that they pass on are here.
+ * The common cases are in api/fast.h; this file has the cases that api/fast.h does not serve.
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
 #include "api/fast.h"
@@ -20,13 +20,14 @@
 #include "api/names.h"
 
 struct request {
-    size_t size, alignment; /* alignment 1: the 16 bytes that every chunk has are enough */
+    size_t size, alignment; /* alignment 1: the alignment of every chunk, 16 bytes, is enough */
     bool zero;              /* all bytes of the chunk are to be zero */
     void *old;              /* the chunk to resize; NULL: allocate */
 };
 
-/* True if the request would exceed the limit of a named context or of a rule. In the first case
- * *limited becomes the context: its limit may have a function that makes room. */
+/* True if the request would exceed the limit of a named context or of a rule. If the limit is that
+ * of a named context, *limited becomes this context: its limit may have a function that makes room.
+ */
 static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request,
                           uint32_t *limited) {
     uint32_t had_in = request->old ? region_context_of(request->old) : REGION_NO_CONTEXT;
@@ -65,8 +66,8 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
     return region_alloc(heap, view, request->size, request->zero);
 }
 
-/* For a signal handler that interrupted this thread while it held a lock of this library. The chunk
- * is charged to [unwinding] when the thread next enters. */
+/* Allocates for a signal handler that interrupted this thread while the thread held a lock of this
+ * library. The chunk is charged to [unwinding] when the thread next enters. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
     struct page *header =
@@ -80,8 +81,8 @@ static void *serve_emergency(const struct request *request) {
     return header->chunk;
 }
 
-/* Serves the request of a thread that has entered, and leaves. When the kernel refuses memory, the
- * library returns all memory that it keeps for reuse, and tries once more. */
+/* Serves the request of a thread that has entered, and leaves the allocator. When the kernel
+ * refuses memory, the library returns all memory that it keeps for reuse, and tries once more. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     thread_settle(heap);
@@ -152,7 +153,8 @@ NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
-/* Takes a block of the current page that is in none of the lists of recent blocks. */
+/* Takes a block of the view's current page that is in no list of recent blocks (heap.recent_room).
+ */
 static NOINLINE void *allocate_current_page(struct heap *heap, struct view *view, size_t size,
                                             enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
@@ -217,7 +219,8 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
     return serve_entered(heap, THREAD_OWN, view, &request, frame);
 }
 
-/* Takes a block that is aligned by itself from the view's current page. NULL: there is none. */
+/* Takes a block of the view's current page if all blocks of that page have the alignment. NULL:
+ * they have not, or no block is free. */
 static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
                                 size_t alignment) {
     size_t room = aset_aligned_room(size, alignment);
@@ -258,7 +261,7 @@ EXPORT void *calloc(size_t count, size_t size) {
 static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!old)
         return allocate(size, ALLOCATE_PLAIN, frame);
-    if (!size) { /* as glibc: frees, and leaves errno alone */
+    if (!size) { /* like glibc: frees the chunk, and does not change errno */
         free(old);
         return NULL;
     }
@@ -272,7 +275,8 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!view)
         view = view_of_path(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
-    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* a limit? */
+    /* a context whose view has heap_no_bins may have a limit */
+    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins);
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);
@@ -318,7 +322,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
     int saved = errno;
     void *chunk = alignment <= 16 ? allocate(size, ALLOCATE_PLAIN, FRAME)
                                   : allocate_aligned(size, alignment, FRAME);
-    if (UNLIKELY(!chunk)) /* errno stays ENOMEM: glibc sets it, and programs read it */
+    if (UNLIKELY(!chunk)) /* errno is ENOMEM, as with glibc, because programs read it */
         return ENOMEM;
     errno = saved;
     *result = chunk;

@@ -6,7 +6,7 @@
 #ifndef MEMCTX_NAMES_H
 #define MEMCTX_NAMES_H
 
-/* glibc's second names of some functions. */
+/* Defines a second name of a function, such as glibc's __libc_malloc for malloc. */
 #if __has_attribute(copy)
 #define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
 #else
@@ -26,7 +26,8 @@
 #define pvalloc memctx_test_pvalloc
 #define malloc_usable_size memctx_test_malloc_usable_size
 #define malloc_trim memctx_test_malloc_trim
-#define mallinfo(...) memctx_test_mallinfo(__VA_ARGS__) /* not the struct of that name */
+/* takes arguments, so that `struct mallinfo` keeps its name */
+#define mallinfo(...) memctx_test_mallinfo(__VA_ARGS__)
 #define mallinfo2(...) memctx_test_mallinfo2(__VA_ARGS__)
 #define malloc_info memctx_test_malloc_info
 #define malloc_stats memctx_test_malloc_stats

@@ -2,9 +2,9 @@
 /*
  * operator new and delete, under their C++ ABI names, without linking a C++ library.
  *
- * On failure they follow the standard ([new.delete.single]): they call the new-handler while there
- * is one, else throw std::bad_alloc through the program's own C++ library. Each operator is an
- * entry as malloc is: the call path starts at the caller of operator new.
+ * When memory is short, the operators follow the standard ([new.delete.single]): they call the
+ * new-handler as long as the program has set one, and otherwise throw std::bad_alloc through the
+ * program's own C++ library. As for malloc, the call path starts at the caller of the operator.
  */
 #include "api/fast.h"
 #include "os/libc.h"
@@ -59,8 +59,9 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
 }
 
 #ifndef MEMCTX_UNIT
-/* A nothrow operator is out of memory. The new-handler may throw, and C cannot catch. The program's
- * C++ library can: its operator of this name calls the throwing operator of this file. */
+/* Called when a nothrow operator is out of memory. The new-handler may throw, and C code cannot
+ * catch the exception. The operator with this name in the program's C++ library can: it calls the
+ * throwing operator of this file and catches the exception. */
 static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
                                const void *nothrow) {
     void *next = os_libc.symbol ? os_libc.symbol(RTLD_NEXT, name) : NULL;

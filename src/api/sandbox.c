@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * prctl and syscall in front of libc's, so that the library sees a process that is about to
- * restrict its system calls.
+ * prctl and syscall, which the program calls in place of libc's functions, so that the library sees
+ * a process that is about to restrict its system calls.
  *
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
  * same calls. The control thread ends before the call is made, so that the filter never applies to
- * it. All other calls go straight to the kernel, as in libc.
+ * that thread. All other calls go straight to the kernel, as in libc.
  */
 #include "control/control.h"
 #include "os/syscall.h"
@@ -32,8 +32,8 @@ static bool is_filter(long number, const unsigned long *arguments) {
                                : arguments[0] == SECCOMP_SET_MODE_FILTER && arguments[2];
 }
 
-/* Programs set PR_SET_NO_NEW_PRIVS before they install a filter. By itself it forbids no call of
- * this library. */
+/* Programs set PR_SET_NO_NEW_PRIVS before they install a filter. The flag alone forbids no system
+ * call of this library. */
 static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * glibc's functions about its heap, for this heap: mallinfo, malloc_info, malloc_stats,
- * malloc_trim. Fields that have no meaning here are 0.
+ * The functions with which glibc describes and trims its heap, for the memory of this library:
+ * mallinfo, malloc_info, malloc_stats, malloc_trim. Fields that have no meaning in this library are
+ * 0.
  * Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
  */
 #include "api/fast.h"

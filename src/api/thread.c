@@ -9,8 +9,8 @@
 #include <pthread.h>
 
 #define KEYS_WITHOUT_ALLOCATION 32 /* for the values of this many keys glibc allocates nothing */
-/* glibc calls key destructors in up to 4 rounds. The heap is parked in the third round, so that
- * destructors of other keys, which may allocate and free, mostly run before. */
+/* glibc calls key destructors in up to 4 rounds. The heap is parked in the third round, so that the
+ * destructors of other keys, which may allocate and free, have two rounds before. */
 #define EXIT_ROUNDS 2
 
 #define NO_HEAP ((struct heap *)(uintptr_t)thread_no_heap)
@@ -20,8 +20,9 @@ THREAD_LOCAL struct heap *thread_heap = (struct heap *)thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 
-/* A thread without memory for its own heap uses the shared heap, and asks for its own once in this
- * many entries. A refused request takes long, and a program without memory repeats it often. */
+/* A thread that got no memory for its own heap uses the shared heap, and asks for a heap of its own
+ * again once in this many entries. A request that the kernel refuses takes long, and a program
+ * without memory would repeat it at each allocation. */
 #define REFUSED_RETRY_EVERY 64U
 static THREAD_LOCAL uint32_t refused_first_entries;
 
@@ -33,8 +34,8 @@ static THREAD_LOCAL uint32_t refused_first_entries;
 #define YOUNG_ENTRIES 512U
 #define YOUNG_WAIT 4U /* an entry that waits for the lock counts as this many entries */
 static THREAD_LOCAL uint32_t young_entries;
-/* The thread that last used the shared heap, as an address in its thread-local storage. Under the
- * lock of the shared heap. */
+/* The thread that last used the shared heap, as an address in the thread's thread-local storage.
+ * The shared heap's lock guards this variable. */
 static const void *shared_user;
 
 static struct {
@@ -54,7 +55,7 @@ static void thread_exits(void *argument) {
         return;
     if (os_is_first_thread(heap->tid))
         control_first_thread_ended();
-    /* From now on this thread uses the shared heap, so it leaves no heap behind. */
+    /* From now on this thread uses the shared heap, so that it leaves no second heap behind. */
     thread_state = THREAD_ENDED;
     thread_heap = NO_HEAP;
     order_stores();
@@ -76,13 +77,14 @@ void thread_init(void) {
         os_libc.key_delete(global.key); /* region/heap.c then finds ended threads by their ids */
     else
         global.has_key = true;
-    if (load_relaxed(&heap_global.threads_seen) <= 1) /* no thread started before the key */
+    /* true: no thread started before the key was created */
+    if (load_relaxed(&heap_global.threads_seen) <= 1)
         store_owner(&global.untold, false);
     if (thread_heap_if_any())
         tell_of_end(thread_heap);
 }
 
-/* Gives the thread a heap of its own, and enters it. NULL: out of memory. */
+/* Gives the thread a heap of its own, and enters that heap. NULL: out of memory. */
 static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();

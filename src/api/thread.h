@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * thread.h - entering the allocator where the common thread_enter (api/fast.h) cannot.
+ * thread.h - entering the allocator in the cases that thread_enter (api/fast.h) does not serve.
  *
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). heap->busy is
- * set while the thread is inside the allocator. A signal handler that finds it set has interrupted
- * the allocator, and uses the shared heap. So does a thread that has allocated little so far, or
- * that gets no memory for its own heap. When the interrupted thread holds a lock of this library,
- * the handler's allocations come straight from the kernel, and its frees go to a list that a later
- * call works off.
+ * set while the thread is inside the allocator. A signal handler that finds heap->busy set has
+ * interrupted the allocator, and uses the shared heap. A thread that has allocated little so far,
+ * or that gets no memory for a heap of its own, uses the shared heap, too. When the interrupted
+ * thread holds a lock of this library, the handler's allocations come straight from the kernel, and
+ * its frees go to a list that thread_settle empties later.
  */
 #ifndef MEMCTX_THREAD_H
 #define MEMCTX_THREAD_H
@@ -31,21 +31,22 @@ enum thread_access {
     THREAD_OWN,    /* with its own heap */
     THREAD_SHARED, /* with the shared heap, and its lock */
     THREAD_YOUNG,  /* like THREAD_SHARED, because the thread has no heap of its own yet */
-    THREAD_NONE,   /* without a heap, because no heap can be used here */
+    THREAD_NONE,   /* without a heap: the thread holds a lock of the library */
 };
 /* Enters the allocator, whatever state the thread is in. Returns which heap the thread uses, and
  * stores it in *heap (NULL: none). May take a lock, make a heap or call libc. */
 enum thread_access thread_enter_any(struct heap **heap);
-/* Like thread_enter_any, but for an operation that needs a heap of its own. */
+/* Like thread_enter_any, but for an operation that needs the thread's own heap: never THREAD_YOUNG.
+ */
 enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_any(struct heap *heap, enum thread_access access);
-/* Leaves, and starts the control thread, which allocates. */
+/* Leaves the allocator first, and then starts the control thread, because the start allocates. */
 void thread_leave_to_control(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);
-/* Does the work that had to wait: the frees of thread_defer_free, and the accounting of emergency
- * chunks (region_settle). */
+/* Does the work that had to wait while a lock was held: the frees of thread_defer_free, and the
+ * accounting of emergency chunks (region_settle). */
 void thread_settle(struct heap *heap);
 
 /* Creates the pthread key whose destructor runs when a thread ends. */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions in which a program waits long, in front of libc's, so that a program that never
- * allocates again gets its control thread.
+ * The functions in which a program may wait long. The program calls them in place of libc's, so
+ * that the control thread starts even in a program that never allocates again.
  *
  * Each function passes its arguments on to the function that the program would call without this
- * library, by a jump: no frame of this library is on the stack while the program waits. So the
- * wait is a cancellation point, ends with EINTR, and tells the remaining time, as libc's function
- * does. Until the control thread was started once, a call that may wait for LONG_S seconds or more
- * starts the thread first. A process that has lived for less than START_AFTER_MS may end soon. In
- * such a process poll, epoll_wait, sigsuspend, and select and ppoll without a time-out first wait
- * for START_AFTER_MS, and start no thread if an event comes. The thread does not start in a signal
- * handler, in a vfork child, or in code whose callers are not all known: these functions, unlike
- * malloc, may be called in a handler that interrupted pthread_create.
+ * library, by a jump: no frame of this library is on the stack while the program waits. So the wait
+ * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
+ * function. As long as the control thread was never started, a call that may wait for LONG_S
+ * seconds or more starts the thread first. A process that has lived for less than START_AFTER_MS
+ * may end soon. In such a young process poll, epoll_wait, sigsuspend, and select and ppoll without
+ * a time-out first wait for START_AFTER_MS, and start no thread if an event comes. The thread does
+ * not start in a signal handler, in a vfork child, or in code whose callers are not all known:
+ * these functions, unlike malloc, may be called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -27,13 +27,13 @@
 
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
-#define SETS_BITS 1024U /* FD_SETSIZE; larger sets are not copied */
+#define SETS_BITS 1024U /* FD_SETSIZE; with larger sets, select has no first part */
 /* Each stack walk that finds that the thread may not start yet counts as one look. After LOOKS_MAX
  * looks the process walks no stack for this purpose, because an event loop may wait 100 000 times a
  * second. */
 #define LOOKS_MAX 64U
 
-/* How a function takes the time that it may wait for. */
+/* In which form a function takes the longest time that it may wait. */
 enum time_out {
     ANY_TIME,       /* no bound */
     MASKED,         /* no bound: sigsuspend */
@@ -42,7 +42,7 @@ enum time_out {
     MILLISECONDS,   /* a number; without bound if negative */
     SPAN,           /* a struct timespec or timeval; an error if NULL */
     SPAN_OR_NONE,   /* a struct timespec or timeval; without bound if NULL */
-    SPAN_OR_MOMENT, /* arguments of clock_nanosleep */
+    SPAN_OR_MOMENT, /* a struct timespec; with TIMER_ABSTIME a moment; an error if NULL */
 };
 
 /* X(name of the function, form of its time-out, number of the argument that has it) */
@@ -90,9 +90,9 @@ static long missing(void) {
     return -1;
 }
 
-/* True if 8 bytes can be read at an address. A program may pass a bad address, and then gets EFAULT
- * from the wait. The kernel takes the 8 bytes for a set of signals and reads them before it refuses
- * the unknown operation -1. */
+/* True if 8 bytes can be read at an address. A program that passes a bad address must get EFAULT
+ * from the wait, and no SIGSEGV from this library. The kernel takes the 8 bytes for a set of
+ * signals and reads them before it refuses the unknown operation -1. */
 static bool is_readable(unsigned long address) {
     return os_syscall(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EINVAL;
 }
@@ -119,7 +119,7 @@ static bool is_long(enum time_out kind, const unsigned long *arguments, unsigned
     case SPAN: break;
     }
     return value && is_readable(value) &&
-           *(const volatile int64_t *)value >= now.tv_sec + LONG_S; /* the seconds come first */
+           *(const volatile int64_t *)value >= now.tv_sec + LONG_S; /* tv_sec is the first member */
 }
 
 /* Returns the address of the function that the program would call without this library. */
@@ -135,7 +135,7 @@ static uintptr_t next_function(unsigned wait) {
 
 /* --- the first part of a wait ---------------------------------------------------------------- */
 
-/* Calls a function of libc's with arguments as they stand in registers. */
+/* Calls a function with the six words that were in the argument registers. */
 static int call(uintptr_t function, const unsigned long *a) {
     return ((int (*)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long,
                      unsigned long))function)(a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -161,10 +161,10 @@ static int select_first(uintptr_t function, const unsigned long *part) {
     return result;
 }
 
-/* The first part of a wait for an event in a process that may end soon: START_AFTER_MS, by libc's
- * own functions. Returns 0 if nothing came; then the arguments are those of the rest of the wait.
- * Otherwise returns the result of the whole wait. Waits that have no first part return 0 at
- * once. */
+/* The first part of a wait for an event in a young process: waits for START_AFTER_MS in libc's
+ * function. Returns 0 if no event came; `arguments` then describe the rest of the wait. Otherwise
+ * returns the result of the whole wait. Functions without a first part (sleep, accept, ...) return
+ * 0 at once. */
 static int wait_first(unsigned wait, uintptr_t function, unsigned long *arguments) {
     struct timespec span = {.tv_nsec = START_AFTER_MS * 1000000L};
     struct timeval select_span = {.tv_usec = START_AFTER_MS * 1000L};
@@ -213,8 +213,9 @@ static long wait_done(long result) {
     return result;
 }
 
-/* Called before a wait while the function to jump to is not known, or the control thread may have
- * to start. Returns the address of that function, or of wait_done. */
+/* Called before a wait if the address in wait_next is not known yet, or if the control thread may
+ * have to start. Returns the address to jump to: libc's function, or wait_done if the wait is over.
+ */
 __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned long *arguments) {
     int saved = errno;
     uintptr_t function = next_function(wait);
@@ -226,7 +227,8 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
         arguments[0] = (unsigned long)result;
         return (uintptr_t)wait_done;
     }
-    if (load_relaxed(&control_waiting)) /* 0: another thread has started it meanwhile */
+    /* 0: another thread has started the control thread meanwhile */
+    if (load_relaxed(&control_waiting))
         start_control((uintptr_t)__builtin_frame_address(0));
     errno = saved;
     return function;

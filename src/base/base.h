@@ -30,7 +30,7 @@
  * fault. */
 #define CHILD_CONST __attribute__((section(".data.rel.ro.memctx")))
 /* Places a small variable that every start of a program touches. These variables share an OS page,
- * apart from large tables that mostly stay untouched. */
+ * and large tables that mostly stay untouched stand elsewhere. */
 #define START_PAGE __attribute__((section(".data.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
@@ -45,9 +45,10 @@ void model_point(const void *at);
 #endif
 #define load_acquire(p) (POINT(p) __atomic_load_n((p), __ATOMIC_ACQUIRE))
 #define store_release(p, v) (POINT(p) __atomic_store_n((p), (v), __ATOMIC_RELEASE))
-/* Without the thread sanitizer, these are plain or volatile accesses. For aligned words they have
- * the effect of relaxed atomics, but GCC makes shorter code of them: add_owner is a single
- * instruction. The compiler may merge a load_plain with other loads. */
+/* load_plain, load_relaxed, store_owner and add_owner are plain or volatile accesses, except under
+ * the thread sanitizer. For aligned words they have the effect of relaxed atomics, but GCC makes
+ * shorter code of them: add_owner is a single instruction. The compiler may merge a load_plain with
+ * other loads. */
 #ifdef __SANITIZE_THREAD__
 #define load_plain(p) load_relaxed(p)
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
@@ -79,20 +80,21 @@ void model_point(const void *at);
 #define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
 #endif
-/* or_release and and_release return the old value. */
+/* or_release and and_release return the value before the change. */
 #define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
 #define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))
 #define exchange_relaxed(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELAXED))
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
 #define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
 #define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
-/* All threads see these operations in one order. If two threads each write one word and then read
- * the other thread's word, at least one of them sees the other's write. */
+/* All threads see all exchange_full and load_full in one order. If two threads each write a word by
+ * exchange_full and then read the other thread's word by load_full, at least one of them sees the
+ * other's write. */
 #define exchange_full(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
 #define load_full(p) (POINT(p) __atomic_load_n((p), __ATOMIC_SEQ_CST))
 #define cas(p, expected, v, weak, order)                                                           \
     (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
-/* cas_acquire never fails spuriously; the other two may. */
+/* cas_acquire never fails spuriously; cas_release and cas_acq_rel may. */
 #define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE)
 #define cas_release(p, expected, v) cas(p, expected, v, true, __ATOMIC_RELEASE)
 #define cas_acq_rel(p, expected, v) cas(p, expected, v, true, __ATOMIC_ACQ_REL)

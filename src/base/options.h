@@ -2,8 +2,9 @@
 /*
  * options.h - the settings of include/memctx/options.h, as the library stores them.
  *
- * The library fills `options` once at its start, from the environment. The control thread may
- * change live fields later (relaxed stores); any thread reads them (relaxed loads).
+ * The library fills `options` once at its start, from the environment. Later the control thread may
+ * change the fields of live options, those that `memctx set` may change. Any thread reads the
+ * fields by relaxed loads.
  */
 #ifndef MEMCTX_SRC_OPTIONS_H
 #define MEMCTX_SRC_OPTIONS_H

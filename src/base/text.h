@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * text.h - formatted output without libc: bounded, without allocation, usable in any state.
+ * text.h - formatted output without libc: bounded, without allocation, usable in signal handlers
+ * and under locks.
  *
  * A struct text appends to a buffer that the caller provides. Bytes that do not fit are dropped,
  * and `full` is set.

@@ -13,16 +13,17 @@
 
 #define SIGHTINGS 4096U
 /* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says, for two reasons.
- * The stack of a folded path is walked to its end in any case. Paths that begin at the root share
- * their outer nodes, which paths that begin at [truncated] hardly do. */
+ * The stack of a folded path is walked to its end in any case. And paths that begin at the root
+ * share their outer nodes, while paths that begin at [truncated] hardly share any. */
 #define FOLDED_DEPTH_TIMES 4U
-#define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
+/* a new site needs 1/DEPTH_PARTS of the limit free for each node outside it */
+#define DEPTH_PARTS 256
 #define WATCH_EVERY 32U /* of this many waiting paths, one is searched for functions that recur */
 #define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of this many */
 #define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
 
-/* Each element counts how often a path was seen lately. It holds 16 bits of the path's hash, and
- * below them the path's weight. Sightings of other paths that lead to this element lower the
+/* Each element counts how often a path was seen lately: the lower 16 bits are the path's weight,
+ * the upper ones a part of its hash. Sightings of other paths that lead to this element lower the
  * weight. All threads share the elements. A thread may overwrite the count of another thread, which
  * does no harm. */
 static uint32_t *sightings; /* atomic, as is each element */
@@ -65,7 +66,7 @@ void admit_end(struct paths *paths) {
 
 #define WORN_ONCE_IN 4 /* of this many sightings of other paths, one lowers the weight */
 
-/* Counts a sighting of a path. Returns the path's weight, or 1 if another path has its place in
+/* Counts a sighting of a path. Returns the path's weight, or 1 if another path has the element of
  * `sightings`. */
 static uint32_t sight(struct admission *admission, uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS], word = load_relaxed(place);
@@ -83,8 +84,8 @@ static uint32_t sight(struct admission *admission, uint32_t hash) {
     return weight;
 }
 
-/* Clears the count of a path that was admitted. The count would keep other paths waiting whose
- * hashes lead to the same place in `sightings`. */
+/* Clears the count of a path that was admitted, because the count would keep other paths waiting
+ * whose hashes lead to the same element of `sightings`. */
 static void sighting_clear(uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS];
     if ((load_relaxed(place) & 0xffff0000) == (hash & 0xffff0000))
@@ -103,8 +104,8 @@ static uint32_t weight_wanted(size_t size) {
     return ADMIT_WEIGHT << 2 * steps;
 }
 
-/* Returns the view of the stack's innermost frames, as a site below that ancestor. NULL: the
- * ancestor has no such site, and there is no room for it or it may not be made. */
+/* Returns the view of the site below `ancestor` that has the stack's innermost frames. NULL: there
+ * is no such site, and either there is no room for it or `may_make` is false. */
 static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
                                enum tables_share share) {
     const struct stack *stack = admit->stack;
@@ -122,8 +123,8 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
-/* If this share is refused only because of traces, gives back the traces of this thread. True:
- * memory came free. */
+/* If requests for `share` fail only because traces have the room, gives back the traces of this
+ * thread. True: memory came free. */
 static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     bool had = paths->replays;
     if (!tables_are_crowded(0) || tables_are_past(share))
@@ -171,7 +172,8 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
         add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
     if (known->site != site || known->caller != caller || known->ancestor != ancestor)
         *known = (struct known){find_site(admit, ancestor), site, caller, ancestor};
-    /* A site that was refused is looked for again the next time: there may be room by then. */
+    /* If the path got no site, the next allocation looks for one again: there may be room by
+     * then. */
     if (UNLIKELY(!known->view) || UNLIKELY(known->view->context == TREE_OTHERS))
         known->site = 0;
     return known->view;
@@ -187,14 +189,16 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
     return false;
 }
 
-#define EXTEND_WEIGHTS 4 /* a frame needs this many times the weight that a path needs */
+/* to get a node by extend_tree, a frame needs this many times the weight that a path needs */
+#define EXTEND_WEIGHTS 4
 
-/* The first frame whose path is not in the tree gets a node if waiting paths went through it very
- * often. The tree then shows the callers of paths that are never admitted. */
+/* Gives a node to the outermost frame whose path is not in the tree, if waiting paths that contain
+ * the frame were seen often enough. So the tree shows the callers even of paths that are never
+ * admitted. */
 static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
-    /* A path that begins at [truncated] may lack a node further out. */
+    /* In a path that begins at [truncated], a node further out may be missing. */
     if (paths->first_cold >= admit->stack->count || frame->length > admit->depth)
         return;
     bool near = frame->length <= NEAR_ROOT;
@@ -205,7 +209,7 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
         sighting_clear(~frame->hash);
 }
 
-/* Admits the path of a stack whose prefix waits, or lets the path wait on. */
+/* Admits a path that is not in the tree, or lets it wait on. Returns the view that pays. */
 static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix prefix, size_t size,
                                            bool *keep) {
     struct paths *paths = admit->paths;
@@ -226,7 +230,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
         struct view *view = prefix.node & PREFIX_WAITS
                                 ? NULL
                                 : heap_view_within(admit->heap, prefix.node, admit->share);
-        *keep = true; /* without this, the path would be walked for as long as there is no room */
+        /* a trace may lead to the path's site, too: otherwise every allocation would walk the stack
+         * while there is no room for the path */
+        *keep = true;
         if (view) {
             sighting_clear(hash);
             return view;
@@ -239,8 +245,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
 
 /* --- the functions of admit.h ----------------------------------------------------------------- */
 
-#define FOLDING_LOOK_EVERY 16U /* walks between two looks, if no function is folded meanwhile */
-#define NODE_IN_LOOK_UPS 8U    /* paths come fast if over one in this many look-ups makes a node */
+/* walks between two runs of look_at_folding, if no function is folded meanwhile */
+#define FOLDING_LOOK_EVERY 16U
+#define NODE_IN_LOOK_UPS 8U /* paths come fast if over one in this many look-ups makes a node */
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
@@ -248,7 +255,8 @@ static bool paths_come_fast(void) {
             tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
 }
 
-/* Updates whether functions that recur are looked for, and which functions are folded. */
+/* Now and then updates whether the thread looks for functions that recur, and which functions it
+ * folds. */
 static void look_at_folding(struct paths *paths) {
     if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
         LIKELY(load_acquire(&function_epoch) == paths->fold_epoch))

@@ -6,19 +6,19 @@
  * call paths is kept within the budget in two ways:
  *
  * Folding. A function that has recurred on very many paths stands on each path only once. Where the
- * function is called again, the path continues from the function's first instance, and the new
- * return address replaces the old one. `main > visit > generic > visit > leaf` becomes `main >
- * visit > leaf`. Folded stacks are walked to their end, so that a deep recursion does not hide its
- * caller.
+ * function is called again, the path continues from the function's first frame, whose return
+ * address the new one replaces. `main > visit > generic > visit > leaf` becomes `main > visit >
+ * leaf`. Folded stacks are walked to their end, so that a deep recursion does not hide its caller.
  *
- * Admission. When more than half of the budget is used, a path that is not in the tree has to show
- * first that it is worth its nodes. It is worth them if it was seen often lately (the fuller the
- * tables are, the more often), or if it allocates a considerable part of the live bytes. Until then
- * its allocations are charged below the deepest of its ancestors that is in the tree: to a node
+ * Admission. When more than half of the budget is used, a path that is not in the tree gets no
+ * nodes at first. The path is admitted when it was seen often lately (the fuller the tables are,
+ * the more often), or when one allocation has at least 1/ADMIT_LIVE_SHARE of the live bytes. Until
+ * then the path's allocations are charged below its deepest ancestor that is in the tree: to a node
  * [other callers], and below that node to the path's innermost SITE_FRAMES frames. The subtotals of
- * all ancestors and the figures of all sites are therefore exact. Where there is no room for these
- * nodes either, an ancestor further out gets them. The figures of that ancestor, and of those
- * further out, are exact; the nodes between are marked TREE_PARTIAL.
+ * all ancestors and the figures of all sites are therefore exact. If there is no room for these
+ * nodes either, the nodes come below an ancestor further out. The figures of that ancestor, and of
+ * all nodes further out, are exact; the nodes between it and the deepest ancestor are marked
+ * TREE_PARTIAL.
  *
  * Sources: the truncated recursion is that of GHC's cost centre stacks. The counters that other
  * paths wear down are those of Misra and Gries, with the decay of HeavyKeeper (Gong and others,
@@ -43,9 +43,11 @@
 #define ADMIT_LIVE_SHARE 1024      /* one allocation of 1/1024 of the live bytes admits its path */
 #define ADMIT_LIVE_LEAST (4 << 20) /* fewer live bytes count as this many */
 
-/* Atomic: counts the look-ups of all threads, except each thread's last few. */
+/* Atomic: counts the look-ups of all threads, in steps, so those of each thread's present window
+ * are missing. */
 INTERNAL uint64_t admit_looked_up;
-/* Atomic: counts the allocations whose path was not admitted, except each thread's last few. */
+/* Atomic: counts the allocations whose path was not admitted, in steps, so each thread's last few
+ * are missing. */
 INTERNAL uint64_t admit_waited;
 /* Returns the view that pays for the stack's innermost `depth` frames, which were walked. Never
  * NULL once the heap has a view. Sets *keep: true if a trace may lead to the view. */
@@ -55,14 +57,15 @@ unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth);
 /* Value of stack_frame.before: the preceding frame is not found yet. Any other value is the number,
  * plus 1, of the frame that precedes this one on its path; 0 means that no frame precedes it. */
 #define ADMIT_BEFORE_UNKNOWN 0x7fffU
-/* Forgets everything that was found out about the stack. */
+/* Forgets which nodes the frames of the walked stack have. */
 INLINE void admit_forget(struct paths *paths) {
     paths->nodes_valid = 0;
     paths->first_cold = UINT32_MAX;
 }
 /* Forgets the views that pay for paths that are not admitted yet. */
 void admit_forget_known(struct paths *paths);
-/* Frees the counts of waiting paths, and forgets the stack, of a thread that ended or sleeps. */
+/* For a thread that ended or sleeps: frees its counts of waiting paths, and forgets the nodes of
+ * its stack. */
 void admit_end(struct paths *paths);
 
 #endif

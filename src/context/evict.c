@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Evicts the views of cold contexts: which ancestor and site get their figures; see evict.h. */
+/* Evicts the views of cold contexts, and chooses the ancestor and the site that get their figures;
+ * see evict.h. */
 #include "context/admit.h"
 #include "context/internal.h"
 #include "context/replay.h"
@@ -31,10 +32,10 @@ unsigned evict_nodes_above(uint32_t id) {
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
- * not cold. If that is the parent, and the parent is more than NEAR_ROOT nodes from the root, the
- * ancestor is the one at NEAR_ROOT, and the nodes between become TREE_PARTIAL. If the context is a
- * site, the search begins at the parent of its [other callers], and ends at least one further out.
- */
+ * not cold. If the nearest one is the parent, the ancestor is at most NEAR_ROOT nodes from the
+ * root, and the nodes between parent and ancestor become TREE_PARTIAL. If the context is a site,
+ * the parent of its [other callers] takes the parent's role, and the ancestor is at least one node
+ * further out. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -78,7 +79,7 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
 }
 
 #define OVER_PATIENCE 8 /* sweeps in a row that found the tables above their limit */
-/* bytes that new sites may take before evictions have freed as many */
+/* bytes that new sites may take before evictions have freed that many bytes */
 #define SITES_BEFOREHAND (32 << 10)
 
 /* Like site_for, but for tables above their limit. Takes a site below an ancestor further out if
@@ -124,7 +125,8 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     return frees == allocs;
 }
 
-/* True if the view may be dropped: no chunk's record names it, and its context may lose it. */
+/* True if the view may be dropped: no chunk's record names the view, no chunk of its context is
+ * alive, and the context is not pinned. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
     return id >= TREE_FIXED_COUNT && evict_is_at_rest(view) &&
@@ -204,7 +206,8 @@ NOINLINE void evict_own(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
         sweep_if_wanted(true);
     uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
-    if (load_relaxed(&heap->state) == HEAP_SHARED) { /* only visit_idle evicts its views */
+    /* only visit_idle evicts views of the shared heap */
+    if (load_relaxed(&heap->state) == HEAP_SHARED) {
         evict_changed(heap);
         heap->looked_at = round;
         return;

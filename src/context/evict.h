@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * evict.h - removes call paths that are not used any more, to make room for others.
+ * evict.h - removes call paths that are not used any more, to make room for new ones.
  *
  * While the tables have room for every path, nothing happens here. When paths that deserve their
  * nodes (context/admit.h) get none, a *sweep* adds up what every context allocated since the last
  * sweep. The control thread sweeps; where that thread does not run, a thread that looks up a path
- * does. A sweep marks subtrees TREE_COLD in which nothing was allocated since, and nothing is
- * alive, until enough bytes would come free. Each thread then moves its own views of these contexts
- * to the sites below [other callers] of the nearest ancestor that stays (it *evicts* them). The
- * next sweep takes nodes without views and children out of the tree. A later sweep removes them,
- * when no thread can know their ids any more.
+ * does. A sweep marks subtrees TREE_COLD in which nothing is alive and nothing was allocated since
+ * the last sweep, until enough bytes would come free. Each thread then *evicts* its own views of
+ * these contexts: it moves their figures to the sites below [other callers] of the nearest ancestor
+ * that stays. The next sweep takes nodes without views and children out of the tree. A later sweep
+ * removes these nodes, when no thread can know their ids any more.
  *
- * The limit falls when the program frees much, or when threads end. Where the tables are above it,
- * the control thread sweeps by itself, and each context that is empty is cold at once. It then also
- * *visits* the heaps of threads that are outside the allocator, because a sleeping thread evicts
- * nothing: it gives their caches back and moves the figures of cold views to heap_totals. The visit
- * sets heap->visited, closes the fast ways to a view, and makes all threads pass a memory barrier.
- * An owner that entered before has set heap->busy, and its heap is left alone. An owner that enters
- * later finds the ways closed, and waits at heap_await. It frees chunks meanwhile: only views
- * without a chunk that is alive are changed.
+ * The limit falls when the program frees much, or when threads end. While the tables are above the
+ * limit, the control thread sweeps without a request, and each context without a live chunk is cold
+ * at once. The control thread then also *visits* the heaps of threads that are outside the
+ * allocator, because a sleeping thread evicts nothing: it gives their caches back and moves the
+ * figures of cold views to heap_totals. The visit sets heap->visited, closes the fast ways to a
+ * view, and makes all threads pass a memory barrier. If the owner entered before, heap->busy is
+ * set, and the visit leaves the heap alone. If the owner enters later, it finds the ways closed and
+ * waits at heap_await. Frees do not wait, because a visit changes only views without a live chunk.
  *
  * What is exact afterwards: all sums, the figures of sites, and the live bytes of every context.
  * The earlier allocations of an evicted path are counted in [other callers]; the path's context is
  * marked TREE_LATE when it comes back.
  *
  * What cannot be evicted: a view with a live chunk; a view whose chunks other threads freed,
- * because the view alone does not come to zero; a context that made a large part of all
- * allocations; named contexts, contexts of rules, of marks, with a placement, or with pages of
- * their own. While the tables are within their limit, views of the shared heap, and of a thread
+ * because those threads counted the frees in views of their own; a context that made a large part
+ * of all allocations; named contexts, contexts of rules, of marks, with a placement, or with pages
+ * of their own. While the tables are within their limit, views of the shared heap, and of a thread
  * that allocates no more, stay, too.
  *
  * Why ids are safe. A thread uses ids of nodes while it looks up a path, and keeps some for its
  * next look-up. A sweep takes nodes out of all lists, then increments evict_round, then reads
  * `looks` of every heap; `looks` is odd during a look-up. A look-up makes `looks` odd, then reads
  * evict_round, and forgets the ids of earlier look-ups if evict_round has changed. All threads see
- * both steps in one order. So a look-up that the sweep does not see begins with the new round, and
- * finds the node nowhere. A node is removed when every look-up that the sweep saw is over, and if
- * no thread gave the node a child or a view meanwhile. A thread's own view protects the nodes of
- * its path; only the owner evicts that view, or a visitor while the owner is outside the allocator.
+ * these writes and reads in one order. So if the sweep does not see a look-up, the look-up begins
+ * with the new round, and finds the node nowhere. A node is removed when every look-up that the
+ * sweep saw is over, unless a thread gave the node a child or a view meanwhile. A thread's own view
+ * protects the nodes of its path; only the owner evicts that view, or a visitor while the owner is
+ * outside the allocator.
  *
  * Source: like the clock algorithm, a sweep looks a second time before it removes a node.
  */
@@ -47,18 +48,19 @@
 #include "path/cache.h"
 
 INTERNAL uint32_t evict_round; /* atomic: counts sweeps that marked contexts or took nodes out */
-/* Atomic: true when no control thread sweeps, so the next thread that looks up a path must. */
+/* Atomic: true when no control thread sweeps: the next thread that looks up a path sweeps. */
 INTERNAL uint32_t evict_alone;
 INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever evicted */
 
-/* Asks for a sweep, because a path got no nodes although it deserves them, or because the tables
- * are full. A sweep becomes due when some dozens of such requests have come since the last one. */
+/* Asks for a sweep, because a path that was seen often enough got no nodes, or because the tables
+ * are full. A sweep becomes due when WANTED_LEAST (sweep.c) such requests have come since the last
+ * sweep. */
 void evict_want(void);
 /* Sweeps if a sweep was asked for, or if the tables are above their limit. The control thread calls
- * this now and then. True: a sweep is still asked for. */
+ * this function regularly. True: a sweep is still asked for. */
 bool evict_sweep(void);
-/* Gives back the caches of threads that are outside the allocator, because a request of the user
- * needs the room. The control thread calls this. */
+/* Gives back the caches of threads that are outside the allocator. The control thread calls this
+ * function when a request of the user needs the room. */
 void evict_caches(void);
 /* Forgets the ids of nodes that the heap's earlier look-ups noted. The caller is the heap's owner,
  * or nobody uses the heap meanwhile. */
@@ -66,7 +68,7 @@ void evict_changed(struct heap *heap);
 /* The owner calls evict_look_begins before a look-up that uses ids of nodes, and evict_look_ends
  * after it. */
 INLINE void evict_look_begins(struct heap *heap) {
-    /* The result is odd in any case: a thread may have ended inside a look-up. */
+    /* `| 1` makes `looks` odd even if an earlier owner of the heap ended inside a look-up. */
     (void)exchange_full(&heap->looks, (heap->looks + 1) | 1);
     if (UNLIKELY(heap->looked_at != load_full(&evict_round)))
         evict_changed(heap);

@@ -12,14 +12,14 @@
 #define LOOK_SEGMENTS 256U /* segments that one look reads: 1 GiB */
 #define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
 #define PAGES_MAX 32U      /* pages of one visit */
-#define BUSY_MAX 8U        /* heaps that one look leaves alone */
-#define DEALT_WITH 1U      /* in page.seen: the page was punched, or cannot be */
-#define SEEN_USED_SHIFT 48 /* in page.seen: the number of used blocks stands there */
+#define BUSY_MAX 8U        /* a look ends when this many heaps could not be visited */
+#define DEALT_WITH 1U      /* set in page.seen: the page was punched, or cannot be punched */
+#define SEEN_USED_SHIFT 48 /* position of the number of used blocks in page.seen */
 
 static struct {
     uint64_t next_ns;
     uint64_t place; /* the segment where the next look begins */
-    bool hurries;   /* the last look may have left quiet pages */
+    bool hurries;   /* the last look ended early and may have left quiet pages */
 } state;
 
 struct look {
@@ -113,8 +113,8 @@ static bool collect_page(struct look *look, struct page *page) {
     return look->count < PAGES_MAX;
 }
 
-/* Collects quiet pages of look->heap, whose owner destroys none of them, and announces that they
- * will be punched. */
+/* Collects quiet pages of look->heap, and announces that they will be punched. The heap's owner
+ * waits, so it destroys none of them. */
 static bool collect_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;
     if (!look->segments)
@@ -169,7 +169,7 @@ static bool visit_owned(struct look *look) {
     return waits;
 }
 
-/* Visits a heap that no thread uses while its lock is held. */
+/* Visits a parked heap or the shared heap, which no thread uses while another holds its lock. */
 static bool visit_locked(struct look *look, uint32_t kind) {
     if (!lock_try(&look->heap->lock))
         return false;

@@ -11,8 +11,8 @@
 #include "context/evict.h"
 #include "region/heap.h"
 
-/* How many heaps are read at most, for all views of a heap together, to find out whether chunks of
- * their contexts are alive. */
+/* To find out whether chunks of a view's context are alive, all heaps are read. This is the most
+ * heaps that are read for all views of one heap together. */
 #define PROBES_MAX (1U << 18)
 
 /* --- views and contexts (evict.c) ------------------------------------------------------------- */
@@ -31,21 +31,22 @@ bool evict_is_pinned(uint32_t id);
 uint32_t evict_others_above(uint32_t id);
 /* Returns the number of nodes from the context, which counts, to the root, which does not. */
 unsigned evict_nodes_above(uint32_t id);
-/* Moves the figures of evicted views to views of heap `to`. The caller may write both heaps.
- * `probes`: how many heaps may still be read to find out whether chunks are alive; NULL: the counts
- * of visit.c tell. Returns the number of views moved. */
+/* Evicts the heap's views of cold contexts: moves their figures to views of heap `to`. The caller
+ * may write both heaps. `probes`: how many heaps may still be read to find out whether chunks are
+ * alive; NULL: asks visit_none_is_alive instead. Returns the number of views moved. */
 uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
-/* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
- * have one each. The contexts stay. The caller holds the heap's lock. */
+/* Moves the figures of a parked heap's views at rest to heap `totals`, so that a context with views
+ * in many parked heaps needs only one view. The contexts stay in the tree. The caller holds the
+ * heap's lock. */
 void evict_fold_rested(struct heap *heap, struct heap *totals);
 
 /* --- sweeps (sweep.c) ------------------------------------------------------------------------- */
 
 /* Atomic: how many sweeps in a row found the tables above their limit. */
 INTERNAL uint32_t sweeps_over_limit;
-/* True when the tables count as above their limit: more than half of tables_reserve is used up.
- * Either the limit has fallen, because the program freed much or threads ended; or the tables took
- * much that cannot be refused. Any thread, without a lock. */
+/* True when the tables count as above their limit: more than half of tables_reserve is used up. The
+ * cause is a limit that has fallen, because the program freed much or threads ended, or many
+ * requests that cannot be refused. Any thread, without a lock. */
 bool sweep_tables_are_over(void);
 /* Sweeps if a sweep is due. `alone`: the caller is a thread of the program, because no control
  * thread sweeps. The caller does not hold heap_global.lock. */
@@ -53,7 +54,8 @@ void sweep_if_wanted(bool alone);
 
 /* --- heaps of other threads (visit.c) --------------------------------------------------------- */
 
-/* True if no thread uses the heap's views, or will use them as they were. */
+/* True for the heap of totals, and for a parked heap whose caches were given back: no thread uses
+ * the heap's views, and no cache leads to them. */
 bool visit_heap_is_idle(struct heap *heap);
 /* Evicts cold views of heap_global.totals and of heaps without a thread. With `now`, these
  * heaps lose their caches, and views of parked heaps move to the totals (evict_fold_rested); the
@@ -62,15 +64,15 @@ void visit_idle(bool now);
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The caller holds no other lock and owns no heap. */
 void visit_sleeping(bool views);
-/* The steps of a visit, under heap_global.lock and heap_visit_lock. visit_announce makes the owner
- * wait at heap_await. After os_barrier_in_threads, visit_owner_waits is true if the owner is
- * outside the allocator and will wait. The visit ends when heap->visited becomes 0. */
+/* The steps of a visit. The caller holds heap_global.lock and heap_visit_lock. visit_announce makes
+ * the owner wait at heap_await. After os_barrier_in_threads, visit_owner_waits is true if the owner
+ * is outside the allocator and will wait. The visit ends when heap->visited becomes 0. */
 void visit_announce(struct heap *heap);
 bool visit_owner_waits(const struct heap *heap);
-/* True if the last count of live chunks found none of the context's. False: it found some, or there
- * was no count. */
+/* True if the last count of live chunks (find_alive in visit.c) found no chunk of the context.
+ * False: it found some, or there was no count. */
 bool visit_none_is_alive(uint32_t id);
-/* Gives back the memory of that count. */
+/* Gives back the memory in which find_alive counted live chunks. */
 void visit_forget_alive(void);
 
 #endif

@@ -28,11 +28,12 @@ static void verify(struct heap *heap, const struct view *view) {
         tree_is_named(view->context))
         return;
     if (paths->fold_epoch && paths->fold_epoch != load_relaxed(&function_epoch))
-        return; /* more functions are folded now than when the path was found */
+        return; /* other functions are folded now than when the path was found */
     verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 
-#define DEEP_AGAIN_EVERY 4096U /* walks after which a stack is walked to its end once more */
+/* after this many walks, a too deep stack is walked to its end once more */
+#define DEEP_AGAIN_EVERY 4096U
 
 /* Walks the stack and returns the view that pays for it. Sets *wanted to the number of frames that
  * the walk had to find, and *may_keep to true if a trace may lead to the view. */
@@ -69,7 +70,8 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     if (paths->quiet) {
         paths->quiet--;
     } else if (may_keep && heap->state != HEAP_SHARED && LIKELY(paths->traces != NULL)) {
-        /* The shared heap serves many stacks. The look-up may have given the traces back. */
+        /* In the shared heap no trace is kept, because it serves many stacks. `traces` is NULL if
+         * the look-up gave them back. */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
@@ -90,19 +92,20 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
     return view;
 }
 
-/* Two ways lead to a path: by the table of traces, and past the table by walks. The cost of each
- * way, in ns, and how often it was needed in the last window of look-ups tell which way is cheaper.
- * The other way is tried when the greatest possible savings have added up, less and less often. */
+/* Two ways lead to a path: by the table of traces, and past the table by replays and walks. After
+ * each window of look-ups, the mean ns of a look-up by the present way are estimated and compared
+ * with those of the other way in its last window. The other way is also tried when the savings that
+ * it could have brought at best add up to paths.patience, which doubles with each such trial. */
 #define WINDOW 16384U      /* look-ups */
 #define WINDOW_TRIAL 4096U /* look-ups after a change of the way */
-#define COST_FOUND 7U      /* ns of a look-up by the first guess, at best */
+#define COST_FOUND 7U      /* ns of a right first guess whose trace is in the processor's cache */
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
-#define HOPE_MAX 50U /* ns a look-up that the other way may be thought to save */
+#define HOPE_MAX 50U /* the most ns a look-up that window_ends adds to `hoped` */
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
-/* Returns the cost of a right first guess, in ns. With many traces, not all of them are in the
- * processor's caches. */
+/* Returns the cost of a right first guess, in ns. The more traces there are, the fewer of them are
+ * in the processor's caches. */
 static uint32_t cost_found(const struct paths *paths) {
     uint64_t traces = paths->trace_count < 4096 ? paths->trace_count : 4096;
     uint64_t few = traces < 512 ? traces : 512;
@@ -164,18 +167,18 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
         window_ends(paths);
 }
 
-/* True while the thread is switched to a named context, which then pays for everything. */
+/* True while the thread is switched to a named context, which pays for all of its allocations. */
 static bool is_switched(const struct paths *paths) {
     return paths->fixed && tree_is_named(paths->fixed->context);
 }
 
 /* Chooses the fast way of the next allocations: the table of traces, or replays (past the table).
- * With depth 0, or while the thread is switched to a named context, one view pays for all of them,
- * without a look-up. */
+ * With depth 0, or while the thread is switched to a named context, one view pays for all
+ * allocations, without a look-up. */
 static void ways_open(struct paths *paths) {
     bool check = options.check;
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
-    /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
+    /* With MEMCTX_VERIFY or MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
     paths->fast_generation = paths->passing || !paths->traces ? 0 : fast;
     paths->replay_generation = paths->passing ? fast : 0;
@@ -254,8 +257,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     return view;
 }
 
-/* Looks up a path while the table is passed over and no noted change leads to the path. Does the
- * part of look_up that most calls need. */
+/* Looks up a path while the table is passed over and no noted change leads to the path. Does only
+ * the part of look_up that is needed while traces exist and the depth is not 0. */
 static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
     evict_look(heap);
@@ -280,7 +283,8 @@ struct context_timing context_time_begins(struct heap *heap) {
     return timing;
 }
 
-/* A longer time means that the thread was interrupted, a negative one that the clock was set. */
+/* A longer time means that the thread was interrupted during the allocation; a negative one, that
+ * it was interrupted between the two readings of the clock in context_time_begins. */
 #define TIMED_MAX_NS 1000000
 
 void context_time_ends(const struct context_timing *timing) {
@@ -349,7 +353,8 @@ void context_thread_changes(struct heap *heap) {
     admit_forget(paths);
 }
 
-/* This many parked heaps keep their first tables, for threads that come and go. */
+/* This many parked heaps keep their first tables, so that new threads which adopt them need not
+ * make any. */
 #define PARKED_READY 8U
 
 void context_forget(struct heap *heap) {

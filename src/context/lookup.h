@@ -2,8 +2,8 @@
 /*
  * lookup.h - finds the view that pays for a call of malloc.
  *
- * For a cached path the search costs about one compare for each frame. On a miss it walks the
- * stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
+ * For a cached path the search costs about one compare for each frame. On a miss the search walks
+ * the stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
  * these functions.
  */
 #ifndef MEMCTX_LOOKUP_H
@@ -13,23 +13,24 @@
 #include "context/admit.h"
 #include "context/replay.h"
 
-/* Every function here except context_find may wait for a visitor of the heap, see
- * context/evict.h. */
+/* Every function here that takes a heap may wait for a visitor of the heap (context/evict.h),
+ * except context_switched, context_fork_child, context_is_timed and context_time_soon. */
 
 /* Finds the view when the first guess failed. `frame` is the frame pointer of the exported
  * function, `size` the requested size. Returns NULL only while there is no memory for the heap's
  * first view; once it has returned a view for a heap, it never returns NULL for that heap. */
 struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size);
 
-/* Sampling: after every CONTEXT_TIMED_EVERY-th slow allocation the next allocation, whatever its
- * kind, is timed. */
+/* Each time context_time_soon was called this many times for a heap, the heap's next allocation is
+ * timed. Callers: look-ups that the first guess did not serve, and allocations whose page is used
+ * up. */
 #define CONTEXT_TIMED_EVERY 16U
 
 /* Returns the view of a fixed context, for an allocation that must not walk the stack because a
  * signal handler interrupted the allocator. */
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
-/* From now on this view pays for everything that its thread allocates, whatever the path. NULL ends
- * this. */
+/* From now on this view pays for everything that the heap's thread allocates, whatever the path.
+ * NULL: each path pays for itself again. */
 void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
 /* For a forked child: its first look-ups put no new traces into the cache. */
@@ -38,11 +39,11 @@ void context_fork_child(struct heap *heap);
 void context_thread_changes(struct heap *heap);
 /* Gives back the cache of a thread that ended. */
 void context_forget(struct heap *heap);
-/* True if no frame of the current stack, except the outermost few, is in libc or the loader, so
- * that a thread may be started from here. */
+/* True if no frame of the current stack, except the outermost OUTERMOST_LIBC_FRAMES (lookup.c), is
+ * in libc or the loader. Then the calling function may start a thread. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
-/* Like context_outside_libc, but also false if not all frames are known. So no frame is a signal
- * handler's: a handler returns to libc. */
+/* Like context_outside_libc, but also false if not all frames are known. If true, no frame belongs
+ * to a signal handler, because a handler returns to libc. */
 bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 
 /* True if the allocation whose look-up begins is to be timed; context_time_ends records its
@@ -52,11 +53,11 @@ INLINE bool context_is_timed(struct heap *heap) {
 }
 struct context_timing {
     struct paths *paths;
-    /* The time, and the counts of searches and of walks, when the allocation began. */
+    /* The time, the number of searches and the number of walks when the allocation began. */
     uint64_t begun_ns, searched, walked;
     int64_t clock_ns; /* time that reading the clock takes */
 };
-/* Lets the next allocation be timed. */
+/* Lets the heap's next allocation be timed. */
 void context_time_next(struct paths *paths);
 INLINE void context_time_soon(struct heap *heap) {
     if (UNLIKELY(!(++paths_of(heap)->timing_wait % CONTEXT_TIMED_EVERY)))

@@ -15,16 +15,16 @@ static struct prefix prefix_of(const struct stack_frame *frame) {
     return (struct prefix){frame->node, frame->hash, frame->length};
 }
 
-/* Returns the number of nodes that are left out before a path of this length, so that at most
- * `depth` are left. It is a multiple of half of `depth`, so that paths of nearly one length share
+/* Returns how many outer nodes a path of this length drops, so that at most admit->depth nodes are
+ * left. The number is a multiple of half of that depth, so that paths of nearly equal length share
  * their nodes. */
 static uint32_t left_out(const struct admit *admit, uint32_t length) {
     uint32_t step = admit->depth > 1 ? admit->depth / 2 : 1;
     return length <= admit->depth ? 0 : (length - admit->depth + step - 1) / step * step;
 }
 
-/* Returns the first frame, from frame `i` outwards, whose prefix has that length; if there is none,
- * a number less than admit->begin. */
+/* Returns the first frame, from frame `i` outwards, whose prefix has length `length`; if there is
+ * none, a number less than admit->begin. */
 static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
     while (i >= (int)admit->begin && admit->stack->frames[i].length != length)
         i--;
@@ -45,7 +45,8 @@ INLINE struct prefix prefix_before(const struct admit *admit, int before) {
     return before < 0 ? admit->root : prefix_of(&admit->stack->frames[before]);
 }
 
-/* Reports the function of frame `i` to function_recurs if it stands further out, too. */
+/* Reports the function of frame `i` to function_recurs if a frame further out is in this function,
+ * too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
     bool recurs = false;
@@ -139,7 +140,7 @@ static NOINLINE struct prefix push_waiting_or_full(const struct admit *admit, st
     return prefix_with_frame(outer, node, admit->stack->frames[i].address);
 }
 
-/* Does the work of push when the path is not in the tree. */
+/* Does the work of push when frame `i` has no node yet. */
 static NOINLINE struct prefix push_new(const struct admit *admit, struct prefix outer, int i) {
     return prefix_with_frame(outer, make_node(admit, outer.node, i),
                              admit->stack->frames[i].address);
@@ -160,8 +161,8 @@ INLINE uint32_t function_bit(uint32_t number) {
     return number ? 1U << number % 32 : 0;
 }
 
-/* Returns the prefix from which the path goes on, and sets *first to the first frame whose prefix
- * is to be found. */
+/* Returns the known prefix from which the path goes on, and sets *first to the outermost frame
+ * whose prefix is not known. */
 static struct prefix begin(struct admit *admit, int *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
                                     [STACK_OPEN] = TREE_TRUNCATED,
@@ -174,7 +175,8 @@ static struct prefix begin(struct admit *admit, int *first) {
         paths->nodes_valid = stack->kept;
     if (!admit->anchored) {
         *first = stack->count > admit->depth ? (int)(stack->count - admit->depth) : 0;
-        /* The part of the stack that counts may begin in the middle of a recursion. */
+        /* The innermost `depth` frames may begin in the middle of a recursion: begins at the first
+         * frame that is not folded. */
         for (int at = *first; admit->folding && at < (int)stack->count; at++)
             if (!rule_folded(stack->frames[at].rule)) {
                 *first = at;
@@ -194,9 +196,10 @@ static struct prefix begin(struct admit *admit, int *first) {
 }
 
 /* Finds the last frame of each folded function from `first` on, and forgets the prefixes of all
- * frames from `first` on. Where one of these functions stands on the path before `first`, the path
- * goes on from the outermost such frame, and *next is set to the frame that takes its place.
- * Returns the frame before *next on the path. */
+ * frames from `first` on. If one of these functions also stands on the path before `first`, the
+ * path is cut at the outermost frame of such a function, and *next is set to the function's last
+ * frame, which takes its place; else *next is `first`. Returns the frame before *next on the
+ * path. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
@@ -220,7 +223,7 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
     return hit < 0 ? outer : frame_before(admit, hit);
 }
 
-/* Records the prefix of frame `i`, which comes after `before` on the path. */
+/* Records the prefix `at` of frame `i`, which follows frame `before` on the path. */
 INLINE void note(const struct admit *admit, struct prefix at, int i, int before) {
     struct stack_frame *frame = &admit->stack->frames[i];
     frame->node = at.node;
@@ -228,8 +231,8 @@ INLINE void note(const struct admit *admit, struct prefix at, int i, int before)
     frame->before = (uint16_t)(before + 1) & 0x7fff;
     if (LIKELY(!(at.node & PREFIX_WAITS))) {
         const struct stack_frame *outer = &admit->stack->frames[before];
-        /* The hash of a path that waits is no set of bits. Such a path can be followed by one that
-         * begins at a later [truncated] and is in the tree. */
+        /* The hash of a waiting path is no set of bits. The outer frame's path may wait although
+         * this frame's path, which drops more outer nodes (begin_anew), is in the tree. */
         uint32_t functions = before < 0 ? 0 : outer->node & PREFIX_WAITS ? UINT32_MAX : outer->hash;
         frame->hash = functions | function_bit(rule_folded(frame->rule));
         return;
@@ -239,9 +242,9 @@ INLINE void note(const struct admit *admit, struct prefix at, int i, int before)
         admit->paths->first_cold = (uint32_t)i;
 }
 
-/* Frame `last` is the last frame of a folded function. The frames directly outside it that
- * belong to the same function have nearly the same path, so they get prefixes, too: the next walk
- * may go on from any of them. */
+/* Frame `last` is the last frame of a folded function. The frames directly outside it that belong
+ * to this function, too, get prefixes below the same parent: the next walk may go on from any of
+ * these frames. */
 static void find_direct_recursion(const struct admit *admit, int first, int last) {
     struct stack_frame *frames = admit->stack->frames;
     uint32_t number = rule_folded(frames[last].rule);
@@ -260,7 +263,8 @@ static void find_direct_recursion(const struct admit *admit, int first, int last
     }
 }
 
-/* Finds the prefixes of the frames from `first` on that stay on the path; fast for many frames. */
+/* For more than FEW_FRAMES frames: finds the prefixes of the frames from `first` on that stay on
+ * the path. One pass finds all loops. */
 static NOINLINE struct prefix find_many(const struct admit *admit, int first) {
     struct stack *stack = admit->stack;
     int next, count = (int)stack->count, before = erase_loops(admit, first, &next);
@@ -283,7 +287,7 @@ static NOINLINE struct prefix find_many(const struct admit *admit, int first) {
     return at;
 }
 
-/* Returns the frame of that function on the path of frame `i`, or -1. */
+/* Returns the frame of function `number` on the path of frame `i`, or -1. */
 INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     const struct stack_frame *frame = &admit->stack->frames[i];
     if (i < 0 || !(frame->node & PREFIX_WAITS || frame->hash & function_bit(number)))
@@ -293,7 +297,8 @@ INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     return i;
 }
 
-/* Finds the prefixes of all frames from `first` on, one by one; slow for many frames. */
+/* For at most FEW_FRAMES frames: finds the prefixes of all frames from `first` on. Searches for the
+ * loop of each frame by itself. */
 static struct prefix find_few(const struct admit *admit, struct prefix at, int first) {
     const struct stack_frame *frames = admit->stack->frames;
     int count = (int)admit->stack->count, caller = first > (int)admit->begin ? first - 1 : -1;

@@ -4,19 +4,18 @@
  * and prefix.c include this header; admit.h explains folding and admission.
  *
  * Each frame of the stack has a *prefix*: the node of the path up to the frame, the length of that
- * path in nodes, and a hash. A prefix is *cold* where the path is not in the tree (which has
- * nothing to do with TREE_COLD): the node is PREFIX_WAITS plus the deepest ancestor that is in the
- * tree, and the hash is the path's hash. Where the path is in the tree, the hash has a bit for each
+ * path in nodes, and a hash. A prefix is *cold* if the path is not in the tree (which has nothing
+ * to do with TREE_COLD): the node is then PREFIX_WAITS plus the deepest ancestor that is in the
+ * tree, and the hash is that of the path. If the path is in the tree, the hash has a bit for each
  * folded function on the path. The prefixes of frames that a walk kept are known, so only new
  * frames are looked up.
  *
- * Folding erases loops from the path in the order in which they were made. Of a folded function
- * only its last frame stands on the path, followed by the frames that this frame called. So one
- * look from the innermost frame outwards finds the last frame of each folded function, and only
- * frames that stay on the path are looked up in the tree. The prefixes of the other frames are not
- * known.
+ * Folding erases loops from the path in the order in which they were made. Only the last
+ * (innermost) frame of a folded function stands on the path, followed by the frames that this frame
+ * called. So one pass over the frames finds the last frame of each folded function, and only frames
+ * that stay on the path are looked up in the tree. The prefixes of all other frames are not known.
  *
- * Threads: as in admit.h.
+ * Threads: only the owner of the heap calls these functions.
  */
 #ifndef MEMCTX_PREFIX_H
 #define MEMCTX_PREFIX_H
@@ -37,24 +36,27 @@ struct admission {
     struct known known[KNOWN];
     uint32_t random, waited;
     uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
-    /* Indexed by a folded function's number: the search, and the function's last frame in it. */
+    /* Indexed by a folded function's number: the value of `look` of a search, plus the index of the
+     * function's last frame in that search. */
     uint16_t last[RULE_FOLDED_PLACES + 1];
 };
 _Static_assert(sizeof(struct admission) <= OS_PAGE_BYTES, "part of TABLES_HEAP_BYTES");
-#define LOOK_ONE STACK_FRAMES_MAX /* a search and the number of a frame fit 16 bits */
+#define LOOK_ONE STACK_FRAMES_MAX /* `look` plus the index of a frame fits 16 bits */
 
 struct prefix {
     uint32_t node, hash, length;
 };
 
-/* One look-up. */
+/* The state of one look-up. */
 struct admit {
     struct heap *heap;
     struct paths *paths;
     struct stack *stack;
-    unsigned depth;          /* greatest number of nodes of a path */
-    unsigned begin;          /* the first frame that counts */
-    bool folding, anchored;  /* anchored: the path begins where its thread does */
+    unsigned depth; /* greatest number of nodes of a path */
+    unsigned begin; /* the outermost frame that belongs to the path */
+    /* anchored: the walk came to its end within the depth, so the path begins at the outermost
+     * frame that can be known */
+    bool folding, anchored;
     enum tables_share share; /* for new nodes */
     struct prefix root;
 };

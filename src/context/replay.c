@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Replays of changes of a walked stack; see replay.h. */
+/* Notes changes of the walked stack and replays them; see replay.h. */
 #include "context/replay.h"
 #include "context/admit.h"
 #include "os/meta.h"
@@ -9,15 +9,16 @@ struct change {
     uint64_t key; /* the node of the last path, and how far the stack pointer moved */
     struct view *view;
     uint32_t stay;       /* the node of the innermost frame that stayed */
-    uint32_t stay_above; /* distance of that frame above the new stack pointer */
-    uint16_t left;       /* number of frames that went */
-    uint16_t count;      /* number of frames that came */
+    uint32_t stay_above; /* distance of that frame's stack pointer above the new innermost one */
+    uint16_t left;       /* number of frames that the program left */
+    uint16_t count;      /* number of new frames */
     struct {             /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
-        uint32_t node, low_proof; /* low_proof: the lower half of its `proof` */
-        uint32_t above;           /* distance of its stack pointer above the new stack pointer */
-        uint32_t rbp_above;       /* distance of the saved rbp of its caller; KEPT: not saved */
+        uint32_t node, low_proof; /* low_proof: the lower half of stack_frame.proof */
+        /* distance of the frame's stack pointer above the new innermost one */
+        uint32_t above;
+        uint32_t rbp_above; /* distance of the word with the caller's rbp; KEPT: not saved */
     } frames[REPLAY_FRAMES];
 };
 #define KEPT 1U
@@ -29,9 +30,10 @@ struct replays {
      * node, and its number of frames */
     uintptr_t sp;
     uint32_t node, count;
-    uint32_t pause;    /* number of next walks without a replay, because hardly one served */
-    uint32_t walks;    /* number of walks since the last check of how many replays served */
-    uint64_t replayed; /* value of paths.replayed at that check */
+    uint32_t pause; /* number of next walks during which no replay is tried */
+    /* number of walks since replay_before last counted the replays that served */
+    uint32_t walks;
+    uint64_t replayed; /* value of paths.replayed when replay_before last counted */
 };
 /* Replays pause when fewer than REPLAYED_LEAST of them served during LOOK_EVERY walks. */
 #define LOOK_EVERY 1024U
@@ -43,8 +45,8 @@ INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
 
-/* Returns the first of the REPLAY_WAYS entries for changes with this key. Such changes differ in
- * the frames that stay. */
+/* Returns the first of the REPLAY_WAYS entries for changes with this key. Changes with one key
+ * differ in the frames that stay. */
 INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
     uint64_t place = key * 0x9e3779b97f4a7c15ULL >> 56;
     return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
@@ -96,8 +98,8 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
     return stay;
 }
 
-/* The words that proved the frames of an earlier walk may be anything now, also the room between
- * two variables, so AddressSanitizer would report the reads. */
+/* The words that proved the frames of an earlier walk may have any use now. Some may lie in the
+ * gaps between variables, where AddressSanitizer would report the reads. */
 __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths, uintptr_t frame) {
     struct stack *stack = &paths->stack;
     struct replays *replays = paths->replays;
@@ -128,7 +130,7 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
 
 static bool make_replays(struct paths *paths) {
     if (!tables_take(sizeof *paths->replays, TABLES_TRACE)) {
-        /* The thread's traces, which are passed over now, may have taken the memory. */
+        /* The thread's traces, which are passed over now, may have used up the share. */
         if (paths->trace_room > CACHE_TRACES_FIRST)
             cache_shrink(paths);
         return false;
@@ -175,7 +177,8 @@ void replay_note(struct paths *paths, struct view *view) {
     if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
         paths->first_cold != UINT32_MAX)
         return;
-    /* The path is the one before: acts as if its innermost frame were new. */
+    /* If all frames are kept, the path has not changed: notes the innermost frame as if it were
+     * new. */
     uint32_t kept = stack->kept < stack->count ? stack->kept : stack->count - 1;
     uint32_t count = stack->count - kept;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];

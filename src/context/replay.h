@@ -5,14 +5,14 @@
  * A program that builds or searches a tree by recursion comes to ever new stacks by few kinds of
  * change: it leaves some frames and enters one or two. A *replay* notes such a change: the node of
  * the last path, how far the stack pointer moved, the innermost frame that stayed with its node,
- * and the new frames with their nodes and the view. The stack may change in this way again while
- * all words that prove the frames that stayed are still there. A walk would then find exactly the
- * noted new frames, and their nodes follow from the node of the frame that stayed. So neither the
- * frames nor the nodes have to be looked up.
+ * and the new frames with their nodes and the view. If the stack changes in this way again, and all
+ * words that prove the frames that stayed are still there, then a walk would find exactly the noted
+ * new frames, and their nodes follow from the node of the frame that stayed. So neither the frames
+ * nor the nodes have to be looked up.
  *
  * For: threads whose look-ups are mostly walks, and code that finds its caller by the stack
- * pointer. Cost: some 15 ns for a replay that serves. Memory: REPLAYS entries for each thread whose
- * look-ups are mostly walks.
+ * pointer. Cost: some 15 ns for a replay that finds the view. Memory: REPLAYS entries for each
+ * thread whose look-ups are mostly walks.
  *
  * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
  * context/visit.c may call replay_forget and replay_end.

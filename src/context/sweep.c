@@ -5,33 +5,36 @@
 #include "context/tree.h"
 #include "os/meta.h"
 
-/* In parts of the limit, of which there are TABLES_PARTS: when more than EVICT_PAST are in use, a
- * sweep evicts paths until EVICT_TO are. The EVICT_ALL values count traces and tables_idle_bytes,
- * too. */
+/* In units of 1/TABLES_PARTS of the limit: when more than EVICT_PAST units are in use, a sweep
+ * evicts paths until EVICT_TO units are in use. For EVICT_ALL_PAST and EVICT_ALL_TO, the bytes in
+ * use include traces and tables_idle_bytes. */
 #define EVICT_PAST 22
 #define EVICT_TO 20
 #define EVICT_ALL_PAST 31
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* calls of evict_want after which a sweep is wanted */
-/* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
- * server's are not. So the pause between two sweeps is 1/SWEEP_AGE_SHARE of the time since a sweep
- * was first wanted. */
+/* A context is cold if it was not used between two sweeps. Phases of a young process (a compiler)
+ * are shorter than those of an old one (a server). So the pause between two sweeps is
+ * 1/SWEEP_AGE_SHARE of the time since a sweep was first wanted. */
 #define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
 #define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
 #define SWEEP_SHARE 50U /* the pause is at least this many times the length of the last sweep */
-#define TOGETHER 8U     /* this many contexts of one subtree get sites below its parent */
-/* A context stays if one heap made this part of all allocations, or of their bytes, in it, unless
- * the tables are above their limit. */
+/* a cold subtree with at least this many contexts is marked whole: its sites come below its
+ * parent */
+#define TOGETHER 8U
+/* A context stays if one heap made more than 1/HISTORY_SHARE of all allocations, or of their bytes,
+ * in the context, unless the tables are above their limit. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t sweeps_over_limit;
 
 static struct {
-    uint32_t wanted;   /* atomic: calls of evict_want since the last sweep */
-    uint64_t since_ns; /* atomic: since when the next sweep is wanted; 0: none is wanted */
-    uint64_t next_ns;  /* atomic: the next sweep begins no earlier */
+    uint32_t wanted; /* atomic: calls of evict_want since the last sweep */
+    /* atomic: since when the next sweep has been wanted; 0: no sweep is wanted */
+    uint64_t since_ns;
+    uint64_t next_ns;  /* atomic: the next sweep begins no earlier than at this time */
     uint64_t begun_ns; /* atomic: when a sweep was wanted for the first time */
     /* The fields below are under heap_global.lock. */
     /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
@@ -40,7 +43,7 @@ static struct {
     uint32_t seen_count;                  /* contexts with lower ids have an entry in `seen` */
     bool leaving;                         /* some node is TREE_LEAVING */
     bool alone;                           /* atomic: a thread of the program made the last sweep */
-    uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
+    uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
 } state;
 
 /* The findings of a sweep about a context. */
@@ -52,8 +55,8 @@ struct found {
 
 enum found_flags {
     FOUND_VIEW = 1, /* some heap has a view of the context */
-    /* The context must stay, or one below it must: one of its views is not at rest, it allocated
-     * since the last sweep or made a large part of all allocations, or it is pinned. */
+    /* This context or one below it must stay: it has a view that is not at rest, or allocated since
+     * the last sweep, or made more than 1/HISTORY_SHARE of all allocations, or is pinned. */
     FOUND_WARM = 2,
     FOUND_CHILD = 4,   /* a child of the node stays, or the loop of a folded node ends at it */
     FOUND_LEAVING = 8, /* a child of the node leaves; the node is not removed before that child */
@@ -66,8 +69,8 @@ bool sweep_tables_are_over(void) {
            limit - tables_reserve(limit) / 2;
 }
 
-/* Returns how long to wait after a sweep that took this long. While the tables are above their
- * limit, sweeps follow each other fast. */
+/* Returns the ns to wait after a sweep that took `took_ns`. While the tables are above their limit,
+ * the pause is as short as possible. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
     if (sweep_tables_are_over())
@@ -100,7 +103,8 @@ static bool made_history(const struct view *view) {
 }
 
 /* Finds the contexts with views, and those that are warm because of their views' figures. `over`:
- * the tables are above their limit, so a large part of all allocations does not count. */
+ * the tables are above their limit, so a context is not warm because of its part of all
+ * allocations. */
 static void find_views(struct found *found, uint32_t count, bool over) {
     uint64_t all_allocs = 0, all_bytes = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
@@ -123,7 +127,7 @@ static void find_views(struct found *found, uint32_t count, bool over) {
     state.requested_cum_bytes = all_bytes;
 }
 
-/* True if every look-up is over that was under way when nodes were taken out of the tree. */
+/* True if all look-ups are over that were under way when nodes were last taken out of the tree. */
 static bool looks_are_over(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state), looks = load_full(&heap->looks);
@@ -133,7 +137,7 @@ static bool looks_are_over(void) {
     return true;
 }
 
-/* Begins a new round. A look-up that is not noted here finds no node that was taken out. */
+/* Begins a new round. A look-up that is not under way now finds no node that was taken out. */
 static void note_looks(void) {
     exchange_full(&evict_round, evict_round + 1);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
@@ -157,8 +161,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context had made that many allocations at the last sweep (modulo 65 536). It has then
- * made none since, or a multiple of 65 536. */
+/* True if the context had made that many allocations at the last sweep (modulo 65 536). The context
+ * has then made no allocation since, or a multiple of 65 536. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
@@ -170,7 +174,7 @@ static bool was_seen(uint32_t id, uint16_t allocs) {
  * last sweep may be cold. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* the end of a loop stays */
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* a node that ends a loop stays */
         if (!tree_is_gone(id) && tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
             found[tree_loop(id)].flags |= FOUND_CHILD;
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
@@ -233,8 +237,8 @@ static void forget_seen(void) {
     state.seen_count = 0;
 }
 
-/* True if the context is a site below [other callers] of the process, the outermost place where
- * figures are told by site. Evicted from there, they would lose their site. */
+/* True if the context is a site below [other callers] of the process. No place further out tells
+ * figures by site, so the figures of such a context would lose their site if it were evicted. */
 static bool is_site_of_process(uint32_t id) {
     for (unsigned i = 0; i < SITE_FRAMES && id >= TREE_FIXED_COUNT; i++)
         id = tree_node(id)->parent;
@@ -301,8 +305,8 @@ static int64_t bytes_wanted(void) {
 /* Makes one sweep, under heap_global.lock. `may_visit`: the caller holds no other lock and owns no
  * heap. */
 static void sweep(bool may_visit) {
-    /* This comes first, so that the children and views that look-ups gave a leaving node are seen
-     * below. */
+    /* Asks first whether look-ups are over, so that the children and views that they gave to a
+     * leaving node are seen below. */
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();

@@ -15,11 +15,11 @@ bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
-    uint32_t ids[]; /* as in a node's list of children; 0: empty */
+    uint32_t ids[]; /* each is like an entry of tree_node.children; 0: empty */
 };
 
 #define LOOPS_PER_LEAF 4096U
-/* Atomic: leaves of uint32_t, see tree_loop. */
+/* Atomic. Each leaf is an array of uint32_t, one for each id; see tree_loop. */
 static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
@@ -34,7 +34,8 @@ const uint32_t *const tree_count_shown = &tree.count;
 struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
-/* A removed child's entry in lists of children and in the table. It is no frame's node. */
+/* Replaces the entry of a removed child in `children` and in the table. No frame has the node
+ * TREE_UNKNOWN. */
 #define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
 
 /* For the nodes of a block, a bit for each id that waits for a new node: in `idle` if the node's
@@ -46,8 +47,10 @@ struct gone {
     uint64_t discarded[GONE_WORDS]; /* atomic */
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: no id of the block ever waited */
-static uint32_t waiting_ids, reused;   /* atomic: ids that wait; nodes that got such an id */
-static uint64_t tombstones;            /* in the table, part of table_count; under tree_lock */
+/* atomic: number of ids that wait for a new node; number of nodes that got such an id */
+static uint32_t waiting_ids, reused;
+/* tombstones in the table, counted in table_count, too; under tree_lock */
+static uint64_t tombstones;
 
 uint32_t tree_count(void) {
     return load_acquire(&tree.count);
@@ -136,9 +139,9 @@ static void table_fill(struct table *table) {
     }
 }
 
-/* If most entries of the table are tombstones, takes them out in place and returns true. A thread
- * that searches meanwhile may miss a child; it then asks again under tree_lock, or lets its path
- * wait. */
+/* If children fill at most a quarter of the table's places, takes the tombstones out in place and
+ * returns true. A thread that searches meanwhile may miss a child; it then asks again under
+ * tree_lock, or lets its path wait. */
 static bool table_is_cleared(void) {
     struct table *table = tree.table;
     if (!table || (tree.table_count - tombstones) * 4 > table->mask)
@@ -150,8 +153,8 @@ static bool table_is_cleared(void) {
     return true;
 }
 
-/* Called under tree_lock. The old table could be given back only when no reader can be in it. No
- * moment is certain, so the table is kept; all old tables together are smaller than the new one. */
+/* Called under tree_lock. Old tables are kept, because a reader may be in them at any time; all old
+ * tables together are smaller than the new one. */
 static bool table_grow(enum tables_share share) {
     struct table *old = tree.table;
     if (table_is_cleared())
@@ -215,7 +218,7 @@ static void link_newest(enum tables_share share) {
 bool tree_unlink(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     struct tree_node *parent = tree_node(node->parent);
-    if (id >= tree.linked) /* it would be linked later */
+    if (id >= tree.linked) /* link_newest would link the node later */
         return false;
     if (node->module == MODULE_OTHERS)
         tree_unflag(node->parent, TREE_HAS_OTHERS);
@@ -236,8 +239,8 @@ bool tree_unlink(uint32_t id) {
 
 bool tree_link(uint32_t id) {
     const struct tree_node *node = tree_node(id);
-    /* A look-up that missed this node may have made another one, and only that one is found from
-     * then on. */
+    /* A look-up that missed this node may have made another node for the frame. From then on only
+     * that other node is found. */
     if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_SITE))
         return false;
     if (node->module == MODULE_OTHERS)
@@ -278,8 +281,8 @@ void tree_remove(uint32_t id) {
 
 #define WORDS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node) / 64)
 
-/* Discards the OS page of nodes whose ids these words hold. Returns the number of nodes whose
- * memory was there; 0 if one of the page's nodes is in use. */
+/* Discards the OS page of nodes whose ids these words hold. Returns how many of these nodes still
+ * had their memory; 0 if one of the OS page's nodes is in use. */
 static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *discarded) {
     int64_t count = 0;
     for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
@@ -305,8 +308,9 @@ void tree_discard(void) {
                                                               &gone[i]->discarded[at]));
 }
 
-/* Takes the first free id that is greater than the parent's, and returns it. `idle`: takes an id
- * whose node still has its memory; otherwise an id whose memory was discarded. 0: there is none. */
+/* Takes and returns the lowest id that waits for a new node and is greater than the parent's.
+ * `idle`: only ids whose memory is still there; otherwise only ids whose memory was discarded. 0:
+ * there is none. */
 static uint32_t take_first(uint32_t parent, bool idle) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
     for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
@@ -326,9 +330,9 @@ static uint32_t take_first(uint32_t parent, bool idle) {
 }
 
 /* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
- * the budget. The ids whose memory is still there come first: the budget may have room for no
- * others. 0: there is none, the share is used up, a reader of the tree may know the id as another
- * node's, or there are rules. */
+ * the budget. Ids whose memory is still there come first, because the budget may have no room for a
+ * discarded one. 0: there is none, the share is used up, a reader of the tree may know the id as
+ * another node's, or there are rules. */
 static uint32_t take_gone(uint32_t parent, enum tables_share share) {
     /* Rules (tree_watch) are applied to nodes in the order of ids, once to each. */
     if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
@@ -345,11 +349,12 @@ static uint32_t take_gone(uint32_t parent, enum tables_share share) {
     return 0;
 }
 
-/* In a forked child the first new nodes stand in no list until one of them is looked for again, or
- * until they are many. Mostly they are few, and then the pages of their parents need not be copied
- * for them. Called under tree_lock. */
+/* Finds a node among those that are not linked yet, and then links all of them. In a forked child
+ * the first NEWEST_NODES new nodes stay unlinked until one of them is looked for again: linking
+ * would write, and so copy, the OS pages of their parents. Called under tree_lock. */
 static uint32_t find_newest(uint32_t parent, struct tree_frame frame) {
-    uint32_t id = parent < tree.linked ? tree.linked : parent + 1; /* made after its parent */
+    /* a child is made after its parent */
+    uint32_t id = parent < tree.linked ? tree.linked : parent + 1;
     for (; id < tree.count; id++)
         if (tree_node_is(id, parent, frame)) {
             link_newest(TABLES_SITE);
@@ -405,7 +410,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
         store_release(&tree.count, id + 1);
     if (again)
         store_owner(&reused, reused + 1);
-    if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
+    if (UNLIKELY(tree_watch != NULL)) /* before other threads find the node */
         tree_watch(id);
     if (again && !link_node(id, share)) {
         tables_add(share == TABLES_UNCOUNTED ? TREE_NODE_COUNTED : 0);

@@ -104,7 +104,7 @@ INLINE bool tree_is_named(uint32_t id) {
  * given to the kernel, because that would map the page again. */
 bool tree_is_gone(uint32_t id);
 
-/* True if any number, for instance from user input, is a node's id. */
+/* True if `id`, which may be any number that a user typed, is the id of a node. */
 bool tree_is_id(uint64_t id);
 
 INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) {
@@ -113,18 +113,18 @@ INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) 
            node->module == frame.module && node->exact == frame.exact;
 }
 
-/* The bits that stand above the id in a node's list of children. */
+/* Returns the bits that stand above a child's id in its parent's `children`. */
 INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
 /* Returns a bit for each entry of the node's `children` that may be the child for the frame. Mostly
- * one bit is set. Where paths are ever new the processor could not predict which one, so all are
- * compared at once. */
+ * one bit is set. All entries are compared at once, because for ever new paths the processor could
+ * not predict which entry is the child. */
 INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 #ifdef TREE_CHILDREN_AT_ONCE
-    /* The load reads each entry whole, and the node that an entry names was made before the
-     * entry. */
+    /* The load reads each entry whole. tree_find reads the matching entry once more, with
+     * acquire. */
     __m128i children = _mm_load_si128((const __m128i *)(const void *)node->children);
     __m128i tags = _mm_slli_epi32(_mm_srli_epi32(children, TREE_ID_BITS), TREE_ID_BITS);
     return (unsigned)_mm_movemask_ps(
@@ -150,15 +150,15 @@ INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     }
     return tree_find_in_table(parent, frame);
 }
-/* Returns the child as tree_find does, and makes it when it is missing. Returns 0 if this share of
- * the budget is used up, the tree is full, or memory is short. */
+/* Returns the child as tree_find does, and makes it when it is missing. Returns 0 if `share` of the
+ * budget is used up, the tree is full, or memory is short. */
 uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share);
 /* Returns the node [other callers] below a node; returns 0 as tree_child does. */
 uint32_t tree_others(uint32_t parent, enum tables_share share);
 
-/* Returns, for a folded node, the last node of the path before its function recurred for the first
- * time. The loop is the functions from the first frame of the node's function to that node. Returns
- * 0 if the node is not folded, or if its loop is not known. */
+/* Returns the end of a folded node's loop: the last node of the path before the node's function
+ * recurred for the first time. The loop begins with the first frame of that function. Returns 0 if
+ * the node is not folded, or if its loop is not known. */
 uint32_t tree_loop(uint32_t id);
 void tree_set_loop(uint32_t id, uint32_t last);
 
@@ -194,9 +194,10 @@ void tree_remove(uint32_t id);
 void tree_discard(void);    /* gives the memory of removed nodes to the kernel */
 uint32_t tree_nodes(void);  /* counts the nodes that exist */
 uint32_t tree_made(void);   /* counts the nodes ever made, also removed ones; it wraps around */
-void tree_fork_child(void); /* for a forked child: its first nodes go into no list */
+void tree_fork_child(void); /* for a forked child: the first nodes that it makes go into no list */
 INTERNAL const uint32_t *const tree_count_shown; /* for control/outside.c: the count's address */
-uint32_t tree_count(void); /* ids below it are valid, or tree_is_gone is true of them */
+/* an id below this number is valid, or tree_is_gone is true for the id */
+uint32_t tree_count(void);
 const char *tree_fixed_label(uint32_t id); /* NULL for a node that is a frame */
 
 #endif

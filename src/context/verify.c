@@ -60,7 +60,7 @@ static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) 
     return id;
 }
 
-/* Makes the path of a stack that is not known to its end, from its innermost frames. */
+/* Makes the path of a stack whose outer frames are not known, from the innermost `depth` frames. */
 static void cut(const struct path *raw, unsigned depth, bool folding, struct path *path) {
     unsigned count = raw->count < depth ? raw->count : depth;
     unsigned whole = count;
@@ -82,7 +82,8 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
     if (!ours.count)
         return;
     raw.count = oracle_walk(ours.addresses[0], raw.addresses, FRAMES_MAX, &complete);
-    if (sites) { /* the ancestor's frames are the outermost ones */
+    /* between the site and the ancestor the tree lacks frames, so only the site is compared */
+    if (sites) {
         unsigned at = compare(ours.addresses, raw.addresses, sites < raw.count ? sites : raw.count);
         oracle_judge(ours.addresses, raw.addresses, at, sites, raw.count < sites);
         return;
@@ -101,7 +102,7 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
         at = compare(ours.addresses, folded.addresses, count);
     }
     if (folding && !complete && at < count)
-        return; /* the stack's outer frames decide which loops are erased, and are not known */
+        return; /* which loops are erased depends on outer frames that libunwind did not reach */
     oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
                  longer ? ours.count : count, folded.count < ours.count);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Evicts views, and gives back caches, in heaps that no thread uses at the moment: of ended
- * threads, shared, or of threads outside the allocator. See evict.h. */
+/* Evicts views, and gives back caches, in heaps that no thread uses at the moment: parked heaps,
+ * the shared heap, and heaps of threads outside the allocator. See evict.h. */
 #include "context/admit.h"
 #include "context/internal.h"
 #include "context/replay.h"
 #include "context/tree.h"
 
-/* The live chunks of each context in all heaps, as find_alive last counted them during a sweep. */
+/* The number of live chunks of each context in all heaps, counted by find_alive during a sweep. */
 static struct {
     uint32_t *counts; /* by the context's id; NULL: not counted */
     uint32_t count;   /* length of `counts` */
@@ -84,7 +84,9 @@ void visit_idle(bool now) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state);
         if (!found && (kind == HEAP_TOTALS || kind == HEAP_PARKED)) {
-            find_alive(); /* once for all: none is parked or adopted under heap_global.lock */
+            /* one count serves all heaps: none is parked or adopted while heap_global.lock is
+             * held */
+            find_alive();
             found = true;
         }
         if (kind == HEAP_TOTALS) {
@@ -119,7 +121,8 @@ static bool ways_are_closed(const struct heap *heap) {
 void visit_announce(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     store_release(&heap->visited, 1);
-    add_relaxed(&heap_views_epoch, 1); /* frees of others' chunks find their views anew, too */
+    /* a free of another heap's chunk then looks for its view anew, too */
+    add_relaxed(&heap_views_epoch, 1);
     store_owner(&paths->fast_generation, 0);
     store_owner(&paths->replay_generation, 0);
     store_owner(&paths->fixed_generation, 0);
@@ -132,7 +135,8 @@ bool visit_owner_waits(const struct heap *heap) {
 }
 
 /* Gives back the caches of threads that are outside the allocator, and evicts their views if
- * `views` is true. A thread that is inside evicts its views by itself, at its next look-up. */
+ * `views` is true. A thread that is inside the allocator evicts its views by itself, at its next
+ * look-up. */
 void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);
@@ -144,7 +148,7 @@ void visit_sleeping(bool views) {
         if (load_relaxed(&heap->visited) && !(all && visit_owner_waits(heap)))
             store_release(&heap->visited, 0);
     if (views)
-        find_alive(); /* none of the heaps that are still visited allocates from here on */
+        find_alive(); /* no heap with `visited` set allocates from here on */
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         if (!load_relaxed(&heap->visited))
             continue;

@@ -9,12 +9,12 @@
 
 #include <time.h>
 
-/* How long a trim of all heaps, or of some contexts, waits for the threads of the program to join
- * in. Other clients wait as long. */
+/* How long a trim of all heaps, or of some contexts, waits until the program's threads have trimmed
+ * their heaps. Other clients wait meanwhile. */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
-#define TRIM_LOOK_MS 5    /* time between two counts of the threads that have not joined in */
-#define TRIM_REMIND_MS 50 /* time between two calls that ask the threads */
+#define TRIM_LOOK_MS 5    /* time between two counts of the threads that have not trimmed yet */
+#define TRIM_REMIND_MS 50 /* time between two calls of heaps_reconsider, which ask the threads */
 
 /* Calls `each` with the placement byte (heap_placed) of every context that the request names.
  * False: out of memory. */
@@ -69,7 +69,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
 /* --- notes: texts that the command compares with later ---------------------------------------- */
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
-static unsigned notes_made;         /* notes ever made; the next one goes to this place */
+static unsigned notes_made;         /* number of notes ever made */
 char *const *const notes_shown = notes;
 const unsigned *const notes_made_shown = &notes_made;
 
@@ -135,7 +135,8 @@ static void trim_idle_heaps(void) {
     }
 }
 
-/* Returns the number of threads that have not joined in, and sets *threads to the number of all. */
+/* Returns how many threads have not trimmed their heap yet; *threads: number of threads with a heap
+ * that has views. */
 static uint32_t count_waiting(uint32_t *threads) {
     uint32_t waiting = 0;
     *threads = 0;
@@ -174,6 +175,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        clear_trim_marks(); /* threads that join in late needed the marks until now */
+        clear_trim_marks(); /* else threads that trim later need them */
     return WIRE_OK;
 }

@@ -8,17 +8,17 @@
 #include "figures/buffers.h"
 #include <memctx/wire.h>
 
-/* Moves contexts to pages of their own, or back, or gives them a policy. */
+/* Moves contexts to pages of their own, or back to mixed pages, or gives them a policy. */
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
 /* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. Waits up
- * to a quarter of a second for the threads of the program to join in. */
+ * to a quarter of a second until the program's threads have trimmed their heaps. */
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
 /* Keeps a text that the command asks for later, with the next dump. */
 uint32_t note_run(const char *body, struct text *text);
 /* Iterates over the notes, oldest first. Each has at most WIRE_NOTE_BYTES with its final 0. NULL:
  * no more notes. */
 const char *note_next(unsigned *place);
-void note_forget(void); /* in a forked child */
+void note_forget(void); /* drops all notes in a forked child */
 /* For a reader of the process's memory (outside.c): the ring, and the number of notes ever made. */
 INTERNAL char *const *const notes_shown;
 INTERNAL const unsigned *const notes_made_shown;

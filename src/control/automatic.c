@@ -14,23 +14,24 @@
 #define LOOK_SHARE 50U              /* looks take at most one part in LOOK_SHARE of the time */
 #define CHOICES_MAX 1024U           /* contexts with a choice */
 #define CANDIDATES_MAX 256U         /* contexts considered in one look */
-/* The least per cent of the bytes of the context's pages that must be spare, or not requested,
- * before a change is worth while. */
+/* Slab is chosen if at least SLAB_SPARE per cent of the bytes in live blocks are spare (no request
+ * used them). Generation is chosen if at least GENERATION_WASTE per cent of the touched bytes of
+ * the pages are not requested. */
 #define SLAB_SPARE 10
 #define GENERATION_WASTE 10
 #define GENERATION_SIZES 3U /* the least number of block sizes */
 /* How often all live chunks must have been replaced before a trial is judged. */
 #define TURNOVERS 4
 #define BETTER_BY 2 /* the least that a trial has to gain, in per cent */
-#define WORSE_BY 15 /* a trial that loses this much is taken back at once */
+#define WORSE_BY 15 /* a trial with this much more waste, in per cent, is taken back early */
 
 struct choice {
     uint32_t context;
     uint8_t placement; /* the current placement; PLACE_DEFAULT: the choice was taken back */
     bool tried;        /* the trial has been judged, or there is none */
     uint8_t sizes;     /* number of block sizes when the choice was made */
-    /* Per cent of the context's pages, at the choice and at the judgement: spare (slab), or not
-     * requested (generation). */
+    /* Per cent, when the choice was made and when the trial was judged: spare bytes of live blocks
+     * (slab), or touched bytes of pages that are not requested (generation). */
     int16_t before, after;
     int64_t frees_then; /* the context's frees when the choice was made */
 };
@@ -44,7 +45,7 @@ static struct {
 struct candidate {
     uint32_t context;
     int64_t live_bytes, live_chunks, frees;
-    /* Bytes of the pages: touched, in live blocks, and of these spare. */
+    /* Bytes of the context's pages: touched; in live blocks; spare in them (pages_spare_units). */
     int64_t touched_bytes, block_bytes, spare_bytes;
     uint64_t sizes; /* a bit for each size class that has a page */
 };
@@ -142,7 +143,7 @@ static bool choose(const struct candidate *candidate, enum placement placement, 
     return true;
 }
 
-/* Judges whether the trial of a generation has helped. True: the choice was taken back. */
+/* Judges the trial of the policy generation. True: the choice was taken back. */
 static bool judge(struct choice *choice, const struct candidate *candidate) {
     int64_t frees = candidate->frees - choice->frees_then;
     choice->after =

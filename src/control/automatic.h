@@ -5,8 +5,8 @@
  * Every few seconds the control thread looks at the tree of contexts and at the pages. It chooses
  * slab for a context whose blocks are larger than every request made of them. It chooses generation
  * for a context whose chunks, of several sizes, come and go and leave much of their pages unused.
- * Generation is a guess about lifetimes and therefore a trial: when all chunks were replaced a few
- * more times and the trial has not helped, the choice is taken back. Contexts with less than
+ * Generation is a guess about lifetimes, so it begins as a trial: the choice is taken back if the
+ * waste is not less after all chunks were replaced a few times. Contexts with less than
  * AUTO_LIVE_BYTES, with a rule, or placed by hand are left alone. Each dump gives the reason for
  * each choice.
  *

@@ -77,7 +77,7 @@ static uint32_t fill_set(const char *body, struct text *text) {
     int64_t depth = load_relaxed(&options.depth);
     enum option_result result = options_set(body, text);
     if (load_relaxed(&options.depth) != depth)
-        unwind_rules_new_generation(); /* cached paths have the old depth */
+        unwind_rules_new_generation(); /* drops the cached paths, which have the old depth */
     return result == OPTION_SET ? WIRE_OK : WIRE_REFUSED;
 }
 
@@ -157,7 +157,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_PLACE:
     case WIRE_UNFOLD:
         return length >= sizeof(struct wire_contexts_request) &&
-               length % sizeof(uint32_t) == 0; /* the contexts that follow, if any */
+               length % sizeof(uint32_t) == 0; /* the ids of contexts follow the head */
     case WIRE_RULE_RANGES:
         return length >= sizeof(struct wire_rule_ranges) &&
                (length - sizeof(struct wire_rule_ranges)) % sizeof(struct wire_rule_range) == 0;

@@ -7,8 +7,8 @@
 
 /* Handles a request: reads `length` bytes of body, writes the answer; returns enum wire_status. */
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);
-/* False: the type is unknown, or its body cannot have that length. The server then closes the
- * connection. */
+/* True when wire.h has this type of request, and its body may have `length` bytes. False: the
+ * server closes the connection. */
 bool command_is_known(uint16_t type, size_t length);
 
 #endif

@@ -7,11 +7,11 @@
  * and it has its own descriptor table (it unshares the table and closes everything in it), so the
  * program's descriptor numbers do not change. It never calls malloc and stops no other thread. It
  * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
- * a slow allocation starts the thread, if its call comes from outside libc and the loader. The
- * process must have lived for 20 ms, and 20 ms must have passed since its last fork. In a process
- * that is older than 1 s the last fork does not matter; in a process with a second thread neither
- * age nor fork does. A call that may wait for a second or more (api/waits.c) starts the thread
- * whatever the age and the last fork. A forked child starts its own thread in the same way;
+ * an allocation that serve_entered (api/malloc.c) serves starts the thread, if its call comes from
+ * outside libc and the loader. The process must have lived for 20 ms, and 20 ms must have passed
+ * since its last fork. The last fork is ignored in a process that is older than 1 s; age and fork
+ * are ignored in a process with a second thread. A call that may wait for a second or more
+ * (api/waits.c) starts the thread at any age. A forked child starts its own thread in the same way;
  * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
  * line only with MEMCTX_VERBOSE.
  *
@@ -25,7 +25,8 @@
 #include "os/os.h"
 #include <memctx/wire.h>
 
-INTERNAL uint32_t control_waiting; /* atomic: 1 until the thread starts; see control_is_due */
+/* Atomic: 1 while the control thread is not started yet and may be started (control_is_due). */
+INTERNAL uint32_t control_waiting;
 
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
@@ -33,10 +34,10 @@ bool control_is_due(void);
 /* Like control_is_due, but for a wait of a second or more: a process that waits that long does not
  * end soon. False in a vfork child. */
 bool control_is_due_in_wait(void);
-/* True in a process that has lived for less than START_AFTER_MS, since its start or its fork. */
+/* True for START_AFTER_MS after the process started or was forked. */
 #define START_AFTER_MS 20
 bool control_is_young(void);
-/* Starts the thread, once. A slow allocation calls this after it has left the allocator. */
+/* Starts the thread, once. The caller has left the allocator, or is about to wait. */
 void control_start(void);
 
 /* Called when the program's first thread ends by itself (pthread_exit). Later, when no other
@@ -64,7 +65,7 @@ void control_fork_done(bool child);
 uint64_t control_uptime_ns(void);
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
-/* True when the control thread has to end, because another thread ends it or it is the last one. */
+/* True when the control thread has to end: another thread asks for that, or no other is left. */
 bool control_must_end(void);
 /* True when the first thread of the program has ended, so that the control thread may become the
  * last one. */

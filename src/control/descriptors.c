@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define CLOSED_MAX 65536U /* descriptors that are closed one by one, at most */
+#define CLOSED_MAX 65536U /* most descriptors that are closed one by one */
 #define HIGH_FD 500       /* above the descriptor numbers that programs expect to get */
 
 bool descriptors_are_own FORK_PAGE;

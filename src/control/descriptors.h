@@ -15,8 +15,9 @@
 #include "base/base.h"
 #include <sys/types.h>
 
-/* False: the table is shared, so the program may close the thread's descriptors, and a fork
- * inherits them. Set by the control thread when it starts. */
+/* True: the control thread has a descriptor table of its own. False: the table is the program's, so
+ * the program may close the thread's descriptors, and a forked child inherits them. Set by the
+ * control thread when it starts. */
 INTERNAL bool descriptors_are_own;
 
 /* A descriptor of the library. In a descriptor table that the library shares with the program, the

@@ -2,8 +2,8 @@
 /*
  * dump.c - the head of a dump, and its pieces.
  *
- * A piece has as many records as fit into an answer, and starts where the last one ended. The
- * server keeps nothing between two pieces. No thread is stopped, so an allocation made during a
+ * A piece has as many records as fit into an answer, and starts where the piece before it ended.
+ * The server keeps nothing between two pieces. No thread is stopped, so an allocation made during a
  * dump may or may not be in it. Contexts come in the order of their ids, so a parent comes before
  * its children. figures/pages.c makes the pieces about pages, marks.c makes the pieces about marks.
  */
@@ -61,7 +61,7 @@ static void add_label(struct text *text, uint32_t id) {
     }
 }
 
-/* Writes the placement that the program asked for; false: it asked for none. */
+/* Writes the placement that the program asked for. False: the program asked for none. */
 static bool asked_reason(uint32_t id, struct text *text) {
     static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
     unsigned asked = terms_asked(id);
@@ -122,7 +122,7 @@ static char *add_views(char *at, const struct sums_parts *parts) {
     return at;
 }
 
-/* False: the answer has no room for the record. */
+/* Writes the record of a context with its sums. False: the answer has no room for the record. */
 static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_parts *parts,
                             const struct sum *sum) {
     char words[TEXT_MAX];
@@ -188,8 +188,8 @@ static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     }
 }
 
-/* Adds the sums of a context that is not a full call path: below [other callers], or below another
- * label. */
+/* Adds the sums of a context whose path is not full: one below [other callers] (merged), or below
+ * another label (labelled). */
 static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
     bool labelled = false;
     for (; id != TREE_ROOT; id = tree_node(id)->parent) {
@@ -204,7 +204,7 @@ static void survey_labels(struct wire_survey *survey, uint32_t id, const struct 
     survey->labelled_allocs += labelled ? sums->allocs : 0;
 }
 
-/* True when the context must be listed. */
+/* Counts a context in the survey. True when its figure is so large that the context is listed. */
 static bool survey_add(struct wire_survey *survey, uint32_t id, const struct sum *sum,
                        const struct wire_piece_request *request) {
     struct wire_sums sums;
@@ -253,8 +253,8 @@ static uint32_t best_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes the contexts of a path from the root on, so that a parent comes before its children. The
- * cursor holds the context and the number of contexts already written. */
+/* Writes the contexts of a path from the root on, so that a parent comes before its children.
+ * request->from holds the context and the number of contexts already written. */
 static uint32_t path_piece(struct piece *piece) {
     uint64_t from = piece->request->from;
     uint32_t id = (uint32_t)(from >> 16), told = (uint16_t)from, length = 1;
@@ -365,8 +365,9 @@ static uint32_t threads_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each heap whose chunks this heap's thread freed, from a number on. False: the
- * answer has no room for all records. */
+/* Writes a record for each heap whose chunks this heap's thread freed. If the upper half of `from`
+ * is `place`, the lower half is the heap number to begin with. False: the answer has no room for
+ * all records. */
 static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t place,
                         uint64_t from) {
     uint32_t count = load_acquire(&heap->freed_of_count);
@@ -384,8 +385,9 @@ static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t p
     return true;
 }
 
-/* Follows the list of heaps, so that a number tells where the next piece goes on. The numbers fall;
- * only the shared heap, number 0, may stand anywhere, and comes last. */
+/* Writes the heaps by falling number, which is their order in the list, so that a number says where
+ * the next piece begins. The shared heap, number 0, may stand anywhere in the list, and is written
+ * last. */
 static uint32_t remotes_piece(struct piece *piece) {
     const struct heap *shared = NULL;
     uint64_t from = piece->request->from;
@@ -401,8 +403,9 @@ static uint32_t remotes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each view of the heap that resized chunks, from a number on. False: the
- * answer has no room for all records. */
+/* Writes a record for each view of the heap that resized chunks. If the upper half of `from` is
+ * `place`, the lower half is the number of the entry to begin with. False: the answer has no room
+ * for all records. */
 static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, uint64_t from) {
     const struct resizes *all = load_acquire(&heap->resizes);
     uint64_t number = 0, first = place == from >> 32 ? (uint32_t)from : 0;
@@ -416,7 +419,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
             RESIZE_COUNTS(X)
 #undef X
             if (number < first || !told.reallocs)
-                continue; /* the kernel may have the view's memory, see heap_view_after */
+                continue; /* and do not read the view: its memory may have been given back */
             told.context = load_relaxed(&heap_view_at(heap, entry->view_index)->context);
             struct wire_resizes *out = piece_record(piece, sizeof *out);
             if (!out) {
@@ -429,7 +432,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
     return true;
 }
 
-/* Follows the list of heaps as remotes_piece does. */
+/* Writes the heaps in the order of remotes_piece: by falling number, the shared heap last. */
 static uint32_t resizes_piece(struct piece *piece) {
     struct heap *shared = NULL;
     uint64_t from = piece->request->from;

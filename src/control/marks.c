@@ -4,13 +4,13 @@
  *
  * A mark has only the contexts that ever allocated anything, each as a few numbers in a
  * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
- * with the memory of resets have another one. When the bound does not suffice, the mark leaves out
- * the contexts that hold least. It keeps the sums over these contexts, and the greatest bytes of
- * one of them.
+ * with the memory of resets have another bound. When a bound does not suffice, the mark leaves out
+ * the contexts that hold least. The mark keeps the sums over these contexts, and the most bytes
+ * that one of them held.
  *
  * The marks of MEMCTX_MARKS (options.marks) have slots of their own. Together they may use half of
- * the bytes that marks may use, and each of them an equal part of that half. Where the parts would
- * be too small for an entry, there are fewer marks.
+ * the bytes that marks may use, and each of them an equal part of that half. If a part would be
+ * smaller than MARK_CHUNK_BYTES, fewer marks are kept.
  */
 #include "control/marks.h"
 #include "base/options.h"
@@ -29,13 +29,13 @@
 #define MARK_MOST (896UL << 10)
 #define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
 #define KEPT_PART 2  /* the marks of MEMCTX_MARKS may use half of that eighth */
-/* Bytes of a mark of MEMCTX_MARKS, at most: marks_pin reads all marks in one go. */
+/* Bytes of a mark of MEMCTX_MARKS, at most: marks_pin reads all marks without a pause. */
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
-#define KEPT_SHARE 50U  /* the thread makes such marks for at most 1/KEPT_SHARE of the time */
+#define KEPT_SHARE 50U  /* marks of MEMCTX_MARKS take at most 1/KEPT_SHARE of the time */
 #define CLASSES 65U     /* classes of live bytes, by the number of their bits */
 
-/* The slots of all marks. The tables are made when the first mark needs them, and then stay.
+/* The slots of all marks. The tables are made when the first mark needs them, and are never freed.
  * Control thread only. */
 static struct mark *user_marks; /* WIRE_MARKS_MAX slots */
 static struct kept_marks *kept_marks;
@@ -43,7 +43,7 @@ struct mark *const *const marks_shown = &user_marks;
 struct kept_marks *const *const marks_kept_shown = &kept_marks;
 _Static_assert(MARKS_KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
 static int64_t marks_bytes; /* bytes of the chunks of all marks, also of an unfinished one */
-/* In a forked child: the contexts of its parent's marks may still be flagged. */
+/* In a forked child: the contexts of its parent's marks may still have the flag TREE_MARKED. */
 static bool pins_are_stale;
 
 int64_t asked_bytes;
@@ -73,13 +73,14 @@ bool asked_fits(int64_t bytes) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
+/* A mark that is being written. Here a chunk is a struct mark_chunk; class_of gives the class. */
 struct writer {
     struct mark_chunk *first, *last;
-    uint32_t previous;       /* id of the entry before, in this chunk */
+    uint32_t previous;       /* id of the last entry in this chunk; 0: the chunk is empty */
     uint64_t bytes, limit;   /* bytes of the chunks, so far and at most */
     uint64_t needed;         /* bytes of the chunks that all entries would need */
     uint32_t used;           /* bytes used in the last of the needed chunks */
-    uint64_t alone[CLASSES]; /* bytes of each class's entries, if each began a chunk */
+    uint64_t alone[CLASSES]; /* bytes of each class's entries, each as the first of a chunk */
     unsigned least;          /* entries of a lower class are left out */
     uint64_t spare;          /* bytes left for entries of the class `least` */
     struct wire_left_out left_out;
@@ -167,8 +168,8 @@ static void free_chunks(struct mark_chunk *chunk) {
     }
 }
 
-/* Counts the bytes that write_entry will need: when no context is left out, and for this entry
- * alone. */
+/* Counts the bytes of an entry: in `needed`, as if no context were left out, and in `alone`, as if
+ * the entry were the first of a chunk. */
 static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
     uint8_t entry[ENTRY_MAX];
     if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
@@ -200,8 +201,8 @@ static void write_all(struct writer *writer, bool only_count) {
     writer->previous = 0;
 }
 
-/* Finds the class of entries that get only a part of the room. Entries of higher classes are all
- * written, those of lower classes are all left out. */
+/* Finds the class (class_of) whose entries are written as long as there is room. Entries of higher
+ * classes are all written, and entries of lower classes are all left out. */
 static void find_least(struct writer *writer) {
     uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* the ends of chunks stay empty */
     unsigned class = CLASSES - 1;
@@ -242,7 +243,7 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
                    "TARGET -o FILE keeps all");
 }
 
-/* Returns how many bytes a new mark may take, once the mark that it replaces is gone. */
+/* Returns how many bytes a new mark may take after the mark `old` was freed. */
 static uint64_t find_limit(const struct mark *old) {
     int64_t limit = limit_bytes(), gone = (int64_t)old->bytes;
     int64_t room = limit / ASKED_PART - asked_bytes + gone;
@@ -251,7 +252,7 @@ static uint64_t find_limit(const struct mark *old) {
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
-/* Under heap_global.lock, so that no thread evicts meanwhile. */
+/* sums_begin takes heap_global.lock, so that no thread evicts meanwhile. */
 void marks_pin(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
@@ -297,8 +298,8 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     struct writer writer = {.limit = limit};
     if (writer.limit < MARK_CHUNK_BYTES)
         return refuse(text, &writer);
-    /* While this is set, no context is evicted into [other callers]. Otherwise the mark could count
-     * a chunk twice, or not at all. */
+    /* While tree_read_until_ns is set, no context is evicted into [other callers]. Otherwise the
+     * mark could count a chunk twice, or not at all. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     write_all(&writer, true);
@@ -383,7 +384,7 @@ void marks_forget_counters(void) {
 
 /* --- the marks of MEMCTX_MARKS ---------------------------------------------------------------- */
 
-/* Returns the oldest of the kept marks, and counts them. NULL: there is none. */
+/* Returns the oldest mark of MEMCTX_MARKS; *count: number of these marks. NULL: there is none. */
 static struct mark *oldest_kept(unsigned *count) {
     struct mark *oldest = NULL;
     *count = 0;
@@ -398,7 +399,7 @@ static struct mark *oldest_kept(unsigned *count) {
     return oldest;
 }
 
-/* Drops the oldest of the kept marks until at most `most` are left. */
+/* Drops the oldest marks of MEMCTX_MARKS until at most `most` of them are left. */
 static void drop_oldest(unsigned most) {
     unsigned count, dropped = 0;
     for (struct mark *oldest = oldest_kept(&count); count > most; oldest = oldest_kept(&count)) {
@@ -411,7 +412,7 @@ static void drop_oldest(unsigned most) {
 }
 
 /* Makes the next mark of MEMCTX_MARKS and keeps the newest `wanted` of these marks. If the mark has
- * no room, older marks go. */
+ * no room, older marks of MEMCTX_MARKS are dropped. */
 static void keep_mark(unsigned wanted) {
     char name[WIRE_MARK_NAME_MAX] = {0};
     struct text text = {.bytes = name, .capacity = sizeof name - 1}, none = {.capacity = 0};
@@ -463,7 +464,7 @@ void marks_look(void) {
         kept_marks->next_ns = now + every;
         drop_oldest((unsigned)(setting % MEMCTX_MARKS_PACK));
     }
-    /* While a client reads a dump, no mark that the dump lists may go. */
+    /* While a client reads a dump, no mark that the dump lists may be dropped. */
     if (!setting || now < kept_marks->next_ns ||
         os_now_exact_ns() < load_relaxed(&tree_read_until_ns))
         return;
@@ -508,7 +509,7 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     if (!out)
         return false;
     /* A reset after the mark lowered the counters of dumps. The entry is lowered by equal amounts,
-     * so that differences stay right. */
+     * so that the differences between a dump and the mark stay right. */
     struct sum now = sums_base(context);
     int64_t live = number_unfolded(number_get(at)), chunks = number_unfolded(number_get(at));
     int64_t allocs = freed ? (int64_t)number_get(at) : chunks;
@@ -530,7 +531,7 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
 /* Writes the entries of one chunk. False: the answer has no room for all of them. */
 static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint64_t number,
                        uint32_t place, uint32_t previous) {
-    /* The client's cursor may be forged. */
+    /* The client may have forged the cursor, so `place` is checked. */
     while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) {
         const uint8_t *at = chunk->bytes + place;
         uint64_t step = number_get(&at);

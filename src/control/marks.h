@@ -12,14 +12,14 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 /* Makes the next mark of MEMCTX_MARKS (options.marks) if it is due. Its cost: 17 ms with
  * 300 000 contexts, at most a fiftieth of the time. */
 void marks_look(void);
-/* Returns the ms until the next of these marks is due, at most `wait`. */
+/* Returns the ms until the next mark of MEMCTX_MARKS is due, at most `wait`. */
 int marks_wait_ms(int wait);
-void marks_forget(void); /* in a forked child */
-/* Protects exactly the contexts of the existing marks, and those that are watched for the recording
- * (record.h), from eviction (context/evict.h). */
+void marks_forget(void); /* drops all marks in a forked child */
+/* Protects the contexts of the existing marks, and those that the recording watches (record.h),
+ * from eviction (context/evict.h). Ends the protection of all other contexts. */
 void marks_pin(void);
-/* Called when counters are reset. A mark's sums of the contexts that it left out cannot be
- * adjusted, so their counters become unknown. */
+/* Called when counters are reset. A mark has only sums over the contexts that it left out. These
+ * sums cannot be adjusted, so their counters become unknown. */
 void marks_forget_counters(void);
 /* The memory of marks and resets is part of the tables (region/tables.h). Marks may use an eighth
  * of the tables' limit, marks and resets together a quarter. */
@@ -36,7 +36,7 @@ uint32_t marks_entries_piece(struct piece *piece);
 #define MARK_CHUNK_BYTES 4096U
 #define MARKS_KEPT_MAX (WIRE_MARKS_ALL - WIRE_MARKS_MAX)
 
-/* Entries by rising context id. No entry continues in the next chunk. */
+/* Memory for entries of a mark, by rising context id. No entry continues in the next mark_chunk. */
 struct mark_chunk {
     struct mark_chunk *next;
     uint32_t used;
@@ -49,11 +49,11 @@ struct mark {
     uint64_t uptime_ns; /* 0: a free slot */
     uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
     struct mark_chunk *first;
-    uint64_t bytes; /* of the mark's chunks */
+    uint64_t bytes; /* of all its struct mark_chunk */
     struct wire_left_out left_out;
 };
 
-struct kept_marks {   /* of MEMCTX_MARKS */
+struct kept_marks {   /* the marks that MEMCTX_MARKS makes */
     int64_t setting;  /* the value of options.marks that next_ns is computed for */
     uint64_t next_ns; /* uptime at which the next mark is due */
     int64_t made;     /* number of the newest mark */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The black box: when a moment is written, and its life through forks and ends; see record.h.
- * recorder.h says which file does what.
+ * Decides when the black box writes a moment; begins, switches and ends the recording, also in
+ * forked children; see record.h. recorder.h says which file does what.
  */
 #include "control/record.h"
 #include "base/options.h"
@@ -20,12 +20,12 @@
 
 #define EVERY_NS 10000000000ULL
 #define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
-#define OTHERS_NS 2000000000ULL /* age at the first moment in other processes */
+#define OTHERS_NS 2000000000ULL /* age of the process at the first moment, without `at_once` */
 #define LOOK_NS 250000000ULL    /* time between two looks at the growth */
-/* Moments take at most one part in SHARE of the time of a processor. The time of the clock would
- * count the time in which a busy machine runs other programs, and the pauses would be minutes. */
+/* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
+ * would also count other programs on a busy machine, and the pauses would become minutes. */
 #define SHARE 500U
-#define GREW_LEAST (1L << 20) /* less growth is no reason for a moment */
+#define GREW_LEAST (1L << 20) /* growth by fewer bytes causes no moment */
 
 struct recorder *recorder;
 /* Each `memctx set TARGET record=DIR` takes the other element, because an exit handler may still
@@ -117,8 +117,8 @@ static void take_moment(uint64_t now, enum record_reason reason) {
     }
     if (!recorder_open_file())
         return;
-    /* Meanwhile no context is evicted, so that no chunk is counted twice and no id changes its
-     * meaning. */
+    /* While tree_read_until_ns is set, no context is evicted, so no chunk is counted twice and no
+     * id changes its meaning. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     recorder->sequence++;
@@ -149,8 +149,8 @@ void record_look(void) {
     bool due = now >= recorder->next_ns;
     if (!grew && !due)
         return;
-    /* Growth counts from the highest state so far, which is forgotten slowly: a program that goes
-     * up and down is no reason for ever more moments. */
+    /* Growth is measured from the highest use so far, which is lowered by 2 % when a moment is due
+     * by time. So a program whose use goes up and down causes no moment each time. */
     high = due ? high - high / 50 : high;
     recorder->high_bytes = used > high ? used : high;
     uint64_t cpu_ns = os_thread_cpu_ns();
@@ -179,7 +179,7 @@ void record_pause(void) {
     recorder->changed = true;
 }
 
-/* Ends a recording while the program goes on. Its contexts may be evicted again. */
+/* Ends the recording while the program goes on. The watched contexts may be evicted again. */
 static void switch_off(void) {
     if (!recorder)
         return;
@@ -223,14 +223,15 @@ bool record_switch(const char *directory, struct text *answer) {
     return true;
 }
 
-/* The control thread has the file open in a table of its own, which this thread does not see. */
+/* Opens the file anew: the control thread's descriptor of the file is in a table of its own, where
+ * this thread cannot use it. */
 void record_end(void) {
     struct rlimit limit = {0};
     struct recorder *mine = load_acquire(&recorder);
     if (!mine || load_acquire(&mine->owner) != os_process_id() || !os_memory_is_own() ||
         load_relaxed(&os_restricted))
         return;
-    /* A write beyond this limit would send a signal to the program. */
+    /* A write beyond RLIMIT_FSIZE would send a signal to the program. */
     if (OS_CALL(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0) ||
         limit.rlim_cur < RECORD_DIRECTORY_AT)
         return;

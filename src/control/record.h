@@ -3,9 +3,9 @@
  * record.h - the black box: writes what the contexts hold into a file that outlives the process
  * (MEMCTX_RECORD=DIR; include/memctx/record.h has the format, docs/record.md the reasons).
  *
- * Cost: a walk over all contexts every 10 s and at each 5 % of growth, and one pwrite of some KiB;
- * at most one part in 500 of the time, so with very many contexts less often. About 400 KiB of
- * address space while it records, and nothing without MEMCTX_RECORD.
+ * Cost: a walk over all contexts every 10 s and at each 5 % of growth, and one pwrite of some KiB.
+ * The pauses are longer if the walks would take more than 1/500 of the time. About 400 KiB of
+ * address space while the process is recorded, and nothing without MEMCTX_RECORD.
  *
  * Each process has a file of its own: a forked child never writes into its parent's. A process that
  * restricted its system calls is not recorded.
@@ -21,9 +21,9 @@
  * after the start. The recording of any other process begins when the process has lived for two
  * seconds. */
 void record_init(const char *directory, bool at_once);
-/* Ends the recording ("off"), or begins one in a directory, whose path must be absolute: a new
- * file, also where this process records already. False: nothing has changed, and `answer` says why.
- */
+/* Ends the recording if `directory` is "off". Else begins a new file in the directory, also if the
+ * process is recorded already; the path must be absolute. False: nothing has changed, and `answer`
+ * says why. */
 bool record_switch(const char *directory, struct text *answer);
 /* Makes the directory. With MEMCTX_VERBOSE, prints why it cannot be written to. */
 void record_begin(void);
@@ -31,11 +31,12 @@ void record_begin(void);
 void record_look(void);
 /* Returns the ms until record_look wants to be called, at most `wait`. */
 int record_wait_ms(int wait);
-/* The control thread ends; it may start again and go on in the same file. */
+/* Closes the file, because the control thread ends. If it starts again, it reopens the file. */
 void record_pause(void);
 /* Called by the exit handler: writes that the program ended by itself. Any thread. */
 void record_end(void);
-void record_forget(void); /* in a forked child, after its descriptors are known */
+/* Drops the parent's recording in a forked child, which will make a file of its own. */
+void record_forget(void);
 /* Protects the watched contexts from eviction; called after TREE_MARKED was taken from all nodes.
  * Under heap_global.lock. */
 void record_pin(void);

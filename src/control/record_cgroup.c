@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control group's figures for the black box.
+ * Reads the figures of the process's control group for the black box.
  *
- * Cannot do: find a group that is mounted elsewhere than usual; its figures are WIRE_UNKNOWN then.
+ * Cannot do: find a group that is not mounted below /sys/fs/cgroup. The figures are then
+ * WIRE_UNKNOWN.
  */
 #include "base/text.h"
 #include "control/recorder.h"
 #include "os/os.h"
 
-/* Returns the value of a line of digits; WIRE_UNKNOWN if there is none, such as "max". */
+/* Returns the number at the start of `text`; WIRE_UNKNOWN: there is none, as in "max". */
 static int64_t number_of(const char *text) {
     int64_t value = 0;
     if (*text < '0' || *text > '9')
@@ -18,9 +19,9 @@ static int64_t number_of(const char *text) {
     return value;
 }
 
-/* Returns the number in a file of the control group, or of a group above it: `folder_length` is the
- * length of the group's folder, which recorder->cgroup begins with. Reads the line that begins with
- * `line_name`, or the first line if that is NULL. WIRE_UNKNOWN: there is no number. */
+/* Returns a number from `file` in the folder of a control group. The folder is the first
+ * `folder_length` bytes of recorder->cgroup. The number follows `line_name` at the start of a line,
+ * or begins the first line if `line_name` is NULL. WIRE_UNKNOWN: there is no number. */
 static int64_t read_figure(size_t folder_length, const char *file, const char *line_name) {
     char path[600], room[512];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
@@ -37,18 +38,18 @@ static int64_t read_figure(size_t folder_length, const char *file, const char *l
         at += *at == '\n';
     }
     int64_t value = number_of(at + (*at ? length : 0));
-    return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value; /* version 1 has a number for "none" */
+    /* Version 1 writes a number near INT64_MAX if there is no limit. */
+    return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value;
 }
 
-/* A limit of a group above holds for the process, too. The way up ends at the mount point, because
- * the process sees no group above that. The number of groups is bounded by the length of the path.
- */
+/* The limit of a group above holds for the process, too. The loop ends at the mount point, because
+ * the process sees no group above it. The length of the path bounds the number of groups. */
 void recorder_read_cgroup(struct record_moment *moment) {
     const char *use = recorder->cgroup_v1 ? "/memory.usage_in_bytes" : "/memory.current";
     const char *most = recorder->cgroup_v1 ? "/memory.limit_in_bytes" : "/memory.max";
     const char *events = recorder->cgroup_v1 ? "/memory.oom_control" : "/memory.events";
     size_t length = text_length(recorder->cgroup);
-    int64_t least = INT64_MAX; /* bytes that the best limit so far leaves */
+    int64_t least = INT64_MAX; /* bytes that the tightest limit so far leaves */
     moment->cgroup_bytes = read_figure(length, use, NULL);
     moment->cgroup_limit = WIRE_UNKNOWN;
     moment->cgroup_oom_kills = read_figure(length, events, "oom_kill ");
@@ -82,7 +83,7 @@ void recorder_find_cgroup(void) {
             continue;
         for (int colons = 0; *at && colons < 2; at++)
             colons += *at == ':';
-        for (int top = 0; top < 2; top++) { /* in a container the mount's top is the group */
+        for (int top = 0; top < 2; top++) { /* in a container the mount point is the group */
             struct text text = {.bytes = recorder->cgroup, .capacity = sizeof recorder->cgroup - 1};
             text_add(&text, v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
             recorder->cgroup_top = text.length;

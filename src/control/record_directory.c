@@ -2,8 +2,9 @@
 /*
  * Writes directories: the watched contexts with all of their callers, and the modules.
  *
- * A directory is written piece by piece; its block, which makes it valid, comes last. The file has
- * places for two directories, which are used in turns, so one is valid at any time.
+ * A directory is written piece by piece. The struct record_block at its start, which makes it
+ * valid, is written last. The file has places for two directories, which are used in turns, so one
+ * directory is valid at any time.
  */
 #include "context/tree.h"
 #include "control/dump.h"
@@ -13,7 +14,7 @@
 
 #include <errno.h>
 
-#define AGAIN_NS 60000000000ULL /* a directory is written after this time at the latest */
+#define AGAIN_NS 60000000000ULL /* the newest directory is replaced at this age */
 
 struct listing {
     uint64_t at, end; /* next place in the file; end of the directory's part */
@@ -52,7 +53,8 @@ static bool end_piece(struct listing *listing, const struct piece *piece, enum w
     return flush(listing, part);
 }
 
-/* Sets the bits of the watched contexts and of all their callers. */
+/* Returns a bit for each context: set for the watched contexts, all their callers, and the fixed
+ * nodes such as [unknown]. NULL: no memory. */
 static uint64_t *find_callers(uint32_t count) {
     uint64_t *wanted = buffers_map(count / 8 + sizeof *wanted, false);
     for (uint32_t i = 0; wanted && i < recorder->count; i++)

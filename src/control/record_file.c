@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file of the black box: its name, its head, its end, and places in its ring.
+ * The file of the black box: makes and opens it, writes its head and its end, finds places in its
+ * ring.
  *
- * When a process is killed, the kernel's page cache keeps the bytes that it wrote. Nothing is
- * flushed to the disk, so a recording does not outlive a power failure.
+ * When a process is killed, the kernel's page cache keeps the bytes that the process wrote. Nothing
+ * is flushed to the disk, so a recording does not outlive a power failure.
  */
 #include "control/control.h"
 #include "control/recorder.h"
@@ -77,9 +78,9 @@ static void copy_text(char *to, size_t capacity, const char *from) {
     to[text.length] = 0;
 }
 
-/* Writes the first argument, without the folders before its first space. The reader takes the name
- * from it: a program may have put a title there ("nginx: worker process"). When the process's first
- * thread has ended, /proc/self has no arguments and no executable; other threads still have. */
+/* Writes argv[0] without its folders. Behind the first space slashes are no folders, because the
+ * program may have put a title there ("nginx: worker process"). When the process's first thread has
+ * ended, /proc/self has no arguments; /proc/thread-self still has them. */
 static void read_program(char *to, size_t capacity) {
     char room[1024];
     int64_t length = os_read_file("/proc/thread-self/cmdline", room, sizeof room);
@@ -154,7 +155,7 @@ static bool open_again(void) {
         return false;
     if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
         static const char none[sizeof(struct record_block)];
-        recorder_write(none, sizeof none, RECORD_END_AT); /* the recording goes on after all */
+        recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end */
         return true;
     }
     descriptors_let_go(&recorder->file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes a moment: the totals, and an entry for each watched context.
+ * Writes a moment of the recording: the totals, and an entry for each watched context.
  *
  * A moment is built in memory and written with one pwrite.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chooses the contexts that the black box watches, and adds up all others.
+ * Chooses the contexts that the black box watches, and adds up all other contexts.
  *
- * Watched are the contexts that hold at least 0.1 % of the live bytes, those that the program
- * named, and those that were watched before, as long as there is room. All others are summed, so
- * that the sums of a moment equal its totals. A watched context is marked in the tree
- * (TREE_MARKED), so that its id keeps its meaning.
+ * The black box watches the contexts that hold at least 0.1 % of the live bytes, and those that the
+ * program named. It goes on watching contexts that were large earlier, as long as there is room.
+ * All other contexts are summed, so that the sums of a moment equal its totals. A watched context
+ * is marked in the tree (TREE_MARKED), so that its id keeps its meaning.
  */
 #include "context/tree.h"
 #include "control/recorder.h"
@@ -15,10 +15,11 @@
 #include <errno.h>
 
 #define LEAST_PART 1000  /* a context with 1/LEAST_PART of the live bytes is watched */
-#define NAMED_MAX 512U   /* of WATCHED_MAX: contexts that the program named */
-#define EARLIER_MAX 384U /* of WATCHED_MAX: contexts that hold little now */
+#define NAMED_MAX 512U   /* most contexts that are watched because they have a name */
+#define EARLIER_MAX 384U /* with more contexts that are watched for the past, some are dropped */
 
-/* Returns the context as it was watched before; NULL: it was not. Called with rising ids. */
+/* Returns the context's entry of the last moment; NULL: it was not watched then. Must be called
+ * with rising ids. */
 static const struct watched *watched_before(struct walk *walk, uint32_t id) {
     const struct watched *before = recorder->tables->before;
     while (walk->place < walk->before_count && before[walk->place].id < id)
@@ -46,9 +47,9 @@ static bool watch(struct walk *walk, uint32_t id, const struct sum *sum) {
     return true;
 }
 
-/* Returns the sequence number of a moment. Contexts that were last large before that moment are no
- * longer watched. 0: there is room for all of them. Otherwise the number is halfway between now and
- * the oldest moment at which some watched context was last large. */
+/* Returns the sequence number of a moment. Contexts that were last large at that moment or before
+ * it are no longer watched. 0: there is room for all of them. Otherwise the number is halfway
+ * between now and the oldest moment at which some watched context was last large. */
 static uint32_t find_cutoff(void) {
     uint32_t oldest = recorder->sequence;
     if (recorder->earlier <= EARLIER_MAX)
@@ -59,9 +60,9 @@ static uint32_t find_cutoff(void) {
     return oldest + (recorder->sequence - oldest) / 2;
 }
 
-/* Returns a bit for each context that has figures, and adds up the live bytes. In a large tree most
- * nodes are only steps to others, and looking for the views of each would take ten times as long as
- * this. NULL: no memory. */
+/* Returns a bit for each context: set if some heap has a view of it. Adds up the live bytes. Walks
+ * the views, because in a large tree most nodes have none, and to look up the views of each node
+ * would take ten times as long. NULL: no memory. */
 static uint64_t *find_counted(uint32_t count, int64_t *live) {
     uint64_t *counted = buffers_map(count / 8 + sizeof *counted, false);
     *live = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recorder.h - what the files of the black box share; record.h is for the rest of the library.
+ * recorder.h - declarations for the files of the black box; record.h is for the rest of the
+ * library.
  *
  * record.c decides when a moment is due, record_file.c has the file, record_watched.c chooses the
  * contexts, record_directory.c and record_moment.c write them, record_cgroup.c reads the control
@@ -24,13 +25,14 @@
 
 struct watched {
     uint32_t id;
-    uint32_t large; /* sequence of the last moment at which the context was large or named */
+    uint32_t large; /* number of the last moment with >= walk.least bytes, or a name */
     struct sum sum;
 };
 
 /* Memory for one moment, about 400 KiB; mapped while the process records. */
 struct record_tables {
-    struct watched watched[WATCHED_MAX], before[WATCHED_MAX]; /* by rising id */
+    /* The contexts watched now, and those watched at the last moment; by rising id. */
+    struct watched watched[WATCHED_MAX], before[WATCHED_MAX];
     char piece[PIECE_BYTES + sizeof(struct record_piece)];
     char moment[MOMENT_BYTES];
 };
@@ -38,27 +40,28 @@ struct record_tables {
 struct recorder {
     char directory[512];
     char path[640];         /* of the file */
-    bool at_once;           /* `memctx run` started this program */
+    bool at_once;           /* the first moment is due 100 ms after the start, else 2 s */
     bool complained;        /* the message that the directory cannot be used was printed */
     uint32_t owner;         /* atomic: pid of the process that made the file; 0: no file yet */
     struct held file;       /* fd -1: not open now */
     uint64_t device, inode; /* of the file */
-    uint64_t next_ns;       /* time of the next moment; 0: nothing was planned yet */
-    uint64_t quiet_ns;      /* no moment for growth before this time */
-    uint64_t look_ns;       /* time of the next look */
+    uint64_t next_ns;       /* time of the next moment; 0: not chosen yet */
+    uint64_t quiet_ns;      /* growth causes no moment before this time */
+    uint64_t look_ns;       /* record_look does nothing before this time */
     uint64_t directory_ns;  /* when the directory was last written */
-    int64_t high_bytes;     /* growth is measured from here */
+    int64_t high_bytes;     /* bytes in use from which growth is measured */
     struct ring ring;
-    uint32_t sequence, directories;      /* number of the last moment; of directories written */
-    uint32_t modules, closed;            /* as in the last directory */
+    uint32_t sequence, directories;      /* number of the last moment; directories written */
+    uint32_t modules, closed;            /* all and closed modules, in the last directory */
     bool changed;                        /* the last directory does not list all watched contexts */
     bool unpin;                          /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
-    size_t cgroup_top;                   /* bytes of it that are the mount point */
+    size_t cgroup_top;                   /* bytes of `cgroup` that are the mount point */
     bool cgroup_v1;
-    struct record_tables *tables;   /* NULL: not mapped */
-    uint32_t count, named, earlier; /* watched contexts: all; named; only large earlier */
+    struct record_tables *tables; /* NULL: not mapped */
+    /* Number of watched contexts: all; named; neither named nor large now. */
+    uint32_t count, named, earlier;
 };
 INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
 
@@ -71,7 +74,7 @@ bool recorder_failed(long error);
 bool recorder_open_file(void);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
-/* Returns the place in the file for `bytes` bytes of the ring; 0: there is none. */
+/* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */
 uint64_t recorder_place(size_t bytes);
 /* Returns the head of a block, with its checksum. */
 struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
@@ -86,22 +89,23 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
-/* Writes the figures of the control group, or of the group above it whose limit leaves less. */
+/* Writes use and limit of the control group whose limit leaves the fewest bytes: the process's own
+ * group, or one above it. */
 void recorder_read_cgroup(struct record_moment *moment);
 
 /* --- record_watched.c ------------------------------------------------------------------------- */
 
 struct walk {
     int64_t least;   /* a context with at least this many live bytes is large */
-    uint32_t cutoff; /* contexts that were large no later than this are no longer watched */
-    uint32_t place, before_count; /* place in tables->before */
-    uint64_t rest_contexts;       /* contexts with figures that are not watched, and their sum */
-    struct sum all, rest;
+    uint32_t cutoff; /* contexts last large at this moment or earlier are no longer watched */
+    uint32_t place, before_count; /* index in tables->before, and its length */
+    uint64_t rest_contexts;       /* number of contexts with figures that are not watched */
+    struct sum all, rest;         /* sum over all contexts; over those that are not watched */
 };
 
-/* Reads the figures of all contexts and chooses the watched ones anew. */
+/* Reads the figures of all contexts and chooses anew which contexts are watched. */
 bool recorder_read_contexts(struct walk *walk);
-/* Returns the first id from `id` on whose bit is set; `count` if none is. */
+/* Returns the first id from `id` on whose bit is set; `count`: no bit is set. */
 uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */

@@ -7,7 +7,7 @@
 #include "figures/sums.h"
 #include "region/resizes.h"
 
-/* True for the root and its descendants; a parent's id is lower than its children's. */
+/* True for `root` and its descendants. A parent's id is lower than its children's ids. */
 static bool is_below(uint32_t id, uint32_t root) {
     while (id > root)
         id = tree_node(id)->parent;
@@ -28,7 +28,7 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     return true;
 }
 
-/* The owner may count at the same time; its calls in flight then count before or after. */
+/* The owner may count a realloc at the same time, which then counts before or after the reset. */
 static void reset_resizes(struct view_resizes *entry) {
 #define X(name) entry->base.name = load_relaxed(&entry->counts.name);
     RESIZE_COUNTS(X)
@@ -36,8 +36,8 @@ static void reset_resizes(struct view_resizes *entry) {
 }
 
 struct reset {
-    uint32_t root, count; /* the subtree; its ids are below count */
-    int64_t bytes;        /* memory that the reset needs and does not have yet */
+    uint32_t root, count; /* root of the subtree; ids from `count` on are left alone */
+    int64_t bytes;        /* memory that is missing for baselines */
 };
 
 static bool has(const struct reset *reset, const struct view *view) {
@@ -56,8 +56,8 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
     }
 }
 
-/* Resets each view of the subtree. only_look: counts the memory that this needs. False: out of
- * memory. */
+/* Resets each view of the subtree. only_look: only adds the memory that a reset needs to
+ * reset->bytes. False: out of memory. */
 static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
@@ -103,7 +103,7 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
         text_add(text, "no context has this id");
         return WIRE_REFUSED;
     }
-    /* All or none, so that no client takes counters of different times for counters of one time. */
+    /* Reset all views or none: counters that begin at different times cannot be compared. */
     reset_heaps(&reset, true);
     if (!asked_fits(reset.bytes))
         return refuse_reset(text, &reset);

@@ -4,8 +4,8 @@
  * step by step.
  *
  * No block is split: a block that does not fit behind the last block goes to the start of the ring.
- * If a step is refused, the ring continues in the room that is reserved, and asks again when that
- * room ends.
+ * If a step is refused, new blocks overwrite old ones in the room that is reserved. The ring asks
+ * again each time that it reaches the end of that room.
  *
  * Threads: one at a time.
  */
@@ -24,8 +24,8 @@ struct ring {
 
 #define RING_NO_ROOM UINT64_MAX
 
-/* Returns up to which end room must be reserved before a block of `bytes` bytes fits behind the
- * last block. 0: the block fits already, or the ring may not grow that far. */
+/* Returns where the reserved room must end so that a block of `bytes` bytes fits behind the last
+ * block. 0: the block fits already, or the ring may not grow that far. */
 INLINE uint64_t ring_wanted(const struct ring *ring, uint64_t bytes) {
     uint64_t end = ring->at + bytes, wanted = align_up(end, ring->step);
     if (end <= ring->end || end > ring->most)

@@ -4,13 +4,13 @@
  * sandbox.h.
  *
  * To learn how a filter treats a call, one must make the call, and many filters then kill the
- * process. So a filter forbids the thread, with one exception: containers. A container runtime puts
- * every process under one filter, which refuses calls with an error. A library that took each
- * container for a sandbox would be useless there. A filter counts as a container's when the first
- * process of the pid namespace has the same number of filters. The library then makes a child that
- * tries the calls of the control thread: if the kernel kills the child, there is no thread. Making
- * the child is safe when the parent has the same number of filters, since the parent made this
- * process, or when the container runtime has left its mark.
+ * process. So the library starts no control thread under a filter, except in containers. A
+ * container runtime puts every process under a filter that refuses calls with an error, so a
+ * library that took each container for a sandbox would be useless there. A filter counts as a
+ * container's when the first process of the pid namespace has the same number of filters. The
+ * library then makes a child that tries the calls of the control thread: if the kernel kills the
+ * child, there is no thread. Making the child is safe when the parent has the same number of
+ * filters, since the parent made this process, or when the container runtime has left its mark.
  */
 #include "control/sandbox.h"
 #include "base/options.h"
@@ -39,10 +39,11 @@ struct seccomp {
 
 static char *status; /* text of /proc/PID/status */
 static size_t status_bytes;
-/* The number of filters under which a thread was found to be safe; a forked child has as many. */
+/* The number of filters under which the calls were found to be safe. A forked child with as many
+ * filters tries no calls. */
 static int64_t filters_let;
 
-/* Returns the number after the name that begins a line; -1: no such line. */
+/* Returns the number in the line of `status` that begins with `name`; -1: no such line. */
 static int64_t status_number(const char *name) {
     size_t length = text_length(name);
     for (const char *at = status; *at; at++) {

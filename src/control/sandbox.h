@@ -4,8 +4,8 @@
  *
  * The library notices filters of system calls (seccomp) that the process installs itself:
  * src/api/sandbox.c intercepts libc's prctl and syscall. It finds filters that were installed
- * before the program started in /proc/self/status. Where the dynamic loader could load this
- * library, this file can be read, because the loader opens, reads and closes files by the same
+ * before the program started in /proc/self/status. That file can be read wherever the dynamic
+ * loader could load this library, because the loader opens, reads and closes files by the same
  * calls.
  */
 #ifndef MEMCTX_SANDBOX_H

@@ -37,13 +37,14 @@
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
-#define DEAF_NS 1000000000U     /* pause when the process has no descriptor left */
+#define DEAF_NS 1000000000U     /* accepts nobody for this time if no descriptor is left */
 #define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
-#define IDLE_CLIENT_NS (60ULL * 1000000000) /* a client that asks nothing is then dropped */
+#define IDLE_CLIENT_NS (60ULL * 1000000000) /* drops a client that asks nothing for this time */
 /* When all places are taken and another client waits, a connected client loses its place after one
  * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
  * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
- * sent a request go first, and among equals the one that did nothing for the longest time. */
+ * sent a request go first. Of two such clients, and of two others, the client goes that did nothing
+ * for longer. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
 /* When no client could be dropped, nobody is accepted for this time. */
@@ -57,12 +58,13 @@
 
 struct client {
     struct held socket; /* fd -1: this place is free */
-    uint64_t since_ns;  /* time of the last progress */
+    uint64_t since_ns;  /* when the request began, or bytes of the answer were last sent */
     uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
-    /* Until this time, ids of contexts keep their meaning for the client; 0: it reads no dump. */
+    /* Until this time, ids of contexts keep their meaning for the client; 0: the client reads no
+     * dump. */
     uint64_t dump_until_ns;
     size_t got;              /* received bytes of the request, frame and body together */
-    struct wire_frame frame; /* the request's frame; its body is read after it */
+    struct wire_frame frame; /* the request's frame, which comes before the body */
     char *body;              /* room for WIRE_REQUEST_MAX + 1 bytes */
     bool asked;              /* the client has sent at least one whole request */
     bool answering;          /* `head` and `answer` are being sent */
@@ -80,12 +82,12 @@ static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread onl
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
-static uint64_t deaf_until_ns; /* no client can be accepted until then */
+static uint64_t deaf_until_ns; /* no client is accepted before this time */
 static uint64_t dumps_asked;   /* WIRE_DUMP requests, less those that end a dump */
 
 /* --- clients ---------------------------------------------------------------------------------- */
 
-/* Announces the time at which the last dump of any client ends. */
+/* Sets tree_read_until_ns to the latest end of the clients' dumps. */
 static void note_dumps(void) {
     uint64_t until = 0;
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
@@ -269,7 +271,7 @@ static bool peer_may(int fd) {
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Returns how long a client may do nothing while others wait for a place. */
+/* Returns how long a client may do nothing while other clients wait for a place. */
 static uint64_t patience_with(const struct client *client) {
     return client->answering && client->asked ? SLOW_READER_NS
            : client->asked                    ? DEADLINE_NS
@@ -293,7 +295,7 @@ static struct client *find_place(uint64_t now) {
     return room;
 }
 
-/* Gives a pending connection a place. Returns false when no further one can get a place now. */
+/* Gives a pending connection a place. False: no other connection can get a place now. */
 static bool accept_client(void) {
     uint64_t now = os_now_exact_ns();
     struct client *room = find_place(now);
@@ -316,7 +318,7 @@ static bool accept_client(void) {
     client_drop(room);
     room->socket = socket;
     client_greet(room);
-    /* at once: the next round may first compute the answers of seven other clients */
+    /* Greet now: the next round may first compute the answers of seven other clients. */
     client_write(room);
     return true;
 }
@@ -339,7 +341,7 @@ static void drop_late_clients(void) {
     }
 }
 
-/* Updates the live bytes for the tables' limit, which may be a share of them. */
+/* Updates tables_live_bytes, because the tables' limit may be a share of the live bytes. */
 static void look_at_live_bytes(void) {
     static uint64_t next_ns;
     uint64_t now = os_now_exact_ns();
@@ -349,8 +351,8 @@ static void look_at_live_bytes(void) {
     next_ns = now + LIVE_LOOK_NS;
 }
 
-/* Fills the list of poll with the listener and then the connected clients, since RLIMIT_NOFILE
- * bounds the number that poll accepts. Returns the length of the list. */
+/* Fills the list for poll with the listener and the connected clients. Free places are left out,
+ * because RLIMIT_NOFILE bounds the length of the list, which is returned. */
 static nfds_t list_polls(struct pollfd *polls, struct client **polled, bool deaf) {
     nfds_t count = 1;
     if (!descriptors_is_held(&socket_listener))

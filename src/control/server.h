@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Begins without a client. */
+/* Makes the places of all clients free. */
 void server_begin(void);
 /* Serves clients until the thread has to end (control_must_end). */
 void server_run(void);
@@ -15,9 +15,9 @@ void server_run(void);
 void server_end(void);
 /* Returns the process's start time, field 22 of /proc/self/stat; 0: not known. Any thread. */
 uint64_t server_start_ticks(void);
-/* Returns how many dumps and sums clients have asked for. Any thread. */
+/* Returns the number of WIRE_DUMP requests so far that did not only end a dump. Any thread. */
 uint64_t server_dumps_asked(void);
-/* For a forked child whose descriptor table has its parent's connections: closes them. */
+/* Closes, in a forked child, the parent's connections that its descriptor table has, too. */
 void server_let_go(void);
 
 #endif

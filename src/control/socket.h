@@ -18,7 +18,7 @@ void socket_remove(void);
 /* Connects to the socket, which wakes the control thread from poll. If the connection fails, the
  * thread wakes by itself within a second. */
 void socket_wake(void);
-/* For a forked child: the socket is its parent's. */
+/* Forgets the socket in a forked child, and does not remove it: it is the parent's. */
 void socket_forget(void);
 
 #endif

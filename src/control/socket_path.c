@@ -13,7 +13,7 @@ static bool fits(const struct text *text) {
     return !text->full && text->length < sizeof((struct sockaddr_un *)0)->sun_path;
 }
 
-/* Makes or checks a directory that no other user can write, read or have made. */
+/* Makes the directory, or checks that it belongs to this user and is closed to all others. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
     if (!OS_TRY(mkdir(path, 0700))) {

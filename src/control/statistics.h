@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* statistics.h - answers WIRE_SELF: what the library knows about its own work, for `memctx dump
- * --self` and for MEMCTX_VERBOSE=2. */
+/* statistics.h - answers WIRE_SELF: figures of the library's own work, for `memctx dump --self` and
+ * MEMCTX_VERBOSE=2. */
 #ifndef MEMCTX_CONTROL_STATISTICS_H
 #define MEMCTX_CONTROL_STATISTICS_H
 

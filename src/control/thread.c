@@ -25,13 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The least time since the start of the process, and since its last fork. */
+/* The thread starts at the earliest this long after the process started, or last forked. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
-/* A process that forks again and again starts the thread in a pause between its forks, or at the
- * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
- * more. */
+/* A process that forks again and again starts the thread in a pause between its forks, or when it
+ * is FORKING_NS old: in a program with two threads glibc's fork costs ten page faults more. */
 #define FORKING_NS 1000000000U
-#define CHILD_LOOKS 8 /* slow allocations of a forked child before it reads the clock */
+#define CHILD_LOOKS 8 /* calls of control_is_due in a forked child before one reads the clock */
 #define STACK_BYTES (228UL << 10)
 #define STATUS_BYTES 16384
 #define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
@@ -47,7 +46,7 @@ static struct {
     uint32_t opening;  /* atomic: the thread is making the socket */
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
     bool had_thread;   /* this process, or one that it was forked from, had the thread */
-    bool first_ended;  /* the program's first thread ended; this one may become the last */
+    bool first_ended;  /* the program's first thread ended; the control thread may be the last */
     uint64_t start_ns; /* start of this process, or the time of its fork */
     uint64_t fork_ns;  /* when this process last began to fork; 0: never */
     /* In a forked child: how many calls of control_is_due come before one reads the clock. */
@@ -135,8 +134,8 @@ static bool may_start(void) {
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     if (load_relaxed(&os_restricted))
         return false;
-    /* The stack is not in use yet; its upper end will be written in any case, so it serves as
-     * scratch. */
+    /* The thread's stack is not in use yet, and its upper end will be written in any case. So that
+     * end serves as scratch memory. */
     if (sandbox_lets_thread(stack_room + STACK_BYTES - STATUS_BYTES, STATUS_BYTES, &why))
         return true;
     store_release(&os_restricted, OS_RESTRICTED);
@@ -243,14 +242,14 @@ void control_first_thread_ended(void) {
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
-    /* Most children end soon, and reading the clock would map its pages. */
+    /* Most children end soon, and reading the clock would map the OS pages of the clock. */
     if (control.looks_left) {
         control.looks_left--;
         return false;
     }
     if (load_relaxed(&heap_global.threads_seen) > 1)
         return true;
-    uint64_t now = os_now_ns(); /* coarse: it may lie before a time that the exact clock told */
+    uint64_t now = os_now_ns(); /* coarse: may lie before a time of the exact clock */
     return now >= control.start_ns + START_AFTER_NS &&
            (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
@@ -267,7 +266,7 @@ COLD void control_start(void) {
     int saved = errno, cancel_state;
     if (!lock_try(&control.lock))
         return;
-    /* A wait may come from a thread that can be cancelled at any moment. */
+    /* The caller may be about to wait (api/waits.c), and may be cancelled at any moment. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     if (load_relaxed(&control_waiting)) {
         store_owner(&control_waiting, 0);
@@ -303,7 +302,7 @@ COLD void control_exit(void) {
     if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
     record_end();
-    /* Waits for a thread that is making the socket now, so that the socket is removed, too. */
+    /* Waits while the control thread makes the socket, so that the socket is removed, too. */
     exchange_acq_rel(&control.ending, 1);
     for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
         os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});
@@ -319,8 +318,8 @@ COLD void control_fork_done(bool child) {
     control.forking = false;
     if (!child)
         return;
-    /* The child has no copy of the thread, nor of its descriptors, unless they were in a shared
-     * table. */
+    /* The child has no control thread. It has the parent's descriptors only if the parent's control
+     * thread shared the descriptor table of the program. */
     lock_reset(&control.lock);
     if (control.running && !descriptors_are_own) {
         descriptors_let_go(&socket_listener);

@@ -7,9 +7,9 @@
 #include "path/functions.h"
 
 #define UNFOLDINGS_MAX 8 /* unfoldings at one time */
-/* Nodes in which functions that recur together are searched for; further nodes are ignored. */
+/* The search for functions that recur together ignores nodes from this number on. */
 #define NODES_LOOKED_AT 65536U
-#define PASSES_MAX 4   /* passes over these nodes */
+#define PASSES_MAX 4   /* passes of that search */
 #define LEVELS_MAX 512 /* nodes of a path, labels among them */
 #define NS_PER_S 1000000000ULL
 
@@ -20,8 +20,8 @@ static struct unfolding {
     struct function_set functions;
 } unfoldings[UNFOLDINGS_MAX];
 
-/* Returns the number of a node's folded function; 0: the node is not folded, or its function is no
- * longer known. */
+/* Returns the number of a node's function among the folded functions (path/functions.h); 0: the
+ * function is not one of them, or its library was closed. */
 static uint32_t number_of(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     const struct module *module = unwind_rules_module(node->module);
@@ -65,8 +65,8 @@ static bool stands_below(uint32_t id, const struct function_set *set) {
     return false;
 }
 
-/* Adds all functions that recur together with the functions of the set. If one of them stayed
- * folded, its loop would swallow most turns of the others. */
+/* Adds all functions that recur together with the functions of the set. If one of these functions
+ * stayed folded, its loop would swallow most turns of the others. */
 static void add_others(struct function_set *set) {
     uint32_t count = tree_count();
     for (int pass = 0; pass < PASSES_MAX; pass++) {

@@ -7,7 +7,8 @@
 #include "base/text.h"
 #include <memctx/wire.h>
 
-/* Unfolds recursion for some seconds, or folds it again. */
+/* Unfolds the recursive functions on the paths of some contexts for some seconds, or folds them
+ * again. */
 uint32_t unfold_run(const struct wire_contexts_request *request, struct text *text);
 void unfold_look(void);            /* called now and then: ends unfoldings that have expired */
 void unfold_end(void);             /* ends all unfoldings */

@@ -10,7 +10,7 @@ char *buffers_stack_top START_PAGE;
 #define KEPT_BYTES_MAX (256UL << 10)
 
 static struct buffer mappings[BUFFERS_MAX]; /* control thread only */
-static size_t kept_bytes;                   /* of mappings that are kept */
+static size_t kept_bytes;                   /* bytes of the mappings that are kept */
 const struct buffer *const buffers_shown = mappings;
 
 static void drop_kept(struct buffer *mapping) {

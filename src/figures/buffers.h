@@ -3,9 +3,9 @@
  * buffers.h - memory for the answers of the control thread, and for the tables that it needs while
  * it makes an answer.
  *
- * For: a client's answer, tables for pieces of a dump, a table of the automatic choice. Each is a
- * mapping of its own, so that all of it goes back to the kernel when no client is connected. Cannot
- * do: more than 16 mappings at a time.
+ * For: a client's answer, tables for pieces of a dump, a table of the automatic choice. Each of
+ * them is a mapping of its own, so that all memory goes back to the kernel when no client is
+ * connected. Cannot do: more than 16 mappings at a time.
  *
  * Cost: a munmap interrupts each processor that a thread of the program runs on. So a mapping that
  * is released while a client is connected is kept for the next request, if it is small.
@@ -38,7 +38,7 @@ struct buffer {
 };
 
 /* Maps memory for the control thread, which the ledger counts on the control thread's line.
- * `touched`: writes to each page at once. */
+ * `touched`: writes to each OS page at once. */
 void *buffers_map(size_t bytes, bool touched);
 void buffers_unmap(void *start);
 /* Returns a table used to build pieces of a dump; a new table is zeroed. NULL: out of memory. The
@@ -49,7 +49,7 @@ void buffers_unmap_kept(void); /* call when no client is connected */
 /* Returns the resident bytes of the control thread's stack, plus the bytes of the mappings: with
  * `resident` the resident bytes, else all. */
 int64_t buffers_bytes(bool resident);
-INTERNAL char *buffers_stack_top; /* end of the control thread's stack; NULL: it does not run */
+INTERNAL char *buffers_stack_top; /* end of the control thread's stack; NULL: no such thread */
 INTERNAL const struct buffer *const buffers_shown; /* for control/outside.c: the mappings */
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * pages.c - the content of each page, a piece of a dump at a time; see pages.h.
  *
- * Adjacent pages of one context that are alike make one record. For other pages every block is
- * examined; the light form skips this for pages of one context. The record of a mixed page is
- * followed by the contexts that own blocks in the page. When a piece has no room for all of them,
- * the next piece continues at a block of that page.
+ * Adjacent pages of one context that are alike (goes_on) make one record. In pages that are not
+ * full every block is examined; the light form of a dump does this only in mixed pages. The record
+ * of a mixed page is followed by the contexts that own blocks in the page. When a piece has no room
+ * for all these contexts, the next piece continues at a block of that page.
  */
 #include "figures/pages.h"
 #include "region/member.h"
@@ -79,8 +79,8 @@ uint32_t pages_clock_start START_PAGE;
 
 uint32_t pages_clock_begin START_PAGE;
 
-/* Returns the age of the page. A page that is older than the library's constructor has no time of
- * its own, so its age counts from there. */
+/* Returns the age of the page. A page that was made before the library's constructor ran has no
+ * time, so its age counts from the constructor. */
 static uint32_t oldest_age(const struct page *page) {
     uint32_t born = page->born ? page->born : pages_clock_begin;
     uint32_t age = load_relaxed(&segment_clock) - born;
@@ -88,7 +88,7 @@ static uint32_t oldest_age(const struct page *page) {
 }
 
 /* Returns the time that has passed at least since segment_clock had the value `then`. The clock may
- * lag: the control thread sets it once a second, and before that thread runs nobody does. */
+ * lag: the control thread sets it once a second, and before that thread runs nothing sets it. */
 static uint32_t at_least_since(uint32_t then) {
     uint32_t now = load_relaxed(&segment_clock);
     uint32_t latest = then + (uint32_t)((1000 + 100) * 1000000ULL >> SEGMENT_TICK_SHIFT) + 1;
@@ -99,8 +99,8 @@ static uint32_t at_least_since(uint32_t then) {
 
 /* --- one page --------------------------------------------------------------------------------- */
 
-/* A hash table from contexts to their shares of the page. A page has far fewer blocks than
- * SHARES_HASH. */
+/* Size of a hash table from contexts to their shares of a mixed page. A page has at most half as
+ * many blocks, and so contexts. */
 #define SHARES_HASH 2048U
 #define SHARES_MAX (SHARES_HASH / 2)
 #define BLOCKS_BITS 14 /* bits for the number of a block in its page */
@@ -112,7 +112,7 @@ struct scan {
     uint64_t place;
     uint32_t slice, block;
     bool light; /* blocks in pages of one context are not examined */
-    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* of this segment */
+    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* for the segment that is read */
     bool resident_known;                                   /* `resident` is filled */
     struct wire_page *last; /* last record of this segment; the next page may extend it */
     /* The mixed page that is examined. Blocks with numbers below from_block are in an earlier
@@ -130,8 +130,8 @@ struct scan {
 /* OS pages in the largest page of blocks. */
 #define OS_PAGES_MAX (WIDE_PAGE_SLICES * SLICE_BYTES / OS_PAGE_BYTES)
 
-/* Returns the context's share of the page, and begins it when it is missing. NULL: there is no room
- * for another share. */
+/* Returns the context's share of the page, and adds an empty share if there is none yet. NULL: no
+ * room for another share. */
 static struct wire_share *share_of(struct scan *scan, uint32_t context) {
     uint32_t at = (context * 0x9e3779b1U) % SHARES_HASH;
     for (; scan->hash[at].serial == scan->serial; at = (at + 1) % SHARES_HASH)
@@ -181,7 +181,7 @@ INLINE void add_live(uint32_t *live_in, size_t offset, uint32_t bytes) {
 }
 
 /* Handles one granule (region/blocks.h: blocks with their table of records) in a page of one
- * context with records of one byte. Such pages are very common. */
+ * context with records of one byte. This is the most common case. */
 static void look_at_bytes(const struct page *page, const char *granule, size_t at,
                           uint32_t *live_in) {
     const uint8_t *records = (const uint8_t *)granule + page->records;
@@ -205,7 +205,7 @@ INLINE struct record read_record(const struct page *page, const void *record) {
 static void look_at_records(struct scan *scan, const struct page *page, const char *granule,
                             size_t at, uint32_t *live_in, struct wire_page *out) {
     size_t offset = at + page->first;
-    /* Neighbours often belong to one context. */
+    /* Neighbouring blocks often belong to one view, whose context is looked up once. */
     uint32_t last_view = 0, context = REGION_NO_CONTEXT;
     for (unsigned index = 0; index < page->granule_capacity;
          index++, offset += page->block_bytes, scan->block_now++) {
@@ -329,7 +329,7 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
         last->spare_units = out->spare_units;
 }
 
-/* False: there is no room for the record. */
+/* Extends the last record by a page, or writes a new record. False: no room for the record. */
 static bool add_page(struct scan *scan, const struct wire_page *out) {
     if (goes_on(scan, out)) {
         add_to_last(scan->last, out);
@@ -353,7 +353,7 @@ static void look_at_chunks(const struct scan *scan, const struct page *page, con
     while (serial_next(page, start, &walk, &chunk))
         if (chunk.state == SERIAL_LIVE)
             add_live(live_in, chunk.offset, chunk.bytes);
-        else if (chunk.state == SERIAL_FREED) /* by another thread */
+        else if (chunk.state == SERIAL_FREED) /* by another thread, and not collected yet */
             held |= 1UL << chunk.offset / OS_PAGE_BYTES;
     size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
     size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;

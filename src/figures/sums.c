@@ -20,7 +20,7 @@
 bool sums_resets_made;
 
 void sums_begin(void) {
-    lock_take(&heap_global.lock); /* no heap is parked or adopted meanwhile */
+    lock_take(&heap_global.lock); /* while it is held, no heap is parked or adopted */
     heap_read_begin();
 }
 
@@ -52,8 +52,8 @@ static void add_frees(struct sum *sum, const struct view *view) {
     sum->live_bytes -= (int64_t)load_acquire(&view->freed_cum_bytes);
 }
 
-/* Adds the allocations of the view; returns how many frees the view has counted by now. The view of
- * all ended threads has no peak: each of them added what was alive when it ended. */
+/* Adds the allocations of the view; returns how many frees the view has counted by now. The view
+ * for ended threads has no peak: each thread added only the bytes that were live when it ended. */
 static int64_t add_allocs(struct sum *sum, const struct heap *heap, const struct view *view) {
     int64_t allocs = (int64_t)load_acquire(&view->allocs);
     int64_t bytes = (int64_t)load_acquire(&view->requested_cum_bytes);

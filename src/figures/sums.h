@@ -2,9 +2,9 @@
 /*
  * sums.h - the figures of a context: the sum over its views in all heaps.
  *
- * For: dumps, marks, resets, rules, the automatic choice. A context is added up when somebody asks
- * for it, so no sums are stored, however many contexts there are. Views are read while their owners
- * go on counting. Cannot do: tell the peak of a context that several threads use.
+ * For: dumps, marks, resets, rules, the automatic choice. A context is added up when a caller asks
+ * for it, so no sums are stored, however many contexts exist. Views are read while their owners go
+ * on counting. Cannot do: tell the peak of a context that several threads use.
  *
  * Cost: a look-up in each heap, and some ns a view.
  *
@@ -22,7 +22,7 @@ struct sum {
     /* The values at the last `memctx reset`, which dumps subtract. */
     int64_t base_allocs, base_frees, base_requested_cum_bytes;
     /* Highest live bytes; exact only if `views` is 1. WIRE_UNKNOWN: a thread that has ended
-     * allocated some of them. */
+     * allocated some of these bytes. */
     int64_t peak_bytes;
     uint32_t views; /* number of views that allocated or freed anything */
 };
@@ -38,14 +38,15 @@ struct sums_parts {
 void sums_begin(void);
 void sums_end(void);
 void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
-/* Adds up one context over all heaps. If `parts` is not NULL, its `first` and `count` name some of
- * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
+/* Adds up one context over all heaps. If `parts` is not NULL, parts->first and parts->count name
+ * some of the heaps: *sum is then the sum over these heaps alone, and parts->list has the sum of
+ * each heap. */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 /* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
-struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
+struct sum sums_of(uint32_t context);   /* calls sums_begin and sums_end itself */
 struct sum sums_base(uint32_t context); /* only the base_ fields */
-/* Allocs, frees and bytes of all contexts; takes the lock itself. */
+/* Allocs, frees and bytes of all contexts. Takes heap_global.lock itself. */
 struct sum sums_all(void);
 /* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread
  * only. */

@@ -4,10 +4,10 @@
  * memctx_reset_requested, and its next reset of the context notes the answer. */
 #include "named/named.h"
 
-static uint32_t last_request; /* its number; control thread only */
+static uint32_t last_request; /* number of the last request; only the control thread uses it */
 
-/* Returns how many contexts a request asks at one place: the members of a crowd, or one context if
- * it is alive. */
+/* Returns how many contexts a request asks at one place: in a crowd the number of members, else 1
+ * if the context is alive. */
 static uint32_t asked_by(const struct named *named) {
     if (named->policy == NAMED_CROWD)
         return load_acquire(&named->members);

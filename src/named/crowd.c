@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crowd.c - very many contexts of one name, each with next to nothing in it.
+ * crowd.c - very many contexts of one name, each with at most one small chunk.
  *
  * A program may keep the state of each of a million groups in a context of its own, as PostgreSQL's
  * array_agg does. A context with a place (named.h), a node, a view and a list of chunks takes about
  * 300 bytes, more than such a group holds: a million contexts of 100 bytes took 4.0 times the
- * requested bytes. So from the context number NAMED_MANY of a kind on, a new context begins as
- * a *member*: 24 bytes (region/member.h) that hold its generation, its only chunk and its
- * place among the children of its parent. The *crowd* is the hidden context of the kind that has
- * the node and the account for all its members. A million contexts of 100 bytes then take 1.46
- * times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating a member
- * with its chunk takes 118 ns; a context with a place takes 1 029.
+ * requested bytes. So when NAMED_MANY contexts of one kind (one name and one parent) exist, each
+ * new context begins as a *member*: 24 bytes (region/member.h) that hold its generation, its only
+ * chunk and its neighbours among the children of its parent. The *crowd* is a hidden context of the
+ * kind, which has the node and the account for all members. A million contexts of 100 bytes then
+ * take 1.46 times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating
+ * a member with its chunk takes 118 ns; a context with a place takes 1 029.
  *
- * A member can hold one small chunk and be deleted, no more. Any other request makes it *grow*
- * into a context with a place; its handle and its place among the children stay. The price: a free
- * of a member's chunk takes the slow way, and a dump shows all members of a crowd as one context.
+ * A member can hold one small chunk and be deleted, no more. Any other request makes the member
+ * *grow* into a context with a place; its handle and its position among the children stay. The
+ * price: the common free (api/fast.h) does not serve a member's chunk, and a dump shows all members
+ * of a crowd as one context.
  *
  * Threads: the owner of the crowd makes, grows and ends members. Any thread frees their chunks.
  */
 #include "context/tree.h"
 #include "named/internal.h"
+#include "os/meta.h"
 #include "region/region.h"
 #include "region/tiny.h"
 
-/* First of the member numbers to reuse, a list by member.crowd; 0: none. Under region_lock. */
+/* The first member number that waits for reuse; member.crowd links the list. 0: none. Under
+ * region_lock. */
 static uint32_t spare_members;
 
 static void spare_member(uint32_t number) {
@@ -37,8 +40,8 @@ static struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Adds the answer of a context that ends to the crowd's answer, because the context's place soon
- * belongs to another context. */
+/* Adds the answer of a context that ends, to a request for a reset (ask.c), to the crowd's answer,
+ * because the context's place soon belongs to another context. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;
@@ -116,6 +119,23 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
     return crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd : NULL;
 }
 
+/* Returns a member number that was never used. The caller holds region_lock. 0: out of memory,
+ * or of numbers. */
+static uint32_t member_new(void) {
+    uint32_t number = member_count ? member_count : 1;
+    if (number / MEMBERS_PER_BLOCK >= MEMBER_BLOCKS)
+        return 0;
+    struct member **block = &member_blocks[number / MEMBERS_PER_BLOCK];
+    if (!*block) {
+        struct member *fresh = meta_alloc(MEMBERS_PER_BLOCK * sizeof *fresh);
+        if (!fresh)
+            return 0;
+        store_release(block, fresh);
+    }
+    store_release(&member_count, number + 1);
+    return number;
+}
+
 memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     lock_take(&region_lock);
     bool mine = crowd->heap == heap;
@@ -134,6 +154,20 @@ memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     }
     lock_release(&region_lock);
     return number ? named_handle(NAMED_MEMBER | number) : NULL;
+}
+
+void *named_alloc_in_member(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
+                            bool *fresh) {
+    struct member *member = member_at(number);
+    if (load_relaxed(&member->chunk) || size > TINY_MAX)
+        return NULL;
+    char *chunk = tiny_take(heap, crowd, size, fresh);
+    if (!chunk)
+        return NULL;
+    struct page *page = segment_page_of(chunk);
+    record_set(page, chunk, MEMBER_VIEW | number, page->block_bytes - (uint32_t)size);
+    store_release(&member->chunk, (uintptr_t)chunk | (uint64_t)size << MEMBER_BYTES_SHIFT);
+    return chunk;
 }
 
 void crowd_end_grown(struct named *named, uint32_t number) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* hand_over.c - contexts change their owner: memctx_give, memctx_take, the end of a thread. A
- * context that belongs to no thread belongs to the shared heap; any thread takes it from there. */
+ * context that belongs to no thread belongs to the shared heap; any thread can take such a context.
+ */
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "named/internal.h"
 #include "region/region.h"
 
-/* Gives a crowd to a heap. False: no memory for a view there. The caller holds heap_global.lock,
- * and the locks of heaps that are not its own. */
+/* Gives a crowd to the heap `to`. False: no memory for the crowd's view in that heap. The caller
+ * holds heap_global.lock, and the lock of each heap that does not belong to the calling thread. */
 static bool move_crowd(struct named *crowd, struct heap *to) {
     struct view *view = heap_view_within(to, crowd->context, TABLES_UNCOUNTED);
     if (!view || view->context != crowd->context)
@@ -28,9 +29,9 @@ static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     return true;
 }
 
-/* Takes heap_global.lock and the shared heap's lock, and returns the shared heap. NULL: not
- * possible now, or no memory for the heap's first view, which pays for everything that cannot be
- * charged elsewhere. */
+/* Takes heap_global.lock and the shared heap's lock, and returns the shared heap. NULL: the thread
+ * holds the shared heap's lock already, or there is no memory for the shared heap's first view,
+ * which pays for everything that cannot be charged elsewhere. */
 static struct heap *lock_both(void) {
     lock_take(&heap_global.lock);
     struct heap *shared = heap_shared_lock();
@@ -67,7 +68,8 @@ void named_leave(struct heap *heap) {
         if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
             (void)move_crowd(named, shared);
         else if (named && named->view == view && load_relaxed(&named->generation) & 1)
-            (void)move_to(named, heap, shared); /* without memory, the context stays */
+            /* if memory is short, the context stays in the ended thread's heap */
+            (void)move_to(named, heap, shared);
     }
     unlock_both(shared);
 }

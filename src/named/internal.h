@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - functions that only files of this layer use: kinds, the making of contexts,
+/* internal.h - functions that only the files of src/named use: kinds, making and ending contexts,
  * crowds. */
 #ifndef MEMCTX_NAMED_INTERNAL_H
 #define MEMCTX_NAMED_INTERNAL_H
@@ -11,8 +11,8 @@
 /* A kind: the contexts that have one name and one parent. Under region_lock. */
 struct kind {
     const char *name;
-    /* Places; 0: none. parent: the place of the parent. spare: the first of the places that were
-     * given up, a list linked by named.spare. */
+    /* `parent` is the place of the parent; 0: none. `spare` is the first of the places that were
+     * given up, which named.spare links into a list; 0: none. */
     uint32_t parent, spare;
     uint32_t alive; /* number of places in use; members have no place */
     uint32_t crowd; /* place of the kind's crowd; 0: none yet */
@@ -23,15 +23,15 @@ struct kind *kinds_get(uint32_t parent, const char *name);
 
 /* --- making and ending (named.c) -------------------------------------------------------------- */
 
-/* Returns a place for a context of the kind; it is in no list yet. 0: out of memory, or `kind` is
- * NULL. These three functions run under region_lock. */
+/* Returns a place for a context of the kind, and leaves the lists of children alone. 0: out of
+ * memory, or `kind` is NULL. This function and the next two run under region_lock. */
 uint32_t named_take_place(struct kind *kind);
-/* Keeps a place for the next context of the kind. */
+/* Keeps a place that was given up for the next context of the kind. */
 void named_spare_place(struct kind *kind, uint32_t place);
 /* Returns the kind of a place that named_take_place returned before. */
 struct kind *named_kind_of(uint32_t place);
-/* Add a context or a member to the list of its parent's children, and remove it. `link` is the
- * number that named_link returns. Under region_lock. */
+/* Add a context or a member to its parent's list of children, or remove it from that list. `link`
+ * is the number that named_link returns for the context. Under region_lock. */
 void named_link_child(uint32_t link, uint32_t parent);
 void named_unlink_child(uint32_t link, uint32_t parent);
 /* Sets the fields of a new context: no callbacks, no limit, no identifier. */
@@ -41,15 +41,15 @@ bool named_make_node(struct heap *heap, struct named *named, uint32_t place, uns
 
 /* --- crowds (crowd.c) ------------------------------------------------------------------------- */
 
-/* Returns the crowd of the kind if the heap may add to it, and makes the crowd when it is missing
- * and the contexts are many. NULL: the next context needs a place of its own. While
- * the command asks all contexts of that name for a reset there are no new members, because the
- * request does not include new ones. */
+/* Returns the kind's crowd if the heap owns the crowd or can take it over. Makes the crowd if the
+ * kind has NAMED_MANY contexts and no crowd yet. NULL: the next context needs a place of its own.
+ * Also returns NULL while the command asks the crowd for a reset, because the request does not
+ * include new members. */
 struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name);
 /* Returns the handle of a new member. NULL: memory is short, or another heap took the crowd. */
 memctx_t crowd_create_member(const struct heap *heap, struct named *crowd);
-/* Grows a member. The caller is the crowd's owner, or holds the lock of its heap. NULL: out of
- * memory. */
+/* Makes a member grow into a context with a place. The caller is the crowd's owner, or holds the
+ * lock of the crowd's heap. NULL: out of memory. */
 struct named *crowd_grow(memctx_t handle, struct named *crowd);
 /* Gives up the member number of a context that grew from a member and ends. Under region_lock. */
 void crowd_end_grown(struct named *named, uint32_t number);

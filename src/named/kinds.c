@@ -2,8 +2,8 @@
 /*
  * kinds.c - the table of kinds. A kind is the contexts that have one name and one parent.
  *
- * Kinds never move. A hash table finds them, and doubles when it is half full. Only the doubling is
- * slow: some ns an entry, and the first touch of the new memory.
+ * Kinds never move. A hash table finds them, and doubles when it is half full. A doubling costs
+ * some ns for each entry, and the first touch of the new memory.
  */
 #include "named/internal.h"
 #include "os/meta.h"

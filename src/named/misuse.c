@@ -12,7 +12,7 @@
 
 #define FRAMES_SHOWN 40U
 
-/* Prints one line of a path: the object's file and the place of the call in it. */
+/* Prints one line of a path: the object's file, and the offset of the call in that file. */
 static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
     char line[512];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
@@ -54,7 +54,8 @@ static void print_context(uint32_t context) {
     }
 }
 
-/* Calls `each` for the frames from `frame` outwards, except those of this library. */
+/* Calls `each` for the frames from `frame` outwards, except for frames in the code of this library.
+ */
 static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
                         void (*each)(const struct stack_frame *at, void *context), void *context) {
     struct cfi_object self;
@@ -81,7 +82,8 @@ struct callers {
 static void note_caller(const struct stack_frame *at, void *context) {
     struct callers *callers = context;
     if (callers->count < callers->max)
-        callers->addresses[callers->count++] = at->address + at->exact; /* in print_frame's form */
+        /* print_frame, which gets these addresses later, subtracts 1 */
+        callers->addresses[callers->count++] = at->address + at->exact;
 }
 
 unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
@@ -93,8 +95,8 @@ unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
 
 static void print_callers(const char *line) {
     static struct stack stack; /* only the first misuse comes here */
-    /* A signal handler interrupted this thread while it held a lock, and finding unwind rules may
-     * take that lock. */
+    /* If a signal handler interrupted this thread while the thread held a lock, nothing is printed,
+     * because finding unwind rules may take that lock. */
     if (lock_any_is_mine())
         return;
     print_line(line);

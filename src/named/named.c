@@ -125,7 +125,8 @@ void named_spare_place(struct kind *kind, uint32_t place) {
 }
 
 struct kind *named_kind_of(uint32_t place) {
-    return kinds_get(named_at(place)->made_below, named_at(place)->name); /* exists */
+    /* the kind exists already, so this is never NULL */
+    return kinds_get(named_at(place)->made_below, named_at(place)->name);
 }
 
 /* Takes a place for a new context and links it below its parent. The context is not alive yet. 0:
@@ -149,9 +150,9 @@ static void give_place(uint32_t place) {
     lock_release(&region_lock);
 }
 
-/* Returns the node below which a context's node is made. No node is deeper than NAMED_LEVELS, and
- * readers of dumps rely on that: in a longer chain of contexts the further nodes stand side by
- * side. */
+/* Returns the node below which a context's node is made. Readers of dumps rely on the fact that no
+ * node is deeper than NAMED_LEVELS. So in a longer chain of contexts all deeper contexts have nodes
+ * side by side at the last level. */
 static uint32_t node_above(uint32_t made_below) {
     uint32_t above = made_below ? named_at(made_below)->context : TREE_ROOT;
     unsigned level = 0;

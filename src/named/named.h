@@ -2,21 +2,22 @@
 /*
  * named.h - contexts that the program makes itself: names, tree, owners.
  *
- * Each named context has a place in a table (128 bytes), and through it a node of the tree of
- * contexts, below its parent's node. A place that was given up is used again for the next context
- * of the same name below the same parent. The node therefore keeps the history of all these
- * contexts, and there are as many nodes as contexts were alive at one time. A program's handle is a
- * place and its generation. A delete changes the generation, so a handle that is out of date
- * differs from a valid one.
+ * Each named context has a place in a table (128 bytes). The place belongs to a node of the tree of
+ * contexts, below the node of the context's parent. A place that was given up is used again for the
+ * next context of the same name below the same parent. The node therefore keeps the history of all
+ * these contexts, and a name below one parent has as many nodes as contexts of this kind were ever
+ * alive at one time. A program's handle is a place and its generation. A delete changes the
+ * generation, so a handle that is out of date differs from a valid one.
  *
- * Where very many contexts of one name are below one parent, each further one begins as a member of
- * their crowd (region/member.h): a hidden context, which shares the crowd's node. A member grows
- * into a context with a place when the program asks more of it than member.h does. Its handle stays
- * valid, and so does its entry in the list of its parent's children (crowd.c).
+ * If NAMED_MANY contexts of one name are below one parent, each new one of that name begins as a
+ * member of a crowd (region/member.h). A member shares the node of the crowd, which is a hidden
+ * context. A member grows into a context with a place when the program asks for more than one small
+ * chunk. The handle of a grown member stays valid, and so does its entry in the list of its
+ * parent's children (crowd.c).
  *
- * For: lifetimes that the program knows. Cannot do: be used by two threads. A context belongs to
- * one thread, and only that thread allocates in it, resets and deletes it. Any thread may free and
- * read chunks, but not while the context is reset or deleted.
+ * For: lifetimes that the program knows. Cannot do: let two threads use one context. A context
+ * belongs to one thread, and only that thread allocates in the context, resets and deletes it. Any
+ * thread may free and read chunks, but not while the context is reset or deleted.
  *
  * Source: PostgreSQL's memory contexts (src/backend/utils/mmgr): the tree, reset, delete, switch,
  * callbacks, identifiers.
@@ -36,7 +37,7 @@
 #define NAMED_LEVELS 500U  /* levels of nodes below the root */
 /* A value of `policy`: the place stands for a crowd, which no handle names. */
 #define NAMED_CROWD 255U
-#define NAMED_MANY 1024U /* contexts of one name below one parent; further ones are members */
+#define NAMED_MANY 1024U /* contexts of one name below one parent; every later one is a member */
 #define NAMED_MEMBER (1U << 31) /* flag in a place: the other bits are a member's number */
 
 struct named {
@@ -49,18 +50,18 @@ struct named {
         uint32_t first_child; /* named_link of the first child; 0: none */
         uint32_t members;     /* in a crowd: number of members that have not grown */
     };
-    /* The neighbours in the parent's list of children, each as named_link gives it; 0: none. A
-     * context that grew from a member keeps its neighbours in struct member. */
+    /* The neighbours in the parent's list of children, as numbers of named_link; 0: none. A context
+     * that grew from a member keeps its neighbours in struct member. */
     uint32_t next, prev;
     /* Place of the parent at creation, 0: none. The node stays below that parent's node, although
      * memctx_set_parent changes `parent`. */
     uint32_t made_below;
     union {
-        /* In a place that was given up: the next one that was given up, of the same name and
-         * parent; 0: none. */
+        /* In a place that was given up: the next place of this name and parent that was given up;
+         * 0: none. */
         uint32_t spare;
-        /* In a crowd, atomic: true while `wanted` asks the members for a reset. The crowd takes no
-         * new members meanwhile. */
+        /* In a crowd, atomic: true while `wanted` asks the members for a reset. While it is true,
+         * the crowd takes no new members. */
         uint32_t asking;
     };
     uint32_t policy : 8;  /* enum memctx_policy, or NAMED_CROWD */
@@ -69,8 +70,8 @@ struct named {
     const char *name;                  /* of the kind; never freed */
     /* For `memctx reset --named`: `wanted` is the number of the control thread's last request, and
      * `done` is the number of the last request that the owner answered by a reset. In a crowd,
-     * `done` counts the members that answered the request and have ended since, and `freed` adds
-     * up the bytes of their answers. */
+     * `done` counts the members that answered the request and then ended, and `freed` adds up the
+     * bytes that these members freed. */
     uint32_t wanted, done; /* atomic */
     uint64_t freed;        /* requested bytes that the owner's answer freed */
     /* Only the owner uses the limit. NULL: there is none, or its function is being called. */
@@ -134,7 +135,7 @@ const char *named_name(uint32_t context);
 __attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t handle,
                                                    const char *why);
 /* Returns the context of the handle. Ends the program unless the context is alive and belongs to
- * the heap. A member grows; NULL means that memory for this is short. */
+ * the heap. A member first grows into a context; NULL: memory for the growth is short. */
 struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char *what);
 INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *what) {
     struct named *named = named_find(handle);
@@ -147,12 +148,16 @@ INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *
 /* Like named_crowd_of, but ends the program if the crowd belongs to another heap. */
 struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what);
 
-/* Makes a context. The caller has entered its heap. `plain`: the program asks no more of the
- * context for now than a member can do. Returns NULL if memory is short. */
+/* Makes a context. The caller has entered its heap. `plain`: the program has given no options, so
+ * the context may begin as a member of a crowd. Returns NULL if memory is short. */
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags, bool plain);
 /* Ends a context that has no children and was reset. Its place is free afterwards. */
 void named_end(struct heap *heap, struct named *named);
+/* Allocates the member's first chunk, on the account of the crowd's view. NULL: the member has
+ * to grow, or there is no memory. */
+void *named_alloc_in_member(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
+                            bool *fresh);
 /* Ends a member that has not grown and was reset. */
 void named_end_member(struct named *crowd, memctx_t handle);
 /* Makes the context belong to no thread: the shared heap takes it. The contexts below it keep their
@@ -164,8 +169,8 @@ bool named_take(struct heap *heap, struct named *named);
 /* Grows a member of a crowd that belongs to no thread, so that the member can be taken. Returns
  * NULL if memory is short. */
 struct named *named_grow_of_nobody(memctx_t handle);
-/* Moves a context below another parent; 0: below none. Ends the program if the new parent is the
- * context itself or below it. */
+/* Moves a context below another parent. `parent` 0: the context gets no parent. Ends the program if
+ * the new parent is the context itself or below it. */
 void named_set_parent(uint32_t place, uint32_t parent);
 /* Returns the handle of the chunk's context. NULL: the chunk is in no named context, or in a
  * context of another thread. */
@@ -181,19 +186,20 @@ struct named_answers {
 /* Calls the limit function of a context when an allocation exceeds the limit. The caller has not
  * entered its heap. True means that the program made room, so the allocation is tried again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
-/* Returns the view of the chunk's context, for a realloc; a member grows. NULL if the chunk is in
- * no named context of this heap. */
+/* Returns the view of the chunk's context, for a realloc; a member first grows into a context. NULL
+ * if the chunk is in no named context of this heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
 /* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
- * of a named context stays in it, so that it lives as long as the context. While the thread is
- * switched to a named context, a chunk of no named context stays with its call path's view. NULL:
- * the view of the path that resizes the chunk pays. */
+ * of a named context stays in that context, so that the chunk lives as long as the context. While
+ * the thread is switched to a named context, a chunk of no named context stays with its call path's
+ * view. NULL: the view of the path that resizes the chunk pays. */
 struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
 memctx_t named_parent(memctx_t handle);
-/* Gives region the functions that it calls in the layers above it (region/hooks.h): for a misused
- * chunk, a limit that is passed, and the end of a thread. Called before a thread takes a heap. */
+/* Sets region_hooks (region/hooks.h), the functions of higher layers that region calls for a
+ * misused chunk, a limit that is passed, and the end of a thread. Called before a thread takes a
+ * heap. */
 void named_set_hooks(void);
 /* Makes the named contexts of a heap belong to no thread, because the heap's thread ended. Region
  * calls this through region/hooks.h. */

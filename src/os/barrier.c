@@ -7,7 +7,7 @@
 
 #ifdef MEMCTX_MODEL
 /* Under the model checker all threads see all writes in one order, so there is nothing to do. A
- * scenario may set a function that is called here. */
+ * scenario of tests/model may set model_barrier, which is then called. */
 void (*model_barrier)(void);
 bool os_barrier_in_threads(void) {
     if (model_barrier)
@@ -19,7 +19,7 @@ static bool kernel_does(int command) {
     return !OS_FAILED(OS_CALL(SYS_membarrier, command, 0, 0, 0, 0, 0));
 }
 
-/* The kernel wants a process to register before the first call, and once more after exec. */
+/* The kernel wants a process to register before its first membarrier, and once more after exec. */
 bool os_barrier_in_threads(void) {
     if (load_relaxed(&os_restricted))
         return false;

@@ -2,11 +2,11 @@
 /*
  * fault.h - makes system calls and libc calls fail on purpose, in the build VARIANT=faults only.
  *
- * MEMCTX_FAULT_AT=N refuses the Nth counted call of a process without making it. Counted are the
- * raw system calls in the table of os_fault_call, which OS_CALL makes, and the calls of libc
- * functions that an OS_TRY macro below wraps. MEMCTX_FAULT_FROM=N refuses all requests for memory
- * from the Nth on. MEMCTX_FAULT_LOG=FILE appends a line that names the call that was refused (with
- * MEMCTX_FAULT_FROM, the first one).
+ * MEMCTX_FAULT_AT=N refuses the Nth counted call of a process without making it. Two kinds of calls
+ * are counted: the raw system calls that OS_CALL makes and that are in the table of os_fault_call,
+ * and the calls of libc functions that an OS_TRY macro below wraps. MEMCTX_FAULT_FROM=N refuses all
+ * requests for memory from the Nth on. MEMCTX_FAULT_LOG=FILE appends a line to FILE that names the
+ * refused call (with MEMCTX_FAULT_FROM, the first refused one).
  */
 #ifndef MEMCTX_FAULT_H
 #define MEMCTX_FAULT_H

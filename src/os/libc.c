@@ -5,7 +5,8 @@
 #include <dlfcn.h>
 #include <signal.h>
 
-/* Weak: the process may lack them. A newer glibc has them in libc.so.6. */
+/* These functions are weak, because the process may lack them: only glibc 2.34 and newer have them
+ * in libc.so.6. */
 #pragma weak pthread_create
 #pragma weak pthread_join
 #pragma weak pthread_cancel
@@ -17,8 +18,8 @@
 #pragma weak dlopen
 #pragma weak dlsym
 
-/* glibc before 2.34 has these in libc.so.6, for its own use. Programs without libdl.so.2 have no
- * other way to the loader. */
+/* glibc before 2.34 has these two functions in libc.so.6, for its own use. In a program without
+ * libdl.so.2 they are the only way to the loader. */
 extern void *libc_open(const char *name, int mode) __asm__("__libc_dlopen_mode")
     __attribute__((weak));
 extern void *libc_symbol(void *library, const char *name) __asm__("__libc_dlsym")
@@ -72,15 +73,16 @@ bool os_libc_init(bool symbols) {
     return os_libc.thread_create != NULL;
 }
 
-/* glibc's own two signals stay open: setuid in the program waits until every thread has answered
- * the second one. */
+/* glibc's own two signals are not blocked: setuid in the program waits until every thread has
+ * answered the second one. */
 #define SIGNALS_OF_LIBC (3UL << (32 - 1))
 
 int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *)) {
     uint64_t all = ~SIGNALS_OF_LIBC, before = 0;
     if (!os_libc.thread_create)
         return ENOSYS;
-    /* A new thread inherits the mask. (pthread_attr_setsigmask_np came with glibc 2.32.) */
+    /* The new thread inherits this thread's signal mask. (pthread_attr_setsigmask_np came with
+     * glibc 2.32.) */
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
     int error = os_libc.thread_create(thread, attributes, run, NULL);
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);

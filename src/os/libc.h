@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libc.h - functions and variables of libc that older versions of glibc, from 2.28 on, keep in
- * another place or lack.
+ * another library or lack.
  *
- * One binary of the library serves all these versions. Newer wrappers of system calls (stat,
- * close_range) are not used; this file makes the calls by number. Functions that glibc keeps in
- * libpthread.so.0 or libdl.so.2 before 2.34 are called through os_libc. The library must not be
- * linked with these two: that would load them into every process, also with a newer glibc, where
- * they are empty.
+ * One binary of the library serves glibc 2.28 and all later versions. Newer wrappers of system
+ * calls (stat, close_range) are not used; libc.h and libc.c make these calls by number. Functions
+ * that glibc keeps in libpthread.so.0 or libdl.so.2 before 2.34 are called through os_libc. The
+ * library must not be linked with these two: that would load them into every process, also with a
+ * newer glibc, where they are empty.
  *
  * Threads: os_libc_init runs once, in the constructor; afterwards os_libc is constant.
  */
@@ -29,7 +29,7 @@
  * is libc.so.6 and not the loader. */
 #pragma weak _r_debug
 
-/* Each pointer is NULL where the process has no such function: with a glibc before 2.34, until
+/* A pointer is NULL if the process does not have the function, as with a glibc before 2.34 until
  * os_libc_init has loaded the function's library. */
 struct os_libc {
     int (*thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -45,9 +45,9 @@ struct os_libc {
 };
 INTERNAL struct os_libc os_libc;
 
-/* Loads libpthread.so.0 and, if `symbols`, libdl.so.2 where the functions of os_libc come from
- * there and the program has not loaded them. Costs nothing with glibc 2.34 or newer. Calls the
- * loader and malloc: for the constructor only. False: there are no threads in this process. */
+/* If functions of os_libc are still NULL, loads libpthread.so.0 and, with `symbols`, libdl.so.2,
+ * and takes the functions from them. Costs nothing with glibc 2.34 or newer. Calls the loader and
+ * malloc: for the constructor only. False: this process cannot create threads. */
 bool os_libc_init(bool symbols);
 
 /* pthread_create for a thread that blocks all signals of the program from its first instruction on.
@@ -65,7 +65,8 @@ INLINE int os_result(long result) {
 int os_stat(const char *path, struct stat *status);
 int os_lstat(const char *path, struct stat *status);
 int os_fstat(int fd, struct stat *status);
-/* The library exports poll, nanosleep and accept4 itself (api/waits.c). */
+/* The library exports poll, nanosleep and accept4 itself (api/waits.c), so its own calls are raw
+ * system calls. */
 INLINE int os_poll(struct pollfd *polls, nfds_t count, int timeout_ms) {
     return os_result(os_syscall(SYS_poll, (long)polls, (long)count, timeout_ms, 0, 0, 0));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Futex locks with ranks. The lock word names the holder, so that a signal handler that forks
- * always sees whether its own thread holds a lock. After U. Drepper, "Futexes Are Tricky" (the
- * third mutex there), and the kernel's robust futexes. Debug builds check the ranks.
+ * always sees whether its own thread holds a lock. Sources: the third mutex in U. Drepper, "Futexes
+ * Are Tricky", and the kernel's robust futexes. Debug builds check the ranks.
  *
  * A forking thread takes the locks, so that the child finds the guarded data consistent. It then
  * waits in libc, and in the fork handlers of other libraries, for locks that are not the library's.
@@ -28,8 +28,8 @@
 
 /* Bits of lock.fork, which say what a fork did with the lock. Forks nest when a signal handler
  * forks; the lowest bits belong to the innermost fork. */
-#define FORK_TOOK 1U   /* took the lock */
-#define FORK_MARKED 2U /* marked the rank in held_ranks */
+#define FORK_TOOK 1U   /* the fork took the lock */
+#define FORK_MARKED 2U /* the fork marked the rank in held_ranks */
 #define FORK_BITS 2
 
 /* The address of this variable identifies the thread. The address is a multiple of 8, so it has no
@@ -106,9 +106,10 @@ static uint64_t note_waiting(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    /* WAITED_FOR: this thread will have waited, so other threads may wait, too */
+    /* the lock word that this thread sets if it had to wait: other threads may wait, too */
     uint64_t self = self_word() | WAITED_FOR;
-    /* when this thread first saw that a forking thread holds the lock; 0: none holds it */
+    /* when this thread first saw that a forking thread holds the lock; 0: no forking thread holds
+     * it */
     uint64_t since = 0;
     rank_enter(lock);
     order_stores();
@@ -125,8 +126,8 @@ void lock_take(struct lock *lock) {
         } else if (!since) {
             since = os_now_exact_ns();
         } else if (os_now_exact_ns() - since >= FORK_WAIT_NS) {
-            /* This call waits while the kernel copies the forking process, which may take
-             * seconds. */
+            /* madvise changes nothing here, but it waits while the kernel copies the forking
+             * process, which may take seconds. */
             OS_CALL(SYS_madvise, (uintptr_t)lock & ~(OS_PAGE_BYTES - 1), OS_PAGE_BYTES, MADV_NORMAL,
                     0, 0, 0);
             if (replace(lock, word, self))

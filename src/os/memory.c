@@ -10,14 +10,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* Headers of glibc older than 2.34 lack it. */
+/* The headers of a glibc older than 2.34 do not define MADV_POPULATE_READ. */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
 
-/* With MAP_NORESERVE, /proc/PID/smaps shows the library's memory apart from .bss that ends where it
- * begins. And a fork is never refused because adjacent mappings together have more bytes than the
- * machine. */
+/* With MAP_NORESERVE the kernel does not merge the library's mappings with a .bss that ends where
+ * they begin, so /proc/PID/smaps shows them apart. Nor does the kernel refuse a fork because
+ * adjacent mappings together have more bytes than the machine. */
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 #define ASK_BYTES (64UL << 20)
 
@@ -36,9 +36,9 @@ static void *map_at(void *place, size_t bytes, int protection, int extra) {
     return NULL;
 }
 
-/* The kernel refuses to map more memory than the machine has, but not with MAP_NORESERVE. A program
- * that asks for so much expects NULL, as it gets with glibc. So the kernel is asked without that
- * flag, where the request is large. */
+/* With MAP_NORESERVE the kernel maps even more memory than the machine has. A program that asks
+ * malloc for so much expects NULL, as glibc returns. So for ASK_BYTES or more, this function first
+ * asks the kernel for a mapping without that flag. */
 static bool kernel_grants(size_t bytes) {
     if (LIKELY(bytes < ASK_BYTES))
         return true;
@@ -119,7 +119,7 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {
     int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
-    /* A filter of system calls may not allow mprotect. */
+    /* A filter of system calls may forbid mprotect, so a new mapping replaces the range. */
     if (UNLIKELY(load_relaxed(&os_restricted)))
         return map_at(start, bytes, protection, MAP_FIXED) != NULL;
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
@@ -147,8 +147,8 @@ static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
 enum probe { PROBE_UNKNOWN, PROBE_POPULATE, PROBE_NORMAL, PROBE_MINCORE };
 
 /* Chooses the best probe that this kernel has. A filter of system calls that is made for allocators
- * allows madvise. Some kernels (gVisor) accept any advice without looking at the range. They are
- * recognised because they also accept advice for the page NEVER_MAPPED. */
+ * allows madvise. Some kernels (gVisor) accept any advice without looking at the range. Such a
+ * kernel also accepts advice for the page NEVER_MAPPED, and is recognised by that. */
 static enum probe choose_probe(void) {
     uintptr_t own_page = (uintptr_t)__builtin_frame_address(0) & ~(OS_PAGE_BYTES - 1);
     if (is_advisable(NEVER_MAPPED, OS_PAGE_BYTES, MADV_NORMAL))
@@ -158,9 +158,9 @@ static enum probe choose_probe(void) {
                                                                      : PROBE_NORMAL;
 }
 
-/* MADV_POPULATE_READ reads a byte of each page, and fails where a read would raise a signal. The
- * older ways find holes only: MADV_NORMAL is the advice that a stack has already, so the call
- * changes nothing, but it fails with ENOMEM if the range has a hole. */
+/* MADV_POPULATE_READ reads a byte of each page, and fails where a read would raise a signal.
+ * MADV_NORMAL and mincore find only holes in the range. MADV_NORMAL is the advice that a stack has
+ * already, so the call changes nothing, but it fails with ENOMEM if there is a hole. */
 bool os_is_readable(uintptr_t start, uintptr_t end) {
     static uint8_t known; /* atomic: an enum probe */
     start &= ~(OS_PAGE_BYTES - 1);
@@ -226,20 +226,21 @@ uint64_t os_slept_ns(void) {
     if (load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY)
         return 0;
     uint64_t awake = clock_ns(CLOCK_MONOTONIC), all = clock_ns(CLOCK_BOOTTIME);
-    return all > awake ? (all - awake) / 1000000 * 1000000 : 0; /* two readings differ a little */
+    /* whole ms, because the two clocks are not read at the same time */
+    return all > awake ? (all - awake) / 1000000 * 1000000 : 0;
 }
 
 /* glibc keeps a thread's id in its descriptor of the thread, which starts at the thread pointer.
  * The id is the first number behind the descriptor's head, whose size is fixed because programs use
  * fields of the head directly. Reading the id there has two advantages. A thread's first allocation
- * makes no system call that a filter may not allow. And a vfork child, which uses its parent's
+ * makes no system call, which a filter might forbid. And a vfork child, which uses its parent's
  * memory, sees the id of the thread that called vfork, not its own. */
 #define DESCRIPTOR_HEAD 704U
 #define DESCRIPTOR_BYTES 2048U /* smaller than the descriptor of any glibc version */
 
 static struct {
     uint32_t process;    /* process id; 0: not read yet */
-    uint32_t tid_offset; /* 0: the place of the id is not known */
+    uint32_t tid_offset; /* bytes from the thread pointer to the thread's id; 0: not known */
 } identity FORK_PAGE;
 
 /* The instruction is spelled out, because gcc has __builtin_thread_pointer only from 11 on. */
@@ -275,7 +276,7 @@ uint32_t os_process_id(void) {
 }
 
 bool os_thread_exists(uint32_t tid) {
-    if (load_relaxed(&os_restricted)) /* a filter of system calls may not allow the question */
+    if (load_relaxed(&os_restricted)) /* a filter of system calls may forbid tgkill */
         return true;
     uint32_t process = identity.process ? identity.process : os_process_id();
     if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
@@ -361,7 +362,8 @@ void os_abort(void) {
         void *restorer;
         unsigned long mask;
     } default_action = {0};
-    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0); /* the right id in a vfork child, too */
+    /* os_thread_id returns a wrong id in a vfork child */
+    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
     unsigned long set = 1UL << (SIGABRT - 1);
     OS_CALL(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8, 0, 0);
     OS_CALL(SYS_tgkill, os_process_id(), self, SIGABRT, 0, 0, 0);

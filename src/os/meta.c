@@ -13,7 +13,7 @@ struct room { /* memory that blocks are cut from; [next, end) is not cut yet */
 };
 static struct {
     struct room chunk; /* the rest of the chunk that blocks are cut from */
-    /* an OS page of the chunk, which keeps blocks smaller than an OS page together */
+    /* the OS page from which blocks smaller than an OS page are cut */
     struct room page;
     void *free[CLASS_COUNT]; /* for each class, the list of its free blocks: see struct note */
     int64_t mapped_bytes, used_bytes;
@@ -21,7 +21,7 @@ static struct {
 } meta FORK_PAGE; /* meta_lock guards this variable, `mappings` and `first_chunk` */
 static struct meta_mapping mappings[META_MAPPINGS_MAX];
 static char first_chunk[META_FIRST_BYTES + OS_PAGE_BYTES];
-const int64_t *const meta_usage_shown = &meta.mapped_bytes; /* used_bytes stands behind it */
+const int64_t *const meta_usage_shown = &meta.mapped_bytes; /* meta.used_bytes is the next word */
 const size_t *const meta_mapping_count_shown = &meta.mapping_count;
 const struct meta_mapping *const meta_mappings_shown = mappings;
 const char *const meta_first_shown = first_chunk;
@@ -78,7 +78,7 @@ static void *cut(struct room *room, size_t bytes) {
 
 /* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Blocks
  * smaller than an OS page are cut from one OS page at a time. When a second OS page is needed, the
- * one with less room is lost. */
+ * rest of the OS page with less room is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {
@@ -109,13 +109,14 @@ static void unmap_remembered(char *start, size_t bytes) {
     os_unmap(start, bytes);
 }
 
-/* The first word of a free block leads to the next one of its class. That word would keep an OS
- * page of a discarded block in memory, so a note in a block of the smallest class stands for it. */
+/* The first word of a free block leads to the next one of its class. In a discarded block, that
+ * word would keep an OS page in memory. So a note, which is a block of the smallest class, takes
+ * the discarded block's place in the list. */
 struct note {
     void *block, *next;
 };
 #define NOTE_CLASS 0U
-#define NOTED 1UL /* added to an address in meta.free that is a note's */
+#define NOTED 1UL /* marks an address in meta.free as that of a note */
 
 static void push(unsigned class, void *block, void *entry) {
     *(void **)block = meta.free[class];
@@ -180,7 +181,8 @@ void meta_free(void *block, size_t bytes) {
         return;
     }
     unsigned class = class_of(bytes);
-    bool discarded = 64UL << class >= DISCARD_MIN; /* few of its OS pages may have been touched */
+    /* clearing all bytes would map OS pages of the block that were never touched */
+    bool discarded = 64UL << class >= DISCARD_MIN;
     if (discarded)
         os_discard(block, 64UL << class);
     else
@@ -207,7 +209,8 @@ struct meta_usage meta_usage(bool with_resident) {
 
 bool meta_fork_done(bool child) {
     bool whole = lock_fork_done(&meta_lock, child);
-    if (child && !whole) { /* the fork may have copied `next` and `end` of different chunks */
+    /* `next` and `end` may belong to different chunks: the fork came between their changes */
+    if (child && !whole) {
         meta.chunk.next = meta.chunk.end;
         meta.page.next = meta.page.end;
     }

@@ -3,10 +3,10 @@
  * meta.h - memory for the library's own tables: trees, views, caches, heaps.
  *
  * Threads: any; one lock guards everything. Blocks are zeroed and have sizes that are powers of
- * two. They are cut from a first chunk in the library's data, then from mappings of
- * META_CHUNK_BYTES, and kept in free lists by size. Larger blocks have a mapping of their own.
- * meta_alloc returns NULL when the kernel has no more memory. The `metadata` line of a dump counts
- * the memory taken here.
+ * two. Blocks are cut from a first chunk in the library's data, then from mappings of
+ * META_CHUNK_BYTES; free blocks are kept in lists by size. A block of more than META_CHUNK_BYTES
+ * has a mapping of its own. meta_alloc returns NULL when the kernel has no more memory. The
+ * `metadata` line of a dump counts the memory taken here.
  */
 #ifndef MEMCTX_META_H
 #define MEMCTX_META_H

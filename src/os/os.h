@@ -14,8 +14,8 @@
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable */
 uint32_t os_refused(void);  /* number of mappings that the kernel refused; wraps around */
-/* Maps memory for chunks. The start is aligned to `alignment`, a power of two of at least an OS
- * page. Also NULL if `bytes` is more memory than the kernel lets a program have. */
+/* Maps memory for chunks. The start is aligned to `alignment`, which is a power of two and at least
+ * an OS page. NULL, too, if the kernel would refuse `bytes` because the machine has less memory. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Asks the kernel for huge pages in this range, or for none. A kernel without huge pages ignores
  * the advice. */
@@ -26,7 +26,7 @@ void os_unmap(void *start, size_t bytes);
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. False: nothing changed. */
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
-/* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
+/* Moves a mapping's OS pages to `target`, and replaces the mapping that must be there. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
@@ -54,7 +54,8 @@ uint64_t os_thread_cpu_ns(void); /* processor time of the calling thread */
  * does not count that time. 0 in seccomp's strict mode, because no clock that counts it can be
  * read. */
 uint64_t os_slept_ns(void);
-/* Called by the constructor. Before this call, the functions below ask the kernel each time. */
+/* Called by the constructor. Before this call, os_thread_id and os_is_first_thread ask the kernel
+ * each time. */
 void os_identity_init(void);
 /* Called in a forked child, because its process id has changed. */
 void os_identity_fork_child(void);
@@ -109,11 +110,13 @@ struct lock {
      * holder is forking */
     uint64_t word;
     uint32_t rank; /* enum lock_rank */
-    uint32_t fork; /* what forks did with the lock; only the forking thread writes the field */
+    /* FORK_... bits (lock.c): what forks did with the lock; only the forking thread writes the
+     * field */
+    uint32_t fork;
 };
-/* Places a variable in one OS page, together with all other variables that every start writes, or
- * every fork in parent and child. For each OS page that it writes, a start pays one page fault, and
- * a fork two page faults and a copy. */
+/* Places a variable in one OS page with all other variables that every start of a program writes,
+ * or that every fork writes in parent and child. Each OS page written costs a start one page fault,
+ * and a fork two page faults and a copy. */
 #define FORK_PAGE __attribute__((section("memctx_fork")))
 #define LOCK_INIT(r)                                                                               \
     { .rank = (r) }
@@ -136,8 +139,8 @@ bool lock_any_is_mine(void);
 void lock_reset(struct lock *lock);
 /* Called for every lock before and after a fork: lock_fork_prepare in the order of ranks,
  * lock_fork_done in reverse order. `interrupted`: fork was called in a signal handler, and the
- * interrupted thread holds some of the locks. lock_fork_done returns false in the child if a thread
- * was changing the guarded data at the fork. */
+ * interrupted thread holds some of the locks. lock_fork_done returns false in the child if another
+ * thread was changing the guarded data at the fork. */
 void lock_fork_prepare(struct lock *lock, bool interrupted);
 bool lock_fork_done(struct lock *lock, bool child);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Verified traces; see cache.h. */
+/* Finds, keeps and gives up traces; see cache.h. */
 #include "path/cache.h"
 #include "os/meta.h"
 #include "region/tables.h"
@@ -16,8 +16,9 @@ static uint16_t tag_of(uint64_t hash) {
     return (uint16_t)(hash >> 32);
 }
 
-/* Returns the number of bits that choose one of the guesses. At first there are 8 guesses for each
- * trace, so that the guesses share an OS page with the places; later there are 32. */
+/* Returns the number of bits that choose one of the guesses. Up to CACHE_TRACES_FIRST traces there
+ * are 8 guesses for each trace, so that the guesses share an OS page with the places; for more
+ * traces there are 32. */
 static uint32_t guess_bits(uint32_t room) {
     uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
@@ -53,8 +54,8 @@ static int64_t counted_bytes(uint32_t room) {
 }
 
 /* Takes the bytes of a thread's first tables from the budget, and returns the room of these tables.
- * The first thread gets more room, so that its tables do not grow in a child that is forked early.
- */
+ * The program's first thread gets more room, so that its tables do not grow in a child that is
+ * forked early. */
 static uint32_t first_room(void) {
     bool more = load_relaxed(&tables_heaps) <= 1 &&
                 tables_take(counted_bytes(CACHE_TRACES_FIRST), TABLES_TRACE);
@@ -62,8 +63,8 @@ static uint32_t first_room(void) {
 }
 
 /* Doubles the room for traces, or makes the first room. Traces keep their numbers. Two traces with
- * different places get different places again. A hint is copied to both places to which its return
- * addresses may lead now. False: out of memory, nothing changed. */
+ * different places get different places again. Each hint is copied to both places where its return
+ * address may be looked for now. False: out of memory, nothing changed. */
 static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : first_room();
     int64_t more = counted_bytes(room) - counted_bytes(old);
@@ -88,7 +89,7 @@ static bool table_grow(struct paths *paths) {
     }
     if (paths->traces)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
-    /* a place has one bit more than a trace: there are 2 * room places */
+    /* the place takes one bit more than the number of a trace: there are 2 * room places */
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32;
     for (uint32_t i = 0; i < 2 * old; i++) {
         uint32_t number = paths->places[i].trace;
@@ -179,8 +180,8 @@ static void more_free(struct paths *paths) {
     }
 }
 
-/* True if more than half of the bytes in the blocks are lost. Then it is better to empty the
- * cache. */
+/* True if more than half of the bytes in the blocks are lost, so that the cache should be
+ * emptied. */
 static bool more_is_lost(const struct paths *paths) {
     return paths->more && paths->more->lost_bytes > paths->more->all_bytes / 2;
 }
@@ -229,8 +230,8 @@ static uint64_t rotate(uint64_t word, unsigned bits) {
 
 /* Hashes the stack pointer and the words that are probably the innermost four return addresses. A
  * hint proves nothing: the word where it leads may be anything, so AddressSanitizer would report
- * the read. The stack may also be smaller than the one that the hint is from, so no read leaves the
- * OS page of this frame. */
+ * the read. The hint may come from a larger stack than the present one, so no read leaves the OS
+ * page of this frame. */
 static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct paths *paths,
                                                                    uintptr_t frame) {
     const volatile uint64_t *at = (const uint64_t *)(frame + 8);
@@ -264,11 +265,11 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
 }
 
 /* Called when the first guess was wrong. There are two ways to make the first guess: with the last
- * trace, or without it. The wrong guess counts against the present way if no guess since the
- * previous wrong one was right, and for the present way otherwise. If more than four of five wrong
- * guesses count against the way with the last trace, the next guesses are made without it. If more
- * than one of nine counts against the way without it, the last trace is used again. Each change
- * takes longer than the one before, because in some programs neither way is right. */
+ * trace, or without it. A wrong guess counts against the present way if the guess before was wrong,
+ * too, and for the present way otherwise. If more than four of five wrong guesses count against the
+ * way with the last trace, the next guesses are made without it. If more than one of nine counts
+ * against the way without it, the last trace is used again. Each change takes longer than the one
+ * before, because in some programs neither way is right. */
 static void judge_first_guess(struct paths *paths) {
     int32_t wrong = paths->last_mask ? 1 : 8, right = paths->last_mask ? 4 : 1;
     paths->astray += paths->found ? -right : wrong;
@@ -328,10 +329,10 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* Returns how many groups the innermost return address and the last `checks` checks of the leaf
- * take. 0: a trace cannot hold them, because a word is too far from the exported function's frame,
- * or further in than this frame. The second happens when a signal handler has a stack below the
- * interrupted one. */
+/* Returns how many groups the innermost return address and the last `checks` checks of `leaf`, the
+ * innermost frame, take. 0: a trace cannot hold them, because a word is too far from the exported
+ * function's frame, or at a lower address. A lower address occurs when a signal handler's stack
+ * lies above the interrupted one. */
 static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
                           unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -354,8 +355,9 @@ static unsigned put_check(struct trace *trace, unsigned at, uint64_t value, uint
     return at + 1;
 }
 
-/* Writes the innermost return address and these checks into the trace, in groups. Where the stack
- * comes to another OS page, fills the group up with copies of its last check. */
+/* Writes the innermost return address and the last `checks` checks of `leaf` into the trace, in
+ * groups. Where the next word is in another OS page, fills the group up with copies of its last
+ * check. */
 static void lay_out(struct trace *trace, const struct stack *stack, const struct stack_frame *leaf,
                     unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -385,7 +387,7 @@ static bool frame_in_libc(const struct stack_frame *frame) {
 /* Returns how many of the outermost checks a trace can leave out. The outermost frames of a thread
  * are libc's: _start, __libc_start_main and the function that calls main; or clone and
  * start_thread. They stay where they are as long as the thread lives. So if the return address into
- * the innermost of them is where a walk found it, the frames further out are the same, too. */
+ * the innermost libc frame is where a walk found it, the frames further out are unchanged, too. */
 static unsigned checks_of_start(const struct stack *stack) {
     const struct stack_frame *frames = stack->frames; /* the outermost first */
     unsigned last = stack->count > 4 && frame_in_libc(&frames[2]) ? 2 : 1;
@@ -422,7 +424,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     if (!trace_make_room(paths, trace, count)) {
         if (more_is_lost(paths))
             cache_flush(paths);
-        return; /* the trace's number is not used for now */
+        /* a number from trace_take stays unused; a trace that the place had stays as it was */
+        return;
     }
     lay_out(trace, stack, leaf, checks);
     trace->view = view;
@@ -477,7 +480,7 @@ void cache_end(struct paths *paths, bool all) {
     if (paths->traces)
         table_free(paths);
     stack_end(&paths->stack);
-    /* 0: look-ups take the slow path, which makes the tables */
+    /* 0: the next allocation calls context_view_searched, which makes the tables */
     paths->generation = paths->fast_generation = 0;
 }
 

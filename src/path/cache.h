@@ -7,25 +7,26 @@
  * one of its words is on the stack again. The words are compared innermost first, in the order in
  * which a walk would read them, so each read is as safe as the walk's.
  *
- * Guesses find the trace. The first guess remembers sequences: it is the trace that followed the
- * thread's previous trace before, at the present return address and stack pointer. Where this guess
- * is mostly wrong, the first guess is the trace that was last used at this return address and stack
- * pointer. All these values are known at once, while a hash of the stack has to wait for words of
- * the stack. The second guess is by a hash of the stack pointer and the innermost four return
- * addresses. For each inner return address, a hint says where the next two stand further out,
- * because a call mostly has a frame of one size. Hints are followed only within the OS page of the
- * exported function's frame. If the guessed trace differs from the stack at word k, the next guess
- * is by (place, k, the word on the stack), and so on. So paths that begin alike are told apart by
- * the words in which they differ. When the guesses end, the stack is walked (stack.h), which costs
- * only the frames that changed since the last walk. Where walks are cheaper, the table of traces is
- * passed over.
+ * A trace is found by guesses. The first guess is the trace that was used last time after the
+ * thread's previous trace, at the present return address and stack pointer. If such guesses are
+ * mostly wrong, the first guess is the trace that was last used at this return address and stack
+ * pointer, whatever the previous trace. All these values are known at once, while a hash of the
+ * stack has to wait for words of the stack. The second guess is by a hash of the stack pointer and
+ * the innermost four return addresses. For a return address, a hint says where the next two return
+ * addresses mostly stand, because the frame of a call mostly has one size. Hints are followed only
+ * within the OS page of the exported function's frame. If the guessed trace differs from the stack
+ * at word k, the next guess is by a hash of the last hash, k and the word on the stack. So paths
+ * that begin alike are told apart by the words in which they differ. When the guesses end, the
+ * stack is walked (stack.h), which costs only the frames that changed since the last walk. While
+ * walks are cheaper than guesses, look-ups pass over the table of traces.
  *
- * A path gets a trace only when two walks in a row that missed at one place led to the path, or now
- * and then without this condition. So a program with ever new paths does not spend its time on
- * making traces. A forked child makes no traces at first. A trace takes two cache lines, which hold
- * its first eight checks. Traces stand one behind the other, and the places that lead to them stand
- * apart, so that little memory is touched. Room for traces doubles when it is used up, up to
- * CACHE_TRACES_MAX; then the oldest trace is given up.
+ * A path gets a trace only when two walks in a row that missed at one place led to the path, or if
+ * the walk is a KEEP_ANYWAY_EVERY-th one (cache.c). So a program with ever new paths does not spend
+ * its time on making traces. A forked child makes no traces during its first CACHE_QUIET misses and
+ * searches. A trace takes two cache lines, which hold its first eight checks. The traces stand one
+ * behind the other in an array; the places that lead to them are another, smaller array. So little
+ * memory is touched. Room for traces doubles when it is used up, up to CACHE_TRACES_MAX; then the
+ * oldest trace is given up.
  *
  * Threads: only the owner of the heap. Memory: at most CACHE_TRACES_MAX traces for each heap.
  */
@@ -42,25 +43,26 @@
 #include <emmintrin.h>
 #endif
 
-#define CACHE_TRACES_FIRST 64U /* first room of the first heap; unused room is not touched */
-/* first room of any other heap: all tables of its path cache share one OS page */
+/* number of traces in the first table of the first heap; unused entries are not touched */
+#define CACHE_TRACES_FIRST 64U
+/* number of traces in the first table of any other heap: all tables of its cache fit one OS page */
 #define CACHE_TRACES_FURTHER 16U
 #define CACHE_TRACES_MAX 8192U
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6 /* guesses of a search, after the first guess */
 #define CACHE_HINTS_MAX 1024U
-/* After each window of look-ups, context/lookup.c adds up how many ns a look-up the other way could
- * have saved at best: walks while the table is used, the table while it is passed over. When the
- * sum exceeds this value, the other way is tried for the first time. The first value is for the
- * time in which the table is used, the second for the time in which it is passed over. */
+/* A look-up uses the table of traces or passes over it. After each window of look-ups,
+ * context/lookup.c adds up the ns a look-up that the other way could have saved at best. When the
+ * sum exceeds CACHE_PATIENCE while the table is used, or CACHE_PATIENCE_PAST while it is passed
+ * over, the other way is tried for the first time. */
 #define CACHE_PATIENCE 200U
 #define CACHE_PATIENCE_PAST 25U
 #define CACHE_HINT_MAX 1024U /* in words; a return address further away gets no hint */
-/* Number of misses and searches of which a forked child keeps nothing. Most children end earlier,
- * and each OS page that the child writes is copied. */
+/* The first misses and searches of a forked child, of which nothing is kept. Most children end
+ * earlier, and each OS page that a child writes is copied. */
 #define CACHE_QUIET 64
-#define CACHE_NEAR_FRAMES 4U /* see walked_far */
-/* windows past the table, after which the table's memory is given back */
+#define CACHE_NEAR_FRAMES 4U /* a walk with more new frames counts in walked_far */
+/* number of windows in a row with the table passed over, after which its memory is given back */
 #define CACHE_WALKING_LONG 8U
 
 enum path_kind {
@@ -75,7 +77,7 @@ enum path_kind {
  * filled up with copies of its last check. */
 struct trace_checks {
     uint64_t value[4];
-    /* distance of each word from the exported function's frame pointer, in words outwards */
+    /* distance of each word from the exported function's frame pointer, in words of 8 bytes */
     uint32_t word[4];
 };
 _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at a time");
@@ -86,7 +88,8 @@ _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at 
 struct trace {
     struct view *view;
     uintptr_t sp; /* stack pointer of the exported function's caller; 0: the trace is not in use */
-    /* further groups of checks, which stand in a more_block; NULL: there is no room for any */
+    /* the groups of checks behind the first TRACE_INLINE_GROUPS, in a more_block; NULL: there is no
+     * room for any */
     struct trace_checks *more;
     uint32_t hash;             /* upper half of the hash whose place names the trace */
     uint16_t count, more_room; /* number of groups; number of groups that `more` has room for */
@@ -94,8 +97,8 @@ struct trace {
 };
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
 
-/* For a return address: the distances in words from there to the next two return addresses further
- * out; 0: not known. first <= second. */
+/* For a return address on the stack: the distances, in words, from its own word to the words of the
+ * next two return addresses further out; 0: not known. first <= second. */
 struct hint {
     uint16_t first, second;
 };
@@ -107,7 +110,7 @@ struct more_block {
     struct more_block *next;
     uint32_t bytes, used; /* bytes of the block, and used bytes of it, both with this header */
     uint32_t all_bytes;   /* bytes of this block and of all older blocks */
-    /* bytes in all blocks that traces left because they needed more room; right only in the newest
+    /* bytes in all blocks that traces left when they needed more room; right only in the newest
      * block */
     uint32_t lost_bytes;
 };
@@ -115,54 +118,61 @@ struct more_block {
 struct trace_place { /* an entry of the table that leads from a hash to a trace */
     uint16_t trace;  /* number of the trace; 0: no trace */
     uint16_t tag;    /* bits of the hash; they tell most unrelated paths from the trace's path */
-    uint32_t missed_view; /* index of the view to which the last walk led that missed here */
+    /* index of the view that the last walk which missed at this place found */
+    uint32_t missed_view;
 };
 
-/* The path cache of one heap. It stands in the heap's paths_room: every allocation writes the heap
- * and the cache, so a forked child copies one OS page less. All fields are zero until
- * cache_make. */
+/* The path cache of one heap. The struct stands in heap.paths_room: every allocation writes the
+ * heap and this struct, and a forked child has to copy only one OS page for both. All fields are
+ * zero until cache_make. */
 struct __attribute__((may_alias)) paths {
-    /* equal to `generation`, or 0 to send every look-up to the slow path */
+    /* equal to `generation`, or 0: no first guess is made, and every allocation calls
+     * context_view_searched */
     uint32_t fast_generation;
     uint32_t last;        /* number of the trace that was used last */
     uint32_t guess_shift; /* 64 minus the number of bits that choose one of the guesses */
     /* 0: the first guess does not depend on the last trace; else all bits are set */
     uint32_t last_mask;
-    uint32_t found;       /* number of first guesses that were right since the last search */
-    uint16_t *guesses;    /* numbers of traces; see first_guess */
-    struct trace *traces; /* by number; number 0 is not used */
+    uint32_t found;       /* number of right first guesses since the last call of cache_search */
+    uint16_t *guesses;    /* each is the number of a trace; see first_guess */
+    struct trace *traces; /* array, indexed by a trace's number; number 0 is not used */
     /* equal to `generation` while `fixed` pays for every allocation (MEMCTX_DEPTH=0, or the thread
      * is switched to a named context), else 0 */
     uint32_t fixed_generation;
     uint32_t generation; /* unwind_rules_generation when the contents of the cache were made */
     struct view *fixed;  /* pays for every allocation, whatever its path; NULL: none */
-    struct trace_place *places; /* found by a hash of the stack */
-    struct hint *hints;         /* found by a return address */
+    struct trace_place *places; /* array; a hash of the stack gives the place */
+    struct hint *hints;         /* array; a return address gives the hint */
     uint32_t hint_mask;         /* number of hints, minus 1 */
     uint32_t place_shift;       /* 64 minus the number of bits that choose one of the places */
     /* number of traces that there is room for; there are twice as many places */
     uint32_t trace_room;
-    uint32_t trace_next;  /* number of the first trace that was never used */
-    uint32_t oldest;      /* number of the trace that was given up last; the next number is next */
+    uint32_t trace_next; /* number of the first trace that was never used */
+    /* number of the trace that was given up last; the trace with the next number is given up
+     * next */
+    uint32_t oldest;
     uint32_t verify_left; /* number of look-ups until the next comparison with libunwind */
     /* The fields up to `patience` decide whether look-ups use the table or pass over it: see
      * context/lookup.c. */
     bool passing; /* look-ups pass over the table */
-    /* number of windows since look-ups pass over the table, at most CACHE_WALKING_LONG */
+    /* number of windows in a row in which look-ups passed over the table, at most
+     * CACHE_WALKING_LONG */
     uint8_t walking;
     uint32_t window; /* number of look-ups after which the window ends */
     /* look-ups in this window so far, and right first guesses among them */
     uint32_t seen, found_in_window;
-    uint32_t spent; /* estimated ns of the look-ups in this window that were no right first guess */
-    /* estimated ns of a look-up in the last window with the table and past it; 0: not known */
+    /* estimated ns of those look-ups in this window that the first guess did not serve */
+    uint32_t spent;
+    /* estimated ns of a look-up in the last window that used the table [0] or passed over it [1];
+     * 0: not known */
     uint32_t cost[2];
-    /* sum, over windows, of the ns a look-up that the other way could have saved; the sums at which
-     * the other way is tried, with the table and past it */
+    /* hoped: sum, over windows, of the ns a look-up that the other way could have saved; patience:
+     * the sum at which the other way is tried, from the table [0] or from passing over it [1] */
     uint32_t hoped, patience[2];
     uint32_t looked_up; /* number of frames that the last walk had to look up in the tree */
-    uint32_t quiet;     /* number of next misses and searches of which nothing is kept */
-    /* how often first guesses were wrong, and when to change the way to guess: see
-     * judge_first_guess */
+    uint32_t quiet;     /* number of misses and searches still to come of which nothing is kept */
+    /* astray: how much wrong first guesses count against the present way to guess; astray_max: when
+     * the way is changed; see judge_first_guess */
     int32_t astray, astray_max;
     /* The fields up to `replay_generation` belong to the layer above: see context/admit.h. */
     bool watching;        /* the layer looks for functions that recur */
@@ -176,11 +186,11 @@ struct __attribute__((may_alias)) paths {
      * no stack was too deep */
     uintptr_t deep_sp;
     struct admission *admission; /* counts of waiting paths; NULL: no path had to wait yet */
-    /* changes of the stack, see context/replay.h; NULL: most look-ups are no walks */
+    /* noted changes of the stack, see context/replay.h; NULL: the thread has noted none */
     struct replays *replays;
     uint32_t replay_generation; /* equal to `generation` while replays are tried first, else 0 */
-    /* statistics: paths found by a search, found by a replay, walked; times the cache was
-     * emptied */
+    /* statistics: numbers of paths found by a search, by a replay, by a walk; how often the cache
+     * was emptied */
     uint64_t guessed, replayed, missed, flushed;
     uint64_t walked_far; /* number of walks in which more than CACHE_NEAR_FRAMES frames were new */
     /* number of traces, and their bytes including those in `more` */
@@ -191,7 +201,7 @@ struct __attribute__((may_alias)) paths {
     uint64_t timed_ns[PATH_KINDS];
     uint64_t timed_count[PATH_KINDS];
     bool timing;         /* the next allocation will be timed */
-    uint8_t timing_wait; /* counts slow look-ups; every 16th starts a sample */
+    uint8_t timing_wait; /* counts calls of context_time_soon; every 16th starts a sample */
     struct stack stack;
 };
 _Static_assert(sizeof(struct paths) <= HEAP_PATHS_BYTES, "fits the room that the heap has");
@@ -212,27 +222,28 @@ INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     return &paths->guesses[key >> paths->guess_shift ^ (paths->last << 2 & paths->last_mask)];
 }
 
-/* Tries all further guesses. If the function returns NULL, *hash leads to the place where
+/* Tries all guesses but the first. If the function returns NULL, *hash leads to the place where
  * cache_keep may put the path's trace. */
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);
 
-/* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
- * if the path is worth it. */
+/* Called after a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a
+ * trace, if two walks in a row led to this view, or anyway at every KEEP_ANYWAY_EVERY-th walk. */
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth);
-/* After a walk: remembers where the innermost return addresses stand, for the search. */
+/* Called after a walk: notes as hints, for the search, how far apart the innermost return addresses
+ * are. */
 void cache_learn_hints(struct paths *paths);
 bool cache_make(struct paths *paths); /* false: out of memory */
 /* Empties the cache; its memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);
-/* Empties the cache and gives its share of the tables' budget back, too. cache_make has to follow
- * before the next look-up. */
+/* If the tables are larger than their first size: empties the cache, and gives the tables' memory
+ * and bytes of the budget back. The next look-up has to call cache_make first. */
 void cache_shrink(struct paths *paths);
-/* Gives the traces back during a look-up, because the path's site needs their room. The walked
- * stack stays. True: call cache_make before the next look-up. False: nothing was given back,
- * because the tables have their first size. */
+/* Gives the traces' memory back during a look-up, because the path's site needs room in the budget.
+ * The walked stack stays. True: call cache_make before the next look-up. False: nothing was given
+ * back, because the tables have their first size. */
 bool cache_make_way(struct paths *paths);
-/* Frees the cache of a thread that ended. With `all`, nothing is kept for the next thread, not even
- * room for its first traces. */
+/* Frees the cache of a thread that ended. Tables of their first size are emptied and kept for the
+ * next thread; with `all`, they are freed, too. */
 void cache_end(struct paths *paths, bool all);
 
 #endif

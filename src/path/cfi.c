@@ -57,7 +57,7 @@ static NOINLINE uint64_t read_long_leb(struct reader *r, bool is_signed) {
     return value;
 }
 
-/* Reads a number of variable length. Nearly all have one byte. */
+/* Reads a number of variable length (LEB128). Nearly all such numbers have one byte. */
 INLINE uint64_t read_leb(struct reader *r, bool is_signed) {
     if (UNLIKELY(r->at >= r->end) || UNLIKELY(*r->at & 0x80))
         return read_long_leb(r, is_signed);
@@ -133,7 +133,8 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
     object->eh_frame_header = found.eh_frame_header;
     object->frames_start = object->start;
     object->frames_end = object->end;
-    /* If an object has gaps between its segments, only the segment around pc was found. */
+    /* If an object has gaps between its segments, `found` is only the segment around pc, which may
+     * lack the unwind information. */
     uintptr_t header = (uintptr_t)found.eh_frame_header;
     if (header && (header < object->start || header >= object->end)) {
         if (!find_range(header, &found))
@@ -247,7 +248,7 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     return common;
 }
 
-/* a row of the table that the program describes: the rules that hold from one address on */
+/* a row of the table that an entry's program describes: the rules that hold from one address on */
 struct state {
     int64_t cfa_offset, rbp_offset;
     uint64_t cfa_register;
@@ -373,7 +374,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     }
 }
 
-/* Reads the operands of an operation that `run` does not know by itself, and runs it. May move
+/* Reads the operands of an operation that `run` does not know, and runs the operation. May change
  * *location. False: the program is damaged, or the operation is unknown. */
 static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8_t op,
                                    const struct common *common, struct state *state,
@@ -395,8 +396,8 @@ static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8
 }
 
 /* Runs a program until its location passes pc. False: the program is damaged, or uses an unknown
- * operation. A large function has hundreds of operations. Nearly all are of the kinds that stand
- * here, so these are run without a call. */
+ * operation. A large function has hundreds of operations. Nearly all operations are of the kinds
+ * that this function knows, and are run without a call. */
 static bool run(const uint8_t *at, const uint8_t *end, const struct common *common,
                 uintptr_t location, uintptr_t pc, struct state *state,
                 const struct state *initial) {
@@ -423,7 +424,8 @@ static bool run(const uint8_t *at, const uint8_t *end, const struct common *comm
                 return false;
             *state = saved[--depth];
         } else {
-            const uint8_t *operands = at; /* copies, so that both stay in registers */
+            /* copies of `at` and `location`, so that these two stay in registers */
+            const uint8_t *operands = at;
             uintptr_t moved = location;
             if (!run_operation(&operands, end, op, common, state, initial, &moved))
                 return false;
@@ -458,8 +460,8 @@ static struct cfi_rule rule_of(const struct state *state) {
     return rule;
 }
 
-/* Finds the entry whose range holds pc. Sets *r to what follows the range in the entry, and *common
- * to the entry's CIE. */
+/* Finds the frame description entry whose range holds pc. Sets *r to the part of the entry behind
+ * the range, and *common to the entry's CIE. */
 static struct cfi_function find_function(const struct cfi_object *object, uintptr_t pc,
                                          struct reader *r, struct common *common) {
     const struct cfi_function none = {0};
@@ -482,8 +484,8 @@ static struct cfi_function find_function(const struct cfi_object *object, uintpt
     return (struct cfi_function){start, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
 }
 
-/* The usual entry: a length and a distance of four bytes each, then the start of the range,
- * relative to its own address, and the number of bytes. */
+/* The usual frame description entry: its length, the distance to its CIE, the start of its range of
+ * code, relative to the address of this field, and the range's number of bytes. */
 struct usual_entry {
     uint32_t length, distance;
     int32_t start;
@@ -500,8 +502,9 @@ struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t
         object->frames_end - at < sizeof usual)
         return none;
     __builtin_memcpy(&usual, (const void *)at, sizeof usual);
-    /* Only the CIE says for certain how the start is written. But if the usual form gives the start
-     * that the table has, the entry has the usual form, and the CIE need not be read. */
+    /* Only the CIE says for certain how an entry is encoded. But if the entry, read in the usual
+     * form, gives the start that the sorted table has, then it has this form, and the CIE need not
+     * be read. */
     if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
         return pc - start < usual.bytes ? (struct cfi_function){start, usual.bytes} : none;
     return find_function(object, pc, &r, &common);

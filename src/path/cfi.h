@@ -6,7 +6,7 @@
  * This is the only processor-specific part of the path layer. On x86-64 the stack pointer and rbp
  * are enough for the code that compilers emit. Sources: DWARF 5 section 6.4, the LSB's description
  * of .eh_frame, and _dl_find_object(3) of glibc, which takes no lock and is safe in signal
- * handlers. Where glibc lacks this function, loaded.h stands in for it.
+ * handlers. With a glibc that lacks this function, loaded.h finds objects instead.
  */
 #ifndef MEMCTX_CFI_H
 #define MEMCTX_CFI_H
@@ -36,8 +36,8 @@ struct cfi_rule {
     uintptr_t function; /* start of the code that the frame description covers; 0: not known */
 };
 
-/* Offsets from a signal frame's CFA at which it keeps the interrupted registers (struct
- * ucontext). */
+/* Offsets from a signal frame's stack pointer to the words in which the kernel saved the
+ * interrupted registers (struct ucontext). */
 #define CFI_SIGNAL_RBP 120
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168
@@ -50,7 +50,8 @@ struct cfi_function { /* the code of a function, as a frame description tells it
 struct cfi_object { /* the loaded object that holds the code at an address */
     /* bounds of the object, or of its part around the address that is mapped in one piece */
     uintptr_t start, end;
-    uintptr_t frames_start, frames_end; /* start and end of its unwind information */
+    /* bounds of the mapped part that holds the object's unwind information */
+    uintptr_t frames_start, frames_end;
     const void *link_map;
     const void *eh_frame_header;
 };

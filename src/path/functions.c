@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of return addresses, and the folded ones; see functions.h. */
+/* Finds the function of a return address, and folds functions that recur; see functions.h. */
 #include "path/functions.h"
 #include "os/meta.h"
 #include "region/tables.h"
 
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
-/* the least limit of the tables with which functions are folded; less has no room for
+/* the least limit of the tables with which functions are folded: a smaller one has no room for
  * `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
-#define RECURRING_TRIED 8U /* entries in which a function's own one is searched for */
+#define RECURRING_TRIED 8U /* number of entries that may be a function's entry */
 #define RECURS_OFTEN 64U   /* a function is folded when it stands twice on this many paths */
 /* a function that stands twice on this many paths is folded together with a function that reached
  * RECURS_OFTEN */
@@ -19,14 +19,16 @@
 static struct functions {
     struct {
         uintptr_t key;
-        uint32_t offset, bytes; /* key minus the start of its function; 0 bytes: not known */
-    } entries[FUNCTIONS_MAX];   /* functions of addresses, found by a hash of the key */
+        /* offset of the key's address in its function, and the function's bytes; 0 bytes: not
+         * known */
+        uint32_t offset, bytes;
+    } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
     /* starts of folded functions, hashed; a function's number is its place plus 1 */
     uintptr_t folded[FOLDED_PLACES];
     struct recurring {
         uintptr_t start;
         uint32_t paths;
-    } recurring[RECURRING];       /* functions that recur, found from a hash of the start on */
+    } recurring[RECURRING];       /* functions that recur; a search begins at a hash of the start */
     struct function_set unfolded; /* folded functions that are unfolded at present */
 } * functions;                    /* guarded by unwind_rules_lock; NULL: not made yet */
 static uint32_t generation;       /* unwind_rules_generation when the entries were made */
@@ -84,8 +86,8 @@ static bool make(void) {
     return functions;
 }
 
-/* Forgets the functions of all addresses if a library was closed: another one may have its
- * addresses now. */
+/* Forgets the functions of all addresses if a library was closed, because another library may have
+ * these addresses now. */
 static void forget_addresses(void) {
     if (generation == load_relaxed(&unwind_rules_generation))
         return;
@@ -133,13 +135,12 @@ void functions_unfold(const struct function_set *set) {
         store_release(&function_epoch, function_epoch + 1);
     }
     lock_release(&unwind_rules_lock);
-    if (changes) /* no thread may find a trace that leads to an earlier path */
+    if (changes) /* no thread may find a trace from before the change */
         unwind_rules_new_generation();
 }
 
 /* Folds all functions that recur on at least RECURS_TOO paths. They are folded together, because
- * each call of this function changes the numbers in all rules and makes all threads forget their
- * stacks. */
+ * each call of fold changes the numbers in all rules and makes all threads forget their stacks. */
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];

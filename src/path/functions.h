@@ -3,14 +3,14 @@
  * functions.h - tells which function a return address is in, and which functions are folded.
  *
  * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
- * needed. A part that the compiler moved away (`.cold`) counts as a function of its own. A function
- * is *folded* when it has recurred on very many call paths. From then on the function stands on
- * each path once (see context/admit.h), and the packed rules of its return addresses carry the
- * function's number (rule_folded).
+ * needed. A part of a function that the compiler placed elsewhere (`.cold`) counts as a function of
+ * its own. A function is *folded* when it has recurred on very many call paths. From then on the
+ * function stands on each path once (see context/admit.h), and the packed rules of its return
+ * addresses carry the function's number (rule_folded).
  *
  * For: programs with very many call paths. These functions are called only after the library's
  * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
- * into a table, or about a microsecond where the address is not known.
+ * into a table, or about a microsecond if the address is not in the table.
  *
  * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under
  * unwind_rules_lock.
@@ -20,8 +20,8 @@
 
 #include "path/unwind_rules.h"
 
-/* A thread may call function_to_watch only between these two calls. They take and release
- * unwind_rules_lock, once for many addresses. */
+/* A thread may call function_to_watch only between functions_look_begins and functions_look_ends.
+ * These take and release unwind_rules_lock, once for many addresses. */
 void functions_look_begins(void);
 void functions_look_ends(void);
 /* Returns the function that holds a return address. `exact`: a signal interrupted the program at
@@ -53,8 +53,8 @@ INLINE void function_set_add(struct function_set *set, uint32_t number) {
 /* Returns the number of the folded function that holds an address, even if the function is unfolded
  * at present; 0: none. */
 uint32_t function_number(uintptr_t address, bool exact);
-/* Unfolds these functions, and no others, until the next call. All threads forget their stacks and
- * traces, and new paths show each call of these functions. */
+/* Unfolds the functions of `set`, and no others, until the next call of functions_unfold. All
+ * threads forget their stacks and traces, and new paths show each call of these functions. */
 void functions_unfold(const struct function_set *set);
 
 #endif

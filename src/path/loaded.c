@@ -2,9 +2,10 @@
 /*
  * The table of loaded objects; see loaded.h.
  *
- * A list of parts, each one OS page, which only grows. An entry has a version: odd while the entry
- * is free or being written. A reader copies an entry and compares its version once more. Entries
- * are written under loaded_lock; any thread may free one (loaded_closed).
+ * The table is a list of parts, each one OS page; the list only grows. An entry has a version: odd
+ * while the entry is free or being written. A reader copies an entry, and then checks that the
+ * version is still the same. Entries are written under loaded_lock; any thread may free one
+ * (loaded_closed).
  */
 #include "path/loaded.h"
 #include "os/libc.h"
@@ -16,7 +17,8 @@
 
 struct entry {
     uint32_t version; /* atomic; odd: free */
-    uint32_t seen;    /* the last pass that met the object; under loaded_lock */
+    /* value of table.pass when dl_iterate_phdr last met the object; under loaded_lock */
+    uint32_t seen;
     struct loaded_range range;
 };
 
@@ -37,7 +39,7 @@ static struct {
     bool complete;      /* the table holds all objects as of `adds` and `subs`; under loaded_lock */
     bool forbidden;     /* a fork may have copied the loader's lock as held */
     uint32_t pass;      /* under loaded_lock */
-    /* number of objects that the loader had loaded and unloaded; under loaded_lock */
+    /* how many objects the loader had ever loaded, and unloaded; under loaded_lock */
     uint64_t adds, subs;
 } table START_PAGE;
 
@@ -83,8 +85,9 @@ struct look {
     const struct link_map *map; /* the loader's list, from the object that was met last */
     uint64_t adds, subs;
     bool begun, changed;
-    bool unchanged; /* the loader has loaded and unloaded nothing since the table was complete */
-    bool full;      /* there was no place for an entry */
+    /* since the table was last complete, the loader has loaded and unloaded nothing */
+    bool unchanged;
+    bool full; /* there was no place for an entry */
 };
 
 /* Returns a free entry. If the entry was never used, *untouched becomes its part; else NULL. */
@@ -115,7 +118,8 @@ static void note_range(struct look *look, const struct loaded_range *range) {
         return;
     }
     uint32_t version = load_relaxed(&entry->version) | 1;
-    store_release(&entry->version, version); /* a new entry is free until it is whole */
+    /* an entry counts as free until all its fields are written */
+    store_release(&entry->version, version);
     fence_release();
     store_owner(&entry->range.start, range->start);
     store_owner(&entry->range.end, range->end);
@@ -143,8 +147,7 @@ static const struct link_map *find_map(struct look *look, const struct dl_phdr_i
     return NULL;
 }
 
-/* Adds the object's segments. Those that lie beside each other are one range: the loader keeps the
- * gaps between them, except in the program itself. */
+/* Adds the object's segments to the table. Segments without a gap between them are one range. */
 static void note_object(struct look *look, const struct dl_phdr_info *info,
                         const struct link_map *map) {
     struct loaded_range range = {.link_map = map};
@@ -170,8 +173,9 @@ static void note_object(struct look *look, const struct dl_phdr_info *info,
         note_range(look, &range);
 }
 
-/* The loader calls this for each object, and holds its lock. An object whose description can be
- * freed is watched before that lock is free again, so no free of the description is missed. */
+/* The loader calls this function for each object, while it holds its own lock. An object whose
+ * description can be freed is watched before that lock is free again, so no free of the description
+ * is missed. */
 static int take_object(struct dl_phdr_info *info, size_t size, void *context) {
     struct look *look = context;
     if (!look->begun) {
@@ -194,7 +198,7 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-/* Frees the entries of objects that the last pass did not meet. */
+/* Frees the entries of objects that the last dl_iterate_phdr did not meet. */
 static bool drop_unseen(void) {
     bool dropped = false;
     EACH_ENTRY(entry)
@@ -246,9 +250,9 @@ bool loaded_look(void) {
     return exchange_relaxed(&table.grown, false);
 }
 
-/* In a process with threads, the search is repeated after `missed` is set. If it fails again, the
- * control thread changes the table later than that, and then starts a new generation, which
- * forgets the path that this thread is about to keep. */
+/* In a process with threads, the caller searches again after `missed` is set. If this search fails,
+ * too, the control thread changes the table later, and then starts a new generation, which forgets
+ * the path that the caller is about to keep. */
 bool loaded_missed(void) {
     if (!loaded_is_used() || table.forbidden)
         return false;

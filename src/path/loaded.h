@@ -6,13 +6,14 @@
  * dl_iterate_phdr, which takes a lock of the loader's. Another thread may hold that lock in a
  * callback of its own, and wait there for something that a thread in malloc holds. So an allocation
  * brings the table up to date only while no other thread of the process has ever allocated.
- * Otherwise it notes that an address was not found, and the control thread brings the table up to
- * date within OBJECTS_POLL_MS; it holds no other lock of the library then. Until it has, call paths
- * end at code that dlopen has just loaded. A process with threads and without a control thread
- * keeps the table that it has.
+ * Otherwise the allocation notes that an address was not found, and the control thread, which then
+ * holds no other lock of the library, brings the table up to date within OBJECTS_POLL_MS. Until
+ * then, call paths end at code that dlopen has just loaded. A process with threads and without a
+ * control thread keeps the table that it has.
  *
- * A child that was forked beside other threads never brings the table up to date: the loader's lock
- * may have been copied while a thread held it that the child does not have.
+ * A child that a process with several threads forked never brings the table up to date. The fork
+ * may have copied the loader's lock as held, and the thread that held it does not exist in the
+ * child.
  *
  * dlclose: the page with the loader's description of an object is watched (blocks_watch), and the
  * free of the description removes the object at once. Objects of other namespaces (dlmopen) are not
@@ -34,16 +35,18 @@ INTERNAL struct lock loaded_lock; /* held while the table is brought up to date 
 
 /* True when glibc lacks _dl_find_object, so that look-ups use the table. */
 bool loaded_is_used(void);
-/* Finds the part of an object that holds the address; false: none is known. */
+/* Finds the part of an object that holds the address. False: the table has no such part. */
 bool loaded_find(uintptr_t pc, struct loaded_range *range);
-/* An address was not found. Brings the table up to date if that is safe here; otherwise leaves it
- * to the control thread. True: search once more, the table may have changed. */
+/* Called when an address was not found. Brings the table up to date if that is safe in this thread;
+ * otherwise asks the control thread to do so. True: the caller searches once more, because the
+ * table may have changed. */
 bool loaded_missed(void);
 /* For the constructor and the control thread: brings the table up to date if an address was not
  * found since the last time, or if there is no table yet. True: paths that ended at an unknown
  * address may be whole now. */
 bool loaded_look(void);
-/* The loader has freed its description of an object. Any thread. */
+/* Called by any thread when the loader has freed its description of an object. Removes the
+ * object. */
 void loaded_closed(const void *link_map);
 void loaded_fork_child(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Comparison with libunwind; see oracle.h. */
+/* Walks stacks by libunwind, and counts comparisons; see oracle.h. */
 #include "path/oracle.h"
 #include "base/options.h"
 #include "os/libc.h"
@@ -54,8 +54,8 @@ bool oracle_is_loaded(void) {
     return load_acquire(&unwinder.get_register) != NULL;
 }
 
-/* libunwind remembers what it learnt about an address, even after the library at that address was
- * closed. */
+/* Empties libunwind's cache if a library was closed: libunwind remembers unwind information by
+ * address, and another library may have the address now. */
 static void forget_closed_libraries(void) {
     static uint32_t flushed;
     uint32_t generation = load_acquire(&unwind_rules_generation);
@@ -102,7 +102,7 @@ static unsigned walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *
 }
 
 NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete) {
-    int saved = errno; /* libunwind reads memory through libc's system calls */
+    int saved = errno; /* libunwind reads memory by system calls of libc, which write errno */
     add_relaxed(&active, 1);
     order_stores();
     unsigned found = walk(first, addresses, max, complete);

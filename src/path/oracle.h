@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle.h - walks the stack by libunwind, to check the paths that this layer finds.
+ * oracle.h - walks the stack by libunwind, to check the call paths that stack.c finds.
  *
  * The constructor or the control thread opens libunwind privately (RTLD_LOCAL, so that no other
  * object sees the _Unwind_* names that it exports), only when MEMCTX_VERIFY asks for it. The
@@ -21,7 +21,7 @@ INTERNAL struct oracle_counts oracle_counts;
 bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
 /* Walks the calling function's stack by libunwind. Stores the return addresses, innermost first,
- * beginning with the address `first`; frames of this library come before it and are skipped.
+ * beginning with the address `first`; frames of this library, further in than `first`, are skipped.
  * Returns the number of addresses, at most `max`. Sets *complete to true if the last address is in
  * the thread's outermost frame. */
 unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);

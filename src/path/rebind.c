@@ -4,11 +4,11 @@
  *
  * A library that is loaded with RTLD_DEEPBIND, or code that asks dlsym for libc's malloc, gets
  * libc's functions although this library stands before libc. A chunk of this library then comes to
- * libc's free, which aborts. To make the dynamic linker find this library's functions there, too,
- * the addresses in libc's symbol table are changed, once, at the start. Symbols that were bound
- * before keep their addresses, and no code is changed. dlopen itself is not interposed, because its
- * caller's address decides where it looks for libraries. Sources: the ELF specification, and the
- * GNU hash table as binutils writes it.
+ * libc's free, which aborts. So the addresses in libc's symbol table are changed to those of this
+ * library's functions, once, at the start. Symbols that were bound before keep their addresses, and
+ * no code is changed. dlopen itself is not interposed, because its caller's address decides where
+ * it looks for libraries. Sources: the ELF specification, and the GNU hash table as binutils writes
+ * it.
  */
 #include "path/rebind.h"
 #include "os/libc.h"
@@ -90,13 +90,14 @@ uintptr_t rebind_next(const char *name) {
         map = map->l_next;
     while (map && (map = map->l_next) && !found)
         found = find_in(map, name);
-    /* A program that is linked with this library may name it behind libc. */
+    /* A program that is linked with this library may name it behind libc, so all other objects are
+     * searched, too. */
     for (map = _r_debug.r_map; map && !found; map = map->l_next)
         found = map->l_ld == own_dynamic ? 0 : find_in(map, name);
     return found;
 }
 
-/* Returns this library; NULL: the loader does not know it. */
+/* Returns the loader's description of this library; NULL: the loader has none. */
 static const struct link_map *find_ours(void) {
     struct cfi_object object;
     return cfi_find_object((uintptr_t)&rebind_libc, &object) ? object.link_map : NULL;
@@ -113,10 +114,10 @@ static bool find_both(struct symbols *ours, struct symbols *libc) {
     return map && read_dynamic(map, libc);
 }
 
-/* Returns the object whose malloc is called; NULL: none is known. `malloc_in_use` is the address of
- * that malloc, except in a program at a fixed address that takes the address of malloc. There it is
- * the address of a jump in the program, which leads to the first malloc of the objects behind the
- * program. */
+/* Returns the object whose malloc is called; NULL: none is known. `malloc_in_use` is mostly the
+ * address of that malloc. But in a program at a fixed address that takes the address of malloc,
+ * `malloc_in_use` is the address of a jump in the program (PLT), which leads to the first malloc of
+ * the objects behind the program. */
 static const struct link_map *find_malloc(uintptr_t malloc_in_use) {
     struct cfi_object object;
     struct symbols symbols;
@@ -163,7 +164,9 @@ void rebind_libc(uintptr_t malloc_in_use) {
     uintptr_t start = UINTPTR_MAX, end = 0;
     struct symbols ours, libc;
     if (!find_both(&ours, &libc) || find_malloc(malloc_in_use) != find_ours())
-        return; /* also if the program has another malloc in front of this library's */
+        /* find_malloc finds another object if the program has a malloc in front of this
+         * library's */
+        return;
     for (size_t i = 0; i < NAMES; i++) {
         from[i] = find(&libc, names[i]);
         to[i] = find(&ours, names[i]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rebind.h - gives this library's malloc family to code that asks libc for these functions. */
+/* rebind.h - gives this library's malloc family to code that asks libc for malloc, free and so
+ * on. */
 #ifndef MEMCTX_REBIND_H
 #define MEMCTX_REBIND_H
 
@@ -16,9 +17,10 @@ void rebind_libc(uintptr_t malloc_in_use);
 const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
 /* Returns the address of the function `name` that a call would reach if this library did not define
- * it. That is the function in the first object behind this library in the loader's list; 0: there
- * is none. Only reads memory, so it may be called at any time, also in a signal handler: the
- * objects from this library to libc were loaded with the program and stay. */
+ * it. That is the function in the first object behind this library in the loader's list, or else in
+ * any other object; 0: no object has the function. Only reads memory, so it may be called at any
+ * time, also in a signal handler: the objects from this library to libc were loaded with the
+ * program and stay. */
 uintptr_t rebind_next(const char *name);
 /* True when an address belongs to this library. */
 bool rebind_is_ours(uintptr_t address);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Walking the stack by rules, and joining the last walk; see stack.h. */
+/* Walks the stack by unwind rules until it joins the frames of the last walk; see stack.h. */
 #include "path/stack.h"
 #include "os/meta.h"
 #include "region/tables.h"
@@ -10,7 +10,7 @@
 /* Values of rbp_use in fresh frames. */
 #define USES_RBP 0
 #define NO_USE (-1)
-#define PLAIN_MAX 48 /* most new frames of a walk over plain frames */
+#define PLAIN_MAX 48 /* greatest number of new frames of a walk over plain frames */
 
 struct walker {
     struct stack *stack;
@@ -20,8 +20,8 @@ struct walker {
 };
 
 /* True if a word may be read. The unwind information of file-backed code led to the word, so it is
- * nearly always readable. But wrong information must not cause a fault, nor may assembly that
- * changes the stack pointer, of which the unwind information does not tell. */
+ * nearly always readable. But a fault must not happen even if the information is wrong, or if
+ * assembly code changed the stack pointer without telling. */
 static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (address >= stack->high && address - stack->high < GROW_MAX) {
@@ -137,8 +137,8 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
     return fresh;
 }
 
-/* True if the walker has reached this old frame in the same state. The frame's address and the
- * value of rbp are still to be compared. */
+/* True if the walker has reached this old frame in the same state. The caller still has to compare
+ * the frame's address and the value of rbp. */
 INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) {
     return old->sp == walker->sp && old->exact == walker->exact &&
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
@@ -179,7 +179,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     while ((check = stack_compare(check, last)) > last) {
         uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
-        int i = k < join ? k : join - 1; /* frame to which the step leads that read check k */
+        int i = k < join ? k : join - 1; /* the step that read check k leads to frame i */
         while (stack->frames[i].checks > k)
             i--;
         if (k != stack->frames[i].checks || !word || !adjust(stack, i, word))
@@ -189,8 +189,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     return -1;
 }
 
-/* Copies of adjust and join_at that are not inlined. They keep the code small that a forked child
- * runs. */
+/* Copies of adjust and join_at that are not inlined, so that a forked child runs little code. */
 static NOINLINE bool adjust_not_inlined(struct stack *stack, int frame, uintptr_t address) {
     return adjust(stack, frame, address);
 }
@@ -209,8 +208,8 @@ struct plain_frame {
 struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp; /* frame: where the walk began; address, sp: where it is now */
-    /* bound for sp: as long as sp is below `end`, an old frame stands at sp or further out, and all
-     * words up to there are mapped */
+    /* bound for sp: while sp is not above `end`, an old frame stands at sp or further out, and all
+     * words below `end` are mapped */
     uintptr_t end;
     struct plain_frame *first, *next; /* the new frames are [first, next), innermost first */
     struct stack_frame *old;          /* the innermost old frame that the walk can still meet */
@@ -243,7 +242,7 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
 }
 
 /* Returns the distance from a plain frame's stack pointer to its caller's stack pointer; 0: the
- * frame is not plain, or the distance is too large. */
+ * frame is not plain, or the distance is larger than `room`. */
 INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
     uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
     return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
@@ -251,8 +250,8 @@ INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
 
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* Makes new frames of the old frames further in than `outer`, which are unchanged. The walk then
- * goes on from there. */
+/* The old frames from plain->old outwards, up to but without `outer`, are unchanged: makes new
+ * frames of them. The walk then goes on at `outer`. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
@@ -266,9 +265,9 @@ static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame
     return JOIN_FURTHER_OUT;
 }
 
-/* The walk came to an old frame. `rule`, the rule of the address that is there now, makes the same
- * step as the old frame. If only some of the old frames from there outwards are unchanged, takes
- * these over, and the walk goes on behind them. */
+/* The walk came to an old frame, plain->old. `rule`, the rule of the address that is there now,
+ * makes the same step as the old frame's rule. If only some of the old frames from plain->old
+ * outwards are unchanged, takes these over, and the walk goes on behind them. */
 static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
     struct stack_frame *old = plain->old, *outer = old;
@@ -357,14 +356,14 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* Returns the next old frame outwards if `pass` is true, else `frame` itself. This has no branch:
- * where many frames are new, the processor cannot predict how many old ones to pass. */
+/* Returns the next old frame outwards if `pass` is true, else `frame` itself. There is no branch,
+ * because where many frames are new, the processor cannot predict how many old ones to pass. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
 }
 
-/* Makes new frames until the walk comes to an old one with the same step, and returns the rule of
- * the address there. 0: a frame is not plain, or there is no room. */
+/* Makes new frames until the walk comes to an old frame that makes the same step, and returns the
+ * rule of the address there. 0: a frame is not plain, or there is no room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
     struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
@@ -396,8 +395,8 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     return rule;
 }
 
-/* Walks over plain frames only. False: some frame is not plain, or there is no room. The changes
- * made until then are right. */
+/* Walks over plain frames only. False: some frame is not plain, or there is no room; old frames
+ * that the walk has changed by then are right. */
 static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct plain_frame fresh[PLAIN_MAX];
     if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
@@ -458,7 +457,7 @@ static int take_over(struct walker *walker, int join, int different) {
     }
 }
 
-/* Makes a frame of the walk the innermost one of the stack. */
+/* Adds a new frame to the stack, as its innermost frame. */
 INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
     struct stack_frame *frame = &stack->frames[stack->count];
     *frame = fresh->frame;
@@ -493,8 +492,8 @@ static size_t frame_bytes(uint32_t room) { /* bytes of the frames and their chec
 }
 
 /* Bytes of the first piece of memory. Behind the frames and checks it holds the thread's own rules
- * and the fresh frames. This piece stays when the frames and checks move to a larger one. The fresh
- * frames stand last, because a walk touches only the first few of them. */
+ * and the fresh frames. The first piece stays when the frames and checks move to a larger piece.
+ * The fresh frames stand last, because a walk touches only the first few of them. */
 #define FIRST_BYTES                                                                                \
     (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
      sizeof(struct stack_rules))
@@ -585,7 +584,9 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
         if (old >= 0 && reaches(&walker, &stack->frames[old])) {
             unsigned wanted = depth > walker.count ? depth - walker.count : 1;
             if (UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN)) {
-                old = -1; /* too little is known beyond the old frames to fill the depth */
+                /* the old frames are too few for the depth, and the frames beyond them are not
+                 * known */
+                old = -1;
             } else if (adjust_not_inlined(stack, old, walker.address)) {
                 int different = join_at_not_inlined(stack, old, wanted, walker.rbp_at);
                 if (LIKELY(different < 0)) {

@@ -4,16 +4,16 @@
  * changed.
  *
  * A walk from the innermost frame outwards steps by rules until it meets a frame of the last walk
- * in the same state (stack pointer, return address, and rbp where a further frame depends on it).
- * From there it only compares the words that the last walk read to find its way: return addresses,
- * saved rbps that were used, pointers to realigned or interrupted stacks. Equal words mean, by
- * induction over the rules, that a fresh walk would take the same way. Where a word differs,
- * walking by rules goes on from that frame. There is one exception: if only a frame's address
- * differs, as after another call in the same function, and the rules of both addresses are alike,
- * the frame is changed in place and the comparison goes on. Each word is read only after the words
- * it depends on were compared, so a read is as safe as in a fresh walk.
+ * in the same state (stack pointer, return address, and rbp if a frame further out depends on rbp).
+ * From that frame on, the walk only compares the words that the last walk read to find its way:
+ * return addresses, saved rbps that were used, pointers to realigned or interrupted stacks. Equal
+ * words mean, by induction over the rules, that a fresh walk would take the same way. Where a word
+ * differs, walking by rules goes on from that frame. There is one exception: if only a frame's
+ * address differs, as after another call in the same function, and the rules of both addresses are
+ * alike, the frame is changed in place and the comparison goes on. Each word is read only after the
+ * words it depends on were compared, so a read is as safe as in a fresh walk.
  *
- * Threads: one heap's thread owns it.
+ * Threads: a struct stack belongs to the thread that owns the heap.
  */
 #ifndef MEMCTX_STACK_H
 #define MEMCTX_STACK_H
@@ -21,16 +21,17 @@
 #include "path/unwind_rules.h"
 #include <memctx/options.h>
 
-/* first room: these frames, their checks and some fresh frames fit in one OS page */
+/* number of frames that there is room for at first: they, their checks and some fresh frames fit in
+ * one OS page */
 #define STACK_FRAMES_FIRST 64U
 #define STACK_FRAMES_MAX 512U                   /* greatest room for frames */
 #define STACK_DEPTH_MAX 256U                    /* greatest number of frames in a call path */
 #define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* frames of one walk */
-#define STEP_CHECKS_MAX 4U                      /* most words that one step reads */
+#define STEP_CHECKS_MAX 4U                      /* greatest number of words that one step reads */
 #define RBP_KEPT 0U /* value of caller_rbp: the caller's rbp is still in rbp */
 #define RBP_LOST 1U /* value of caller_rbp: the caller's rbp is saved nowhere */
 
-enum stack_end {                     /* kind of the outermost frame that was walked */
+enum stack_end {                     /* what the outermost frame of a walk is */
                  STACK_COMPLETE = 0, /* the outermost frame of the thread */
                  STACK_OPEN,         /* a frame beyond which the walk did not look */
                  STACK_NO_CFI,       /* a frame without usable unwind information */
@@ -57,8 +58,8 @@ struct stack_frame {
             int16_t rbp_use;
             uint16_t checks; /* checks [0, checks) prove this frame and all frames further out */
         };
-        /* all fields of the struct as one word. A plain frame gets the word of the next frame
-         * outwards, changed by the macros below. */
+        /* all fields of the struct as one word. A plain frame (stack.c) gets the word of the next
+         * frame outwards, changed by the macros below. */
         uint64_t proof;
     };
 };
@@ -96,7 +97,7 @@ struct stack_fresh {
 };
 
 #define STACK_RULES 256U
-/* walks before a thread has rules of its own: most threads walk less */
+/* number of walks after which a thread gets copies of rules: most threads walk less often */
 #define STACK_RULES_AFTER 1024U
 /* The thread's own copies of rules, found by a hash of the address. */
 struct stack_rules {

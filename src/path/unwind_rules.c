@@ -10,10 +10,11 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-/* The size of the table as the base-2 logarithm of its places; rules fill half of the places. */
+/* The size of the table, as the base-2 logarithm of its number of places. Rules fill at most half
+ * of the places. */
 #define FIRST_BITS 7U
 #define BITS_MAX 22U
-#define BITS_ALWAYS 11U   /* up to this size the table grows whatever the tables' budget */
+#define BITS_ALWAYS 11U   /* up to this size the table grows even if the budget is used up */
 #define MODULES_AT_HAND 8 /* modules that are found without asking the loader */
 
 struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
@@ -21,7 +22,8 @@ uint32_t unwind_rules_generation FORK_PAGE = 1;
 uint32_t unwind_rules_version START_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* rules in the table; under unwind_rules_lock */
-/* In a forked child: how many more rules are not kept; under unwind_rules_lock. */
+/* In a forked child: number of rules that it still learns without keeping them. Under
+ * unwind_rules_lock. */
 static uint32_t quiet_left FORK_PAGE;
 
 uint32_t (*unwind_rules_folded)(uintptr_t function);
@@ -77,7 +79,8 @@ static struct rule *find_place(uintptr_t table, uintptr_t key) {
 }
 
 /* Makes a bigger table with the old one's rules. The old table stays mapped, because a reader may
- * be in it. It is emptied, and its whole OS pages go back to the kernel. */
+ * be in it. The old table is emptied, and, if it is an OS page or more, its memory goes back to the
+ * kernel. */
 static bool replace_table(unsigned bits) {
     uintptr_t old = unwind_rules_table, table;
     uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
@@ -102,7 +105,8 @@ static bool replace_table(unsigned bits) {
 /* Returns the program headers of a loaded object; NULL: not found. */
 static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *count) {
     struct cfi_object object;
-    if (!map->l_name || !*map->l_name) { /* the kernel passed the program's own */
+    /* the program itself: the kernel passed the place of its headers */
+    if (!map->l_name || !*map->l_name) {
         *count = (unsigned)getauxval(AT_PHNUM);
         return (const void *)getauxval(AT_PHDR);
     }
@@ -146,8 +150,9 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
-/* Reads the path of the program's file once, early: after our constructor, a filter of system calls
- * may be in place. With code that allocates before our constructor, the first module reads it. */
+/* Reads the path of the program's file once. The constructor does so, because a filter of system
+ * calls may be in place later. If code allocates before the constructor, module_learn does so for
+ * the first module. */
 static void read_program_name(void) {
     if (!global.exe_asked && os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
         global.exe[0] = 0;
@@ -196,7 +201,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
     read_headers(&learnt);
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];
-    if (again < count) { /* one library at one address: the old description holds */
+    /* the library was loaded again at its old address, so the old description holds */
+    if (again < count) {
         meta_free(copy, length);
         module->link_map = map;
         store_release(&module->closed, false);
@@ -206,7 +212,9 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;
     struct page *page = segment_page_of(map);
-    if (page) /* dlopen got this from our malloc, and dlclose will free it */
+    /* the link map is a chunk of this library: dlopen got it from malloc, and dlclose will free
+     * it */
+    if (page)
         blocks_watch(page);
     if (again == count)
         store_release(&global.module_count, count + 1);
@@ -237,7 +245,7 @@ static void table_empty(void) {
 }
 
 /* Adds a rule. A full table that may not grow is emptied, so that the rules in use are learnt
- * again. This is slower, never wrong. */
+ * again. Learning rules again costs time, but no rule is wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
     if (rule_count * 2 >= capacity_of(unwind_rules_table) && !table_grow()) {
         if (!unwind_rules_table)
@@ -273,13 +281,13 @@ struct cfi_function unwind_rules_function(uintptr_t key) {
     return find_object(pc, &object) ? cfi_find_function(&object, pc) : (struct cfi_function){0};
 }
 
-/* Finds out the rule of a key, and keeps it. */
+/* Finds the rule of a key in the object's .eh_frame, and adds it to the table. */
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);
-    if (!find_object(pc, &object) && /* code made at run time may change */
-        !(loaded_missed() && cfi_find_object(pc, &object)))
+    /* for code made at run time, which may change, no rule is kept */
+    if (!find_object(pc, &object) && !(loaded_missed() && cfi_find_object(pc, &object)))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&unwind_rules_lock);
@@ -343,7 +351,8 @@ void unwind_rules_fork_child(void) {
     quiet_left = RULES_QUIET;
 }
 
-/* Called when a chunk in a watched page was freed: finds out whether it was a link map. */
+/* Called when a chunk in a watched page was freed. If the chunk was the link map of a module, the
+ * module is closed. */
 static void watched_free(const void *chunk) {
     loaded_closed(chunk);
     for (uint32_t i = 0; i < unwind_rules_module_count(); i++) {

@@ -5,9 +5,9 @@
  *
  * Look-ups take no lock: the table holds {key, packed rule}, 16 bytes an entry, and the key is
  * written last. Learning takes unwind_rules_lock, but does not hold it while it reads .eh_frame.
- * When a library is closed, the loader frees its link map (through our own free). The page that
- * holds the link map is watched, and the free starts a new generation with empty tables, before the
- * loader can map anything at the library's addresses.
+ * When a library is closed, the loader frees its link map (through this library's free). The page
+ * that holds the link map is watched, so this free starts a new generation with an empty table,
+ * before the loader can map anything at the library's addresses.
  */
 #ifndef MEMCTX_UNWIND_RULES_H
 #define MEMCTX_UNWIND_RULES_H
@@ -23,7 +23,7 @@
 #define RULES_QUIET 8
 
 struct module {
-    uintptr_t start, end, bias; /* `bias` is the loaded address less the address in the file */
+    uintptr_t start, end, bias; /* `bias` is the loaded address minus the address in the file */
     const char *path;
     const void *link_map; /* the loader's description of the object */
     uint32_t build_id_bytes;
@@ -38,10 +38,10 @@ struct rule {
 };
 
 INTERNAL struct lock unwind_rules_lock;
-/* Atomic. When it changes, every cache of paths is invalid. */
+/* Atomic. When the generation changes, every cache of paths is invalid. */
 INTERNAL uint32_t unwind_rules_generation;
-/* Atomic, never 0. When it changes, copies of rules are invalid; it also changes when functions are
- * folded. */
+/* Atomic, never 0. When the version changes, copies of rules are invalid. It changes with the
+ * generation, and when functions are folded. */
 INTERNAL uint32_t unwind_rules_version;
 
 /* The address of the table of rules. Its lowest bits, which alignment leaves free, are the size of
@@ -58,8 +58,8 @@ INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
 #define RULE_EXACT_BIT (1UL << 63)
 
 /* Returns the first place to look for a rule. The rules of one KiB of code have 64 places beside
- * each other, because addresses that are learnt together mostly lie together. An OS page of code
- * may have too many rules for that. */
+ * each other, because addresses that are learnt together mostly lie together. A whole OS page of
+ * code may have more than 64 rules. */
 INLINE uint64_t rule_place(uintptr_t key) {
     return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
@@ -126,7 +126,7 @@ INLINE uintptr_t unwind_rules_pc(uintptr_t key) {
 /* Returns the function that holds the key's address. */
 struct cfi_function unwind_rules_function(uintptr_t key);
 
-/* Gives each known rule the function number that `folded` returns for its address. */
+/* Stores in each known rule the number that `folded` returns for the rule's key. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
@@ -139,7 +139,8 @@ INTERNAL const uint32_t *const unwind_rules_count_shown;
  * ever change. */
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
-/* Forgets every rule and every cached path (depth changed, library closed). */
+/* Makes every rule and every cached path invalid, as is needed when the depth changes or a library
+ * is closed. */
 void unwind_rules_new_generation(void);
 void unwind_rules_init(void);
 /* With a glibc that has no _dl_find_object: learns of code that dlopen has loaded, if the unwinder

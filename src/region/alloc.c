@@ -23,10 +23,10 @@
 
 /* Each region has a few pages that are not full. To keep them a small part of the whole, a context
  * must hold more bytes to get a region when more bytes are alive in the process:
- * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
- * times, beginning at 2^PROMOTE_LIVE_LOG. But a context that holds 1/PROMOTE_SHARE of the live
- * bytes gets its region at once: there are few such contexts, and their chunks in mixed pages would
- * keep many of these pages in use. A page that is not used up counts as half full. */
+ * MEMCTX_PROMOTE_BYTES up to 2^PROMOTE_LIVE_LOG live bytes, and then twice as many each time the
+ * live bytes quadruple. But a context that holds 1/PROMOTE_SHARE of the live bytes gets its region
+ * at once: there are few such contexts, and their chunks in mixed pages would keep many of these
+ * pages in use. In the sum of live bytes a page that is not used up counts as half full. */
 static int64_t promote_bytes(const struct heap *heap) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free) -
                    (int64_t)heap->open_slices * (int64_t)(SLICE_BYTES / 2);
@@ -84,7 +84,7 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
         bins_put_aside_others(heap, bins, i);
 }
 
-/* Brings the region in line with the context's terms, and prints a warning that is due. */
+/* Makes the region follow the context's terms, and prints the warning of a limit if it is due. */
 COLD static void look_at_terms(struct heap *heap, struct view *view) {
     unsigned number = terms_number(view->context);
     struct terms *terms = &terms_table[number];
@@ -94,9 +94,9 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
         REGION_HOOK(tell_limit, terms, view->context);
 }
 
-/* Does the periodic work of the heap and the context before a chunk is placed. The context may
- * get a region, or another policy for its region. Returns the recipe of the region, if it has
- * one. */
+/* Does the periodic work of the heap and the context before a chunk is placed. The context may get
+ * a region, or another policy for its region. Returns the recipe of the region; 0: the context has
+ * no region. */
 static unsigned look_around(struct heap *heap, struct view *view) {
     heap_await(heap);
     if (load_relaxed(&heap->remote_pages))
@@ -105,8 +105,8 @@ static unsigned look_around(struct heap *heap, struct view *view) {
         trim_heap(heap);
     if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
         heap_reconsider(heap);
-    /* The placement is read after heap_placings. If it changes later, the next call finds a new
-     * heap_placings. */
+    /* The placement is read after heap_placings. If the placement changes later, the next call
+     * finds a new heap_placings. */
     enum placement placement = heap_placement(view->context);
     uint32_t policy = policy_placed(placement);
     if (!view->region && !region_is_tiny(view))
@@ -127,9 +127,9 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 }
 
 /* A heap does its periodic work (look_around) when no page with free blocks is left. A thread that
- * frees enough itself never runs out of such pages. So the heap also does the work after every
- * LOOK_EVERY pages that were used up, if other threads have freed chunks or placements have
- * changed. */
+ * frees as many blocks as it allocates never runs out of such pages. So the heap also does the work
+ * after every LOOK_EVERY pages that were used up, if other threads have freed chunks or placements
+ * have changed. */
 #define LOOK_EVERY 16U
 
 static bool look_is_due(struct heap *heap) {
@@ -137,9 +137,9 @@ static bool look_is_due(struct heap *heap) {
            (load_relaxed(&heap->remote_pages) || heap->placings != load_relaxed(&heap_placings));
 }
 
-/* Lets a context whose own pages are used up go on in mixed pages, as aset_alloc would, when the
- * waste cap refuses the context another page and nothing else has to be decided. False: use
- * region_alloc. */
+/* Lets a context whose own pages are used up continue in mixed pages, because the waste cap refuses
+ * the context another page. False: the cap allows a page, or something else has to be decided
+ * (placement, terms, a search for empty pages); use region_alloc. */
 static bool go_mixed(struct heap *heap, struct view *view, unsigned size_class) {
     if (view->region->recipe || region_of(view->region)->looked != heap->placings ||
         heap_placement(view->context) != PLACE_DEFAULT || region_is_named(view) || terms_exist() ||
@@ -258,14 +258,15 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;
-    /* A chunk that has grown mostly grows again, so it gets a quarter more than it had, if its
-     * record can store so much slack. */
+    /* A chunk that has grown is likely to grow again, so it gets a quarter more than it had, if its
+     * record can store this slack. */
     if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
         UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
     if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* with a policy no room is added */
+    /* a region with a policy adds no room */
+    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS))
         return region_alloc(heap, view, size, false);
     struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;

@@ -6,8 +6,8 @@
 #include "region/simple.h"
 #include "region/slab.h"
 
-/* Chooses the bins for the view's next chunks, and returns a page with a free block from them. See
- * aset_page_of. */
+/* Chooses the bins for the view's next chunks, and returns a page of these bins with a free block.
+ * See aset_page_of. */
 INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
                             size_t room) {
     struct page *page = NULL;
@@ -19,7 +19,7 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
         aset_set_bins(view, &apart->bins); /* until the context's placement changes */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
-    if (view->region) { /* several classes share a page only in mixed pages */
+    if (view->region) { /* in a region each class has pages of its own */
         bins_split_class(heap, size_class);
         if (UNLIKELY(view->region->recipe & RECIPE_EXACT))
             slab_fit(heap, view->region, size_class, room);
@@ -27,7 +27,8 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     } else {
         size_class = bins_share_class(heap, size_class);
     }
-    if (UNLIKELY(!page) && region_is_named(view)) /* a reset finds no chunk in a mixed page */
+    /* a reset would not find a chunk in a mixed page */
+    if (UNLIKELY(!page) && region_is_named(view))
         return NULL;
     aset_set_bins(view, page ? view->region : &heap->mixed);
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
@@ -39,8 +40,8 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
 
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room) {
-    /* Another class may serve this class. Its blocks need no check of the alignment: they are
-     * aligned as well as the blocks of any class that it serves. */
+    /* Another class may serve this class. The blocks of the serving class need no check of the
+     * alignment: they are aligned as well as the blocks of any class that it serves. */
     if (!aset_slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
         bins_split_class(heap, size_class);
     if (!aset_slack_fits(blocks_bytes_table[size_class], size))

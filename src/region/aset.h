@@ -7,8 +7,8 @@
  * policies slab and simple take their blocks here, too. Cannot do: blocks of sizes other than those
  * of the classes; slab can.
  *
- * Source: PostgreSQL's allocation sets. Their blocks double in size; here the pages do that, for
- * all contexts of a thread together.
+ * Source: PostgreSQL's allocation sets. Each set there takes blocks of its own from malloc; here
+ * the small contexts of a thread share pages.
  *
  * Threads: the owner of the heap.
  */
@@ -31,11 +31,11 @@ INLINE void aset_set_bins(struct view *view, struct bins *bins) {
         UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
     view->bins = no_bins ? (struct bins *)&heap_no_bins : bins;
 }
-/* Returns a page with a free block, of this size class or of the class that serves it. `room`: the
- * bytes that the block must have. NULL: out of memory. */
+/* Returns a page with a free block, of this size class or of the class that serves this class
+ * (heap.served_by). `room`: the bytes that the block must have. NULL: out of memory. */
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room);
 /* Like aset_page_of, but for a chunk of `size` bytes in a block with `room` bytes. Takes a larger
- * class if the records of the class cannot store the slack. */
+ * class if a record of the class cannot store the slack. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
 /* Returns the bytes of a block for a chunk with that alignment: a block whose size is a multiple of

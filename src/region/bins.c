@@ -3,8 +3,9 @@
  * Bins: the pages of a region, or of a heap's small contexts, by size class.
  *
  * For: finding a page with a free block without a search. A bin is one size class: its current
- * page, and a list of other pages with free blocks. A full page is in no list; it joins the list
- * when some of its blocks are free. Cannot do: move blocks from one page to another.
+ * page, and a list of other pages with free blocks. A full page is in no list; a full page joins
+ * the list when enough of its blocks are free (spare_of). Cannot do: move blocks from one page to
+ * another.
  */
 #include "region/bins.h"
 #include "base/options.h"
@@ -18,13 +19,14 @@
 /* A context that has made fewer allocations than this since its empty pages were last given back
  * keeps an empty current page. See current_is_empty. */
 #define RELEASE_EVERY 256
-#define SPARE_SHIFT 5       /* a full page is used again with 1/32 of its blocks free: spare_of */
-#define EXACT_SPARE_SHIFT 4 /* with RECIPE_EXACT, with 1/16 of them free */
+/* a full page is used again when 1/32 of its blocks are free: spare_of */
+#define SPARE_SHIFT 5
+#define EXACT_SPARE_SHIFT 4 /* like SPARE_SHIFT, but with RECIPE_EXACT */
 #define DONORS_MAX 64U      /* number of views that one call of share_own_page looks at */
 #define DONATIONS_MAX 8U    /* number of pages that share_own_page looks at in each view */
 
-/* For each class, the largest class up to the next power of two. That class can serve the smaller
- * ones (heap.served_by). Where a record cannot store the slack, the class itself. */
+/* For each class, the class that can serve it in mixed pages (heap.served_by): the largest class up
+ * to the next power of two, or the class itself if a record could not store the slack. */
 static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
                                                  15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
                                                  27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
@@ -34,8 +36,8 @@ struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
 const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
 
-/* True when a page fits the terms of its region: it has the number of slices, and its frees come to
- * page_kinds.h if they have to zero the block. */
+/* True when a page fits the terms of its region: the page has the number of slices that the terms
+ * ask for, and META_ALIGNED makes its frees come to page_kinds.h if they have to zero the block. */
 static bool serves_terms(const struct bins *bins, const struct page *page) {
     return page->slices == blocks_page_slices(bins, page->size_class) &&
            (!(bins->recipe & RECIPE_ZEROED) || load_relaxed(&page->meta_shift) & META_ALIGNED);
@@ -56,7 +58,7 @@ void bins_init(struct bins *bins) {
     }
 }
 
-/* The most bytes, and the most blocks, of a size class that may wait as recent blocks
+/* At most this many bytes, and this many blocks, of a size class wait as recent blocks
  * (heap.recent_room). */
 #define RECENT_BYTES 2048U
 #define RECENT_MAX 32U
@@ -146,9 +148,9 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
                : &bins->current[size_class];
 }
 
-/* Appends a page to the list of pages with free blocks. The page that waits longest is used first.
- * With two bands (bins_second_band), a page that is more than half full is appended to the first
- * band. The `prev` of the list's first page is its last page. */
+/* Appends a page to the list of pages with free blocks. The list's first page, which waits longest,
+ * is used first. With two bands (bins_second_band), a page that is more than half full is appended
+ * to the first band. The `prev` of the list's first page points to the list's last page. */
 static void partial_push(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class], **emptier = bins_second_band(bins, page);
     uint32_t half = page->capacity / 2;
@@ -260,7 +262,7 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         current_is_full(heap, *current);
         bins_unlist(bins, next);
         *current = next;
-    } while (!blocks_has_free(*current)); /* a punched page gets some of its blocks back here */
+    } while (!blocks_has_free(*current)); /* puts back some blocks of a punched page */
     struct page *after = bins->partial[size_class];
     if (after) { /* the next switch reads both cache lines */
         __builtin_prefetch(after->free, 1);
@@ -279,9 +281,9 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
     return largest;
 }
 
-/* True when a page of the view's own may become a mixed page. Past the waste cap this holds for all
- * contexts without a placement; below the cap, only for contexts of PLACE_SHARED, which are to have
- * no pages of their own. */
+/* True when a page of the view's own may become a mixed page. Contexts of PLACE_SHARED are to have
+ * no pages of their own, so their pages may always become mixed pages. Pages of contexts without a
+ * placement may only do so past the waste cap. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
@@ -354,8 +356,9 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 }
 
 /* Called when a context's current page got empty for the first time since it became current. Gives
- * back the empty pages of the region. They are kept when the context made at least one allocation,
- * and fewer than RELEASE_EVERY, since they were last given back: it will need them again soon. */
+ * back the empty pages of the region, unless the context made from 1 to RELEASE_EVERY - 1
+ * allocations since its empty pages were last given back: such a context will soon need the pages
+ * again. */
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;
@@ -379,7 +382,7 @@ void bins_freed_into(struct heap *heap, struct page *page) {
             blocks_page_destroy(heap, page);
         else if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
-        else { /* the page may not be used again; its next free comes here again */
+        else { /* the page may not be used again; the next free in it calls this function again */
             flag_set(page, PAGE_FULL);
             if (listed)
                 region_list(&region_of(bins)->pages, page);
@@ -387,7 +390,8 @@ void bins_freed_into(struct heap *heap, struct page *page) {
     } else if (page->flags & PAGE_LISTED) {
         bins_unlist(bins, page);
         if (page->used)
-            partial_push(bins, page); /* at most half full now: it moves to the second band */
+            /* the page is at most half full now, and moves to the second band */
+            partial_push(bins, page);
         else
             blocks_page_destroy(heap, page);
     } else if (!page->used && page->kind == PAGE_OWN) {

@@ -14,9 +14,9 @@
 
 #include "region/blocks.h"
 
-/* The mixed pages of contexts that stand apart from others (PLACE_APART). As in a heap's own
- * bins, stand-ins are the current pages of narrow classes. These stand-ins hold no recent
- * blocks: a freed block goes back to its page. */
+/* The mixed pages of contexts that stand apart from others (PLACE_APART). As in heap.mixed,
+ * stand-ins are the current pages of narrow classes. These stand-ins hold no recent blocks: a freed
+ * block goes back to its page. */
 struct pool {
     struct bins bins;
     char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
@@ -33,17 +33,17 @@ INLINE struct page **bins_second_band(struct bins *bins, const struct page *page
 
 /* Replaces a current page that has no free block left. False: no other page has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Leaves a region, which has no free block of the class, without a current page, because the waste
- * cap refuses a new one. False, and nothing is changed: bins_next_page has to search all regions
- * for empty pages first. */
+/* Leaves a region that has no free block of the class without a current page, because the waste cap
+ * refuses a new page. False: nothing changed, and the caller has to use bins_next_page, because a
+ * search of all regions for empty pages is due. */
 bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_class);
 /* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
 /* bins_put_aside leaves a region without a current page of the class. The page stays in the region,
  * unless it is empty.
- * bins_put_aside_others does so with all pages of the class that the region's recipe, terms or
- * block size do not fit any more. Their free blocks are not handed out, and each of these pages is
+ * bins_put_aside_others puts aside all pages of the class that do not fit the region's recipe,
+ * terms or block size any more. Their free blocks are not handed out, and each of these pages is
  * given back when it is empty. */
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
@@ -59,7 +59,8 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class);
 void bins_split_class(struct heap *heap, unsigned size_class);
 /* Gives back a current page that became empty when `block` was freed. */
 void bins_release_page(struct heap *heap, struct page *page, void *block);
-/* Give back the empty current pages of some bins, and of all regions of a heap. */
+/* bins_release_empty gives back the empty current pages of `bins`, regions_release_empty those of
+ * all regions and of heap->apart. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
 /* Called after some blocks of a page were freed. A page that was full goes to the list of pages
@@ -67,8 +68,8 @@ void regions_release_empty(struct heap *heap);
 void bins_freed_into(struct heap *heap, struct page *page);
 /* Takes the page out of the list of pages with free blocks. */
 void bins_unlist(struct bins *bins, struct page *page);
-/* Called after a free when the page became usable again or empty, or is watched. Reports the free
- * to segment_watch if the page is watched, then calls bins_freed_into. */
+/* Called after a free in a page that was full and is usable again, that became empty, or that is
+ * watched. Reports the free to segment_watch if the page is watched, then calls bins_freed_into. */
 void page_after_free(struct heap *heap, struct page *page, void *block);
 
 #endif

@@ -3,9 +3,9 @@
  * Pages of equal blocks; see blocks.h for their layout.
  *
  * For: chunks up to 8 KiB. A page has a list of freed blocks, which are handed out first, and a
- * pointer to the first block that was never handed out. So memory that is not needed stays
- * untouched. The granules are opened one after the other. Cannot do: hand out the blocks whose
- * place the records take.
+ * pointer to the first block that was never handed out. So memory that no chunk has used yet stays
+ * untouched. The granules are opened one after the other: the next one when all blocks of the
+ * previous one were handed out. Cannot do: hand out the blocks whose place the records take.
  */
 #include "region/blocks.h"
 #include "base/options.h"
@@ -65,7 +65,7 @@ bool blocks_open_granule(struct page *page) {
         return false;
     }
     bool own = (page->meta_shift & META_SHIFT) < 2;
-    if (is_new && (own || !page->fresh)) /* the records say "free"; for mixed pages that is 0 */
+    if (is_new && (own || !page->fresh)) /* sets the records to "free", which is 0 in mixed pages */
         __builtin_memset(granule + page->records, own ? UINT8_MAX : 0, blocks_record_bytes(page));
     index = is_new ? 0 : index;
     if (index == reserved.first)
@@ -132,8 +132,8 @@ static size_t granules_in(const struct page *page) {
     return page->slices * SLICE_BYTES / ((size_t)page->granule_mask + 1);
 }
 
-/* Terms may change the number of slices for blocks up to this size. In pages of fewer slices there
- * would be too few larger blocks. */
+/* Terms may change the number of slices of pages whose blocks have at most this size. A page of one
+ * slice would have too few larger blocks. */
 #define RESIZABLE_MAX 2048U
 
 uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class) {
@@ -187,7 +187,8 @@ void blocks_page_destroy(struct heap *heap, struct page *page) {
     heap_await(heap); /* a visitor may be about to punch the page */
     blocks_tail_done(heap, page);
     size_t free_blocks = blocks_handed_out(page);
-    if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* blocks that are held out count as no waste */
+    /* heap.own_free does not count blocks that are held out */
+    if (UNLIKELY(page->meta_shift & META_PUNCHED))
         free_blocks -= punch_held(page);
     store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
     if (page->meta_shift & META_OWNERS)
@@ -207,9 +208,9 @@ bool blocks_become_mixed(struct page *page) {
     for (unsigned i = 0; i < owners->count; i++)
         owners->views[i] = view->index;
     page->owners = owners;
-    /* A thread that frees a block at the same time finds the same view before and after: in
-     * page->view, or in the table, which is complete before page->view becomes NULL. See paid_by
-     * in kind_blocks.c. */
+    /* A thread that frees a block at the same time finds the same view, either in page->view or in
+     * the table, because the table is complete before page->view becomes NULL. See paid_by in
+     * kind_blocks.c. */
     blocks_mark(page, META_OWNERS);
     store_release(&page->view, NULL);
     store_release(&page->kind, PAGE_MIXED);

@@ -2,11 +2,12 @@
 /*
  * blocks.h - a page cut into blocks: its layout, and the record that each block has.
  *
- * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page; any other page is
- * one granule. The records of a granule's blocks stand in the granule's first OS page, so that a
- * small block and its record share an OS page. This saves a place in the TLB, and a page that a
- * forked child would copy. The records take the place of some of the blocks (blocks_records_of says
- * which), or, in wide pages, stand before the first block.
+ * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, pages of larger
+ * narrow blocks into granules of one slice; a page of wide blocks is one granule. The records of a
+ * granule's blocks stand in the granule's first OS page, so that a small block and its record share
+ * an OS page. Sharing saves a TLB entry, and the copy of a second OS page in a forked child. The
+ * records take the place of some of the blocks (blocks_records_of says which), or, in wide pages,
+ * stand before the first block.
  *
  * A block of 64 bytes or a multiple of 64 starts at a multiple of 64; any other block starts at a
  * multiple of the largest power of two that divides its size. A record holds the block's slack (the
@@ -31,14 +32,15 @@
 /* Larger blocks leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
 
-/* The bits of page.meta_shift: two bits of shift, and flags. Access is atomic where other
- * threads set or read them. */
+/* The bits of page.meta_shift: two bits of shift, and flags. A flag that other threads set or read
+ * is accessed atomically. */
 #define META_SHIFT 3U
 #define META_WIDE 1U
 #define META_MIXED 2U   /* records hold a view index and the slack; never changes */
 #define META_OWNERS 4U  /* page.owners holds the view indices of the blocks */
-#define META_WATCHED 8U /* the free of some chunk in the page calls segment_watch */
-/* Some chunks start inside their block, or a free has more to do than the common free does. */
+#define META_WATCHED 8U /* frees in the page call segment_watch */
+/* Some chunks start inside their block, or a free must also zero the block or remove it from a
+ * list. */
 #define META_ALIGNED 16U
 #define META_CHECKED 32U /* chunks have a pattern behind them: region/check.h; never changes */
 #define META_PUNCHED 64U /* some OS pages were given back: region/punch.h */
@@ -48,7 +50,7 @@
 struct owners {
     const char *start; /* start of the page */
     size_t count;      /* number of entries, one for each block that the granules have room for */
-    uint32_t views[];  /* atomic: by granule and block, the index of the view that paid */
+    uint32_t views[];  /* atomic: for each block of each granule, the index of the view that paid */
 };
 
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
@@ -116,7 +118,7 @@ INLINE unsigned blocks_index(const struct page *page, const char *granule, const
 /* blocks_records_of returns the offset of the records in the granule of a block. In a narrow page
  * the offset contains the color, which differs from slice to slice: addresses at the same offset of
  * every OS page share a few sets of each CPU cache. blocks_color_of returns the color; `stand_in`
- * is a stand-in of the block's page. In a page that was created already, `records` contains the
+ * is the stand-in of the block's size class. In the header of a page itself, `records` contains the
  * color, and color_mask is 0. */
 INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
     return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
@@ -139,7 +141,8 @@ INLINE void *blocks_record(const struct page *page, const char *granule, unsigne
 
 /* Returns the entry in page->owners for a block of a page with META_OWNERS. */
 INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsigned index) {
-    if (page->granule_mask < OS_PAGE_BYTES) /* the page has many granules; else it has one */
+    /* the page has many granules; other pages with owners have one granule */
+    if (page->granule_mask < OS_PAGE_BYTES)
         index += (unsigned)((size_t)(granule - segment_span_start(page)) / OS_PAGE_BYTES) *
                  page->granule_capacity;
     return &page->owners->views[index];
@@ -148,9 +151,10 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Set or clear flags of a page, and update page->changes_at. Only the heap's thread calls them. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The count of used blocks at which a free calls page_after_free. In a full page this is the
-     * first free (or a later one, see spare_of in bins.c); in any other page it is the free that
-     * empties the page. In a current mixed page no free calls it. */
+    /* A free that leaves changes_at blocks in use calls page_after_free. In a full page this is the
+     * first free (current_is_full in bins.c may choose a later one). In a listed page, and in a
+     * current page of a region, it is the free that empties the page. In a current mixed page no
+     * free calls page_after_free. */
     page->changes_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                   : flags & PAGE_LISTED || page->view ? 0
                                                                       : UINT16_MAX);
@@ -204,17 +208,18 @@ void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_
                        uint32_t block_bytes);
 /* Returns the number of slices of a class's next page. `bins` NULL: the page is a mixed one. */
 uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class);
-/* Notes that all blocks of the page were handed out at least once. The page has no OS page any more
- * that is only partly in use, so own_free no longer counts one for it. */
+/* Notes that all blocks of the page were handed out at least once. The page has no partly used OS
+ * page any more, so heap.own_free no longer counts an OS page for it. */
 void blocks_tail_done(struct heap *heap, struct page *page);
 /* Turns a context's own page into a mixed page. False: out of memory. */
 bool blocks_become_mixed(struct page *page);
 /* Makes the next untouched blocks of the page ready to be handed out: those behind the records of
  * the current granule, or those of the next granule. False: all blocks were handed out. */
 bool blocks_open_granule(struct page *page);
-/* Puts blocks that region/punch.h holds out back on the page's list. False: there is none. */
+/* Puts free blocks of a punched OS page (region/punch.h) back on the page's list. False: no OS page
+ * of the page is punched. */
 bool punch_refill(struct page *page);
-/* True when the page can hand out a block. Makes one ready if that is needed. */
+/* True when the page can hand out a block. Makes a block ready if none is ready yet. */
 INLINE bool blocks_has_free(struct page *page) {
     return page->free || page->fresh_left ||
            (!(page->flags & PAGE_USED_UP) && page->next_block && blocks_open_granule(page)) ||
@@ -227,10 +232,10 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel. The word
- * is read before the flag, because the owner may be giving the page META_OWNERS at the same time.
- * The pointer page.owners shares the word; the owner clears META_PUNCHED before it stores the
- * pointer. */
+/* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel.
+ * page.punched is read before META_PUNCHED, because the owner may be giving the page META_OWNERS at
+ * the same time: page.owners shares the word of page.punched, and the owner clears META_PUNCHED
+ * before it stores page.owners. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;
@@ -252,7 +257,7 @@ struct reserved {
 };
 struct reserved blocks_reserved_in(const struct page *page);
 
-/* Add a page to a list of a region (`pages` or `large`), and remove a page from it. */
+/* region_list adds a page to a list of a region (`pages` or `large`), region_unlist removes it. */
 INLINE void region_list(struct page **list, struct page *page) {
     page->prev = NULL;
     page->next = *list;
@@ -269,8 +274,8 @@ INLINE void region_unlist(struct page **list, struct page *page) {
         page->next->prev = page->prev;
     page->next = page->prev = NULL;
 }
-/* Makes the page as it was when it was new: all blocks are free, and the first block is handed out
- * next. */
+/* Brings the page into the state of a new page: all blocks are free, and the first block is handed
+ * out next. */
 void blocks_rewind(struct heap *heap, struct page *page);
 /* Sets a META_ flag of the page. Any thread. */
 INLINE void blocks_mark(struct page *page, unsigned meta) {
@@ -284,8 +289,9 @@ INLINE void blocks_watch(struct page *page) {
 INLINE bool blocks_are_watched(const struct page *page) {
     return load_relaxed(&page->meta_shift) & META_WATCHED;
 }
-/* Takes the first block off the page's list, and prefetches the next block. A block that another
- * thread freed, or that was freed long ago, is mostly in no CPU cache. */
+/* Takes the first block off the page's list, and prefetches the next block. Without the prefetch,
+ * the next call would wait for a block that another thread freed, because that block is in no cache
+ * of this CPU. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     page->free = *(void *const *)block;
     __builtin_prefetch(page->free, 1);
@@ -310,7 +316,8 @@ INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block)
 }
 
 /* Like blocks_free_owned, but for a narrow block of a mixed page. The block goes to the heap's
- * recent blocks (heap.recent_room) if there is room, because the next allocation mostly takes it.
+ * recent blocks (heap.recent_room) if there is room, because the next allocation of this size class
+ * takes that block first.
  */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
@@ -326,7 +333,7 @@ INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *b
     if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     *(void **)block = recent->free_with_owners;
-    order_stores(); /* as in blocks_link */
+    order_stores(); /* a fork between the stores counts a block too many as used: safe */
     store_owner(&recent->free_with_owners, block);
     order_stores();
     add_owner(&recent->used, -1);

@@ -2,8 +2,8 @@
 /* The patterns of MEMCTX_CHECK; see check.h. */
 #include "region/check.h"
 
-/* Neither byte looks like a part of a pointer, a text or a small number. The bytes differ, so that
- * one pattern is not taken for the other. */
+/* Neither byte looks like a part of a pointer, a text or a small number. The two bytes differ, so
+ * that no pattern is taken for the other pattern. */
 #define TAIL_BYTE 0xa7
 #define FREE_BYTE 0xd9
 

@@ -5,9 +5,9 @@
  * Behind each chunk at least CHECK_TAIL bytes hold a pattern. The chunk's free looks at the pattern
  * and so finds an overflow. A freed block holds another pattern, except in the word that links the
  * block to the next free one. The library looks at this pattern when it hands the block out again,
- * and so finds a write after free. Both end the program with a line that names the paths. In this
- * mode no allocation takes the fast path. Pages made in this mode have META_CHECKED, so that their
- * frees do not take it either.
+ * and so finds a write after free. Either finding ends the program with a line that names the
+ * paths. In this mode no allocation takes the fast path. Pages made in this mode have META_CHECKED,
+ * so that frees in these pages do not take the fast path either.
  *
  * Not found: writes beyond the tail, writes into a block that is in use again, reads.
  */

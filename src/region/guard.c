@@ -19,8 +19,8 @@ struct waiting {
 };
 /* Under region_lock. */
 static struct {
-    /* GUARD_WAITING entries; a freed chunk takes the place of the oldest one. NULL: no guarded
-     * chunk was freed yet */
+    /* GUARD_WAITING entries; the chunk that is freed next takes the place of the oldest entry.
+     * NULL: no guarded chunk was freed yet */
     struct waiting *ring;
     uint64_t freed;          /* number of guarded chunks that were ever freed */
     uint32_t pages;          /* number of guarded chunks, including freed ones that wait */
@@ -71,9 +71,9 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The handler for SIGSEGV. After the report it restores the action that was set before, and
- * returns: the access is repeated, and the earlier action, mostly the default one, ends the
- * program. A signal that another process sent is sent again. */
+/* The handler for SIGSEGV. After the report of a misuse, the handler restores the action that was
+ * set before, and returns: the access is repeated, and the earlier action, if it is the default
+ * one, ends the program. A signal that another process sent is raised again. */
 static void fault(int number, siginfo_t *info, void *context) {
     struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
@@ -128,8 +128,8 @@ struct page *guard_alloc(size_t size, size_t alignment) {
     if (bytes > MAX_SPAN_SLICES * SLICE_BYTES)
         return NULL;
     lock_take(&region_lock);
-    /* In a process that has restricted its own system calls, no signal handler is set any more: the
-     * system call may be forbidden. */
+    /* In a process that has restricted its own system calls, no signal handler is set any more,
+     * because the system call for that may be forbidden. */
     bool room =
         guards.pages < GUARD_MAX && (guards.watching || LIKELY(!load_relaxed(&os_restricted)));
     guards.pages += room;

@@ -7,10 +7,11 @@
  * free, in a program in production. The access itself stops the program, and is reported with the
  * path that allocated the chunk and the path that freed it. Each such chunk is a span of slices of
  * its own and costs two system calls. A freed chunk waits, without memory, until GUARD_WAITING
- * others were freed after it. Cannot do: find accesses in front of a chunk; guard sizes over 1 MiB;
- * guard more than GUARD_MAX chunks, because the kernel allows a process 65 530 mappings. Chunks
- * that cannot be guarded are allocated as usual, and counted. If the program sets its own handler
- * for SIGSEGV after the first such chunk, the program is stopped without the report.
+ * other guarded chunks were freed after it. Cannot do: find accesses in front of a chunk; guard
+ * sizes over 1 MiB; guard more than GUARD_MAX chunks, because the kernel allows a process 65 530
+ * mappings. Chunks that cannot be guarded are allocated as usual, and counted. If the program sets
+ * its own handler for SIGSEGV after the first such chunk, the program is stopped without the
+ * report.
  *
  * Source: Electric Fence (Bruce Perens, 1987); GWP-ASan (delayed reuse and both paths).
  *
@@ -21,13 +22,13 @@
 
 #include "region/heap.h"
 
-/* Two OS pages. A stack has one inaccessible OS page below it, and `memctx frag` tells stacks by
- * that. */
+/* Two OS pages. One inaccessible OS page would look like the end of a stack to `memctx frag`. */
 #define GUARD_BYTES 8192U
 #define GUARD_MAX 16000U    /* greatest number of guarded chunks, including freed ones that wait */
 #define GUARD_WAITING 4096U /* number of freed chunks whose memory waits */
 
-/* Allocates a guarded chunk; the caller accounts it. NULL: the chunk can have no guard. */
+/* Allocates a guarded chunk. The caller counts the chunk in a view. NULL: the chunk can have no
+ * guard. */
 struct page *guard_alloc(size_t size, size_t alignment);
 /* Frees a guarded chunk, which has a page of its own (PAGE_GUARDED). */
 void guard_free(struct page *page);

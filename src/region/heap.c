@@ -3,9 +3,9 @@
  * Makes heaps for threads, parks a heap when its thread exits, and lets the next new thread adopt
  * it whole.
  *
- * For: thread counts that rise and fall; the number of heaps is the highest number of threads that
- * ever allocated at one time. Cannot do: give a heap's free blocks to a running thread that has
- * a heap of its own.
+ * For: programs in which the number of threads rises and falls; the number of heaps is the highest
+ * number of threads that ever allocated at one time. Cannot do: give a heap's free blocks to a
+ * running thread that has a heap of its own.
  */
 #include "region/heap.h"
 #include "base/options.h"
@@ -14,10 +14,12 @@
 #include "region/hooks.h"
 #include "region/punch.h"
 
-#define WASTE_SHARE 16 /* the waste cap is a sixteenth (6 %) of the live bytes, or waste_kib */
+/* the waste cap is a sixteenth (6 %) of the live bytes, but at least waste_kib */
+#define WASTE_SHARE 16
 /* A heap updates heap_global.own_free when its own_free has changed by this many bytes. */
 #define PUBLISH_STEP (16L << 10)
-#define NEWEST_VIEWS 8U /* newest_max in a forked child: writing the slots copies an OS page */
+/* newest_max in a forked child, where writing the slots copies an OS page */
+#define NEWEST_VIEWS 8U
 
 const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
@@ -25,8 +27,8 @@ struct heap_global heap_global FORK_PAGE
 /* The heap of the first thread. This file is linked first, so that the heap stands directly
  * behind FORK_PAGE, with its hot part in the same OS page. */
 static struct heap first_heap;
-/* The shared heap is hardly ever used, so it stands behind the data that START_PAGE collects,
- * not in that page. */
+/* Most processes never use the shared heap, so it stands behind the data that START_PAGE collects,
+ * not in the OS page of START_PAGE. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 
@@ -67,11 +69,10 @@ static struct heap *adopt_parked(uint32_t tid) {
     return NULL;
 }
 
-/* Returns a heap whose thread ended without telling the library: no pthread key could be had, or
- * the rounds of key destructors were over. The heap becomes HEAP_ORPHAN, so that only the caller
- * parks it. The caller holds heap_global.lock: otherwise another thread might park and adopt the
- * heap after its thread's id was looked at and before its state changes. NULL: there is no such
- * heap. */
+/* Returns a heap whose thread ended without telling the library: there was no pthread key, or the
+ * rounds of key destructors were over. The heap becomes HEAP_ORPHAN, so that only the caller parks
+ * it. The caller holds heap_global.lock: otherwise another thread might park and adopt the heap
+ * after its thread's id was looked at and before its state changes. NULL: there is no such heap. */
 static struct heap *take_dead(void) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_relaxed(&heap->state) != HEAP_OWNED || !heap->tid || os_thread_exists(heap->tid))
@@ -84,10 +85,10 @@ static struct heap *take_dead(void) {
     return NULL;
 }
 
-/* Heaps of threads that ended untold are searched for only when there are more heaps than this. If
- * threads tell of their end, the bound is MANY_HEAPS: such a thread leaves a heap behind only if
- * its first allocation comes in the last round of key destructors. The search needs a system call,
- * which a filter of the program may forbid. */
+/* Heaps of threads that ended without telling the library are searched for only when there are more
+ * heaps than FEW_HEAPS. The bound is MANY_HEAPS if threads tell of their end: a thread then leaves
+ * a heap behind only if its first allocation comes in the last round of key destructors. The search
+ * needs a system call, which a filter of the program may forbid. */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
@@ -119,7 +120,8 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     }
     if (heap) {
         heap_collect_remote(heap);
-        REGION_HOOK(leave_named, heap); /* a fork may not have copied its last thread */
+        /* a fork may not have copied the heap's last thread, which then gave up no contexts */
+        REGION_HOOK(leave_named, heap);
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
@@ -134,15 +136,16 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     return heap;
 }
 
-/* Moves a view's numbers to the totals of exited threads. If the tables have no room for that,
- * the numbers stay in the view, and the next thread that has the heap continues them. */
+/* Moves a view's numbers to the totals of exited threads. If the tables have no room for a view of
+ * the totals, the numbers stay in the view, and the next thread that has the heap continues them.
+ */
 static void fold_into_totals(struct heap *heap, struct view *view) {
     struct view *sum = heap_view_within(heap_global.totals, view->context, TABLES_OTHERS);
     if (sum)
         heap_fold(heap, view, heap_global.totals, sum);
 }
 
-/* Moves the counts of frees of other heaps' chunks to the totals. */
+/* Moves the heap's counts of frees of other heaps' chunks (heap.freed_of) to the totals. */
 static void fold_remote(struct heap *heap) {
     for (uint32_t i = 0; i < heap->freed_of_count; i++) {
         uint64_t count = heap->freed_of[i];
@@ -262,8 +265,8 @@ bool heap_may_segregate(struct heap *heap) {
     return waste < cap;
 }
 
-/* Gives up the shared heap in a forked child, because the thread that used it was not copied.
- * Its lists may be torn, so they are never followed. */
+/* Gives up the shared heap in a forked child, because the thread that used it was not copied. The
+ * lists of the shared heap may be half changed, so they are never followed. */
 static void shared_give_up(struct heap *heap) {
     bins_init_mixed(heap);
     __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
@@ -313,8 +316,8 @@ void heap_fork_child(struct heap *self) {
     if (self) {
         if (self->visited)
             self->visited = 0;
-        /* A trim request was one to the parent. The comparison avoids a write, which costs the
-         * child an OS page. */
+        /* A trim request was made to the parent, so the child does not answer it. The comparison
+         * avoids a write, which costs the child an OS page. */
         if (self->trims != trim_number)
             store_owner(&self->trims, trim_number);
         self->tid = os_thread_id();

@@ -5,9 +5,9 @@
  * A heap belongs to one thread at a time. Only this thread writes the heap, so it needs no lock and
  * no atomic instruction. When the thread exits, the heap is parked, and the next new thread adopts
  * the heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock
- * meanwhile. One heap, the shared one, is always used under its lock: by threads that have
- * allocated little so far (api/thread.c), by threads past their end and by signal handlers that
- * interrupt the allocator.
+ * meanwhile. The shared heap is always used under its lock: by threads that have allocated little
+ * so far (api/thread.c), by threads whose end was already noticed (thread_exits) and by signal
+ * handlers that interrupt the allocator.
  *
  * A *view* holds one thread's numbers in one context: the chunks that the thread allocated there,
  * and the chunks that the thread freed there. A chunk may be freed by another thread than the one
@@ -28,16 +28,18 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
-#define HEAP_TABLES_BYTES (4 << 10) /* bytes of tables that each heap gets whatever the budget */
+/* each heap gets this many bytes of tables, even if the budget is used up */
+#define HEAP_TABLES_BYTES (4 << 10)
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2816U /* these bytes from a heap's start share an OS page with FORK_PAGE */
+/* the first heap's first bytes, which share an OS page with FORK_PAGE */
+#define HEAP_HOT_BYTES 2816U
 
 struct bins;
 
 /* The numbers of one thread in one context, and the pages for the context's next chunks. A view
- * fills one cache line. Only the owner of the heap writes it; dumps read it at any time. The counts
- * only grow. A dump reads the frees before the allocations, so it never finds more frees than
- * allocations. */
+ * fills one cache line. Only the owner of the heap writes the view; dumps read the view at any
+ * time. The counts only grow. A dump reads the frees before the allocations, so that it never
+ * counts a free without its allocation. */
 struct view {
     uint64_t allocs, frees;       /* number of chunks that the thread allocated and freed */
     uint64_t requested_cum_bytes; /* requested bytes of all chunks that the thread allocated */
@@ -49,8 +51,9 @@ struct view {
      * heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
     struct bins *bins;
     struct bins *region; /* the context's own pages in this heap; NULL: the context has none */
-    uint32_t context;    /* id of the context; 0: the view waits for one, see heap_view_drop */
-    uint32_t index;      /* number of the view in heap->views */
+    /* id of the context; 0: the view waits for a context, see heap_view_drop */
+    uint32_t context;
+    uint32_t index; /* number of the view in heap->views */
 };
 /* Pages by size class. `current` is never NULL: heap_no_page, which has no free block, takes the
  * place of a missing page. In the bins of mixed pages the current pages of narrow classes are
@@ -65,7 +68,8 @@ struct bins {
     uint64_t allocs_at_release; /* view.allocs when the region's empty pages were given back */
     uint16_t policy;            /* enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
     uint8_t terms;              /* number of the region's terms, see region/terms.h */
-    uint8_t slices;             /* number of slices of a new page; 0: the usual number */
+    /* number of slices of a new page; 0: blocks_page_slices chooses by size class */
+    uint8_t slices;
     uint8_t recipe; /* how pages are made and chunks are placed: sum of enum recipe_flag */
 };
 /* What policies (region/policy.h) and terms (region/terms.h) ask of the pages of a region. */
@@ -77,16 +81,17 @@ enum recipe_flag {
     RECIPE_EXACT = 4,                /* blocks have exactly the requested sizes: region/slab.h */
     RECIPE_ZEROED = 8,               /* a free overwrites the block with zeros */
     RECIPE_CHAINED = PAGE_CHAINED,   /* each chunk is in a list of the region: region/simple.h */
-    RECIPE_OF_TERMS = RECIPE_ZEROED, /* the flags that terms set; the others come from policies */
+    RECIPE_OF_TERMS = RECIPE_ZEROED, /* the flags that terms set; policies set all other flags */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
 enum heap_state {
     HEAP_OWNED = 0, /* the thread heap->tid owns the heap */
-    HEAP_PARKED,    /* no thread owns the heap; others use it under heap->lock */
-    HEAP_SHARED,    /* the shared heap; threads use it under heap->lock */
-    /* The heap is given up, and only its list remote_pages grows. Its thread ended while it was
-     * inside the allocator, or a fork did not copy the thread at such a moment. */
+    /* no thread owns the heap; threads that free its chunks use it under heap->lock */
+    HEAP_PARKED,
+    HEAP_SHARED, /* the shared heap; threads use it under heap->lock */
+    /* The heap is given up, and only its list remote_pages grows. The heap's thread ended inside
+     * the allocator, or a fork did not copy the thread while it was inside the allocator. */
     HEAP_ORPHAN,
     HEAP_TOTALS, /* holds the numbers of exited threads; owns no pages */
 };
@@ -94,8 +99,8 @@ enum heap_state {
 /* "Owner" means that only the heap's thread accesses the field, or, in a parked or shared heap, the
  * thread that holds the heap's lock. "Atomic" means that other threads access the field, too. */
 struct heap {
-    /* owner: not 0 while the thread is inside the allocator. A signal handler of the thread, and a
-     * forked child, then know that the heap may be half changed. */
+    /* owner: not 0 while the thread is inside the allocator. This field tells a signal handler of
+     * the thread, and a forked child, that the heap may be half changed. */
     uint32_t busy;
     uint32_t tid; /* id of the thread; 0: no thread owns the heap */
     /* The waste that the waste cap limits, in pages that are or were a context's own: the bytes of
@@ -108,14 +113,15 @@ struct heap {
     uint32_t newest_max;        /* greatest number of views that may be missing in `slots` */
     uint32_t slot_mask;         /* number of `slots` minus 1 */
     /* Owner: a hash table from the id of a context to the index of its view; 0: the slot is free.
-     * The hash is the id itself: contexts that are walked one after the other were mostly made in
-     * that order, and so their slots are side by side. Other threads use slots_shown. */
+     * The hash is the id itself, so that contexts that were made one after the other have
+     * neighbouring slots. Other threads use slots_shown. */
     uint32_t *slots;
     /* number of requests for a page of a context's own that the waste cap refused, since all
      * regions were last searched for empty pages */
     uint32_t denied;
-    uint32_t open_slices;   /* owner: slices of the contexts' own pages that are not used up */
-    uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
+    uint32_t open_slices; /* owner: slices of the contexts' own pages that are not used up */
+    /* index of the view at which the next search for a page to share begins */
+    uint32_t donor;
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
@@ -128,7 +134,7 @@ struct heap {
     uint32_t number;       /* heaps are numbered from 1 as they are made; 0: the shared heap */
     int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
     struct heap *next;     /* next in the list of all heaps, which never shrinks */
-    uint32_t idle_bytes;   /* owner: bytes of views that wait for another context */
+    uint32_t idle_bytes;   /* owner: bytes of views that wait for a context */
     /* The part of TABLES_HEAP_BYTES that the heap keeps while it has no thread; 0: all of it. */
     uint32_t kept_bytes;
     /* Room for the thread's path cache, a struct of the path layer (path/cache.h). */
@@ -136,19 +142,20 @@ struct heap {
     struct bins mixed __attribute__((aligned(CACHE_LINE))); /* mixed pages of this heap */
     /* The blocks of mixed pages that were freed last and are still in the CPU cache. Each narrow
      * size class has a stand-in, which has the form of a page header and is the current page of
-     * `mixed`. Its `free` is the list of the blocks, its `used` is the room left in this list, and
-     * its `behind` is the real current page. `free_with_owners` is a second list, of the blocks of
-     * pages with META_OWNERS, whose records have another form; both lists share the room. The
-     * blocks count as used in their own pages. Only the first cache line of a struct page is
-     * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
+     * `mixed`. The `free` of a stand-in is the list of the blocks, its `used` is the room left in
+     * this list, and its `behind` is the real current page. `free_with_owners` is a second list, of
+     * the blocks of pages with META_OWNERS, whose records have another form; both lists share the
+     * room. The blocks count as used in their own pages. Only the first cache line of a struct page
+     * is stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-    /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by size
-     * class. The classes between two powers of two are served by the largest of them as long as all
-     * their blocks fit into one page; after that each class serves itself. */
+    /* The size class that serves a request: by the request's size (up to NARROW_MAX, in steps of
+     * 16), and by its size class. The classes between two powers of two are served by the largest
+     * of them as long as all their blocks fit into one page; after that each class serves itself.
+     */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
-     * cache, a free of another thread's chunk need not read the other view. The owner of that view
-     * writes it all the time, so the read would mostly miss the CPU cache. */
+     * cache, a free of another thread's chunk need not read the other view. The owner of the other
+     * view writes that view all the time, so reading the view would cost a cache miss. */
     struct {
         const struct view *of_other;
         struct view *ours;
@@ -178,8 +185,8 @@ struct heap {
      * views. The low bits of each value hold the logarithm of the table's length. */
     uintptr_t slots_shown;   /* atomic */
     uintptr_t slots_retired; /* atomic */
-    /* Atomic, and so is each word: for each block of views, a bit for each OS page of the block
-     * that was given to the kernel. NULL: no page ever was. */
+    /* Atomic, and so is each word. Each block of views has a word, and each OS page of the block a
+     * bit in this word: 1: the OS page was given to the kernel. NULL: no OS page was ever given. */
     uint64_t *views_discarded;
     struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };
@@ -192,7 +199,7 @@ struct baseline {
 };
 
 struct heap_global {
-    struct lock lock;       /* RANK_HEAPS: parking, adopting, folding */
+    struct lock lock;       /* RANK_HEAPS: held to park or adopt a heap, and to fold views */
     struct heap *first;     /* atomic: head of the list of all heaps; heaps are only ever added */
     struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: no thread has exited yet */
     int64_t own_free;       /* atomic: sum of own_free_published of all heaps */
@@ -211,8 +218,8 @@ struct heap_global {
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the
  * allocator: see context/visit.c. The owner calls heap_await before it uses slots, caches, or the
- * list of its views, and waits until such a visit is over. It need not call it to free a chunk:
- * views with chunks that are alive stay as they are. */
+ * list of its views, and waits until such a visit is over. The owner need not call heap_await to
+ * free a chunk: a visit changes no view that has live chunks. */
 INTERNAL struct lock heap_visit_lock; /* RANK_VISIT */
 void heap_await_visitor(struct heap *heap);
 INLINE void heap_await(struct heap *heap) {
@@ -224,14 +231,14 @@ INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
 }
 
-INTERNAL struct page heap_no_page; /* the current page of bins that have none; has no free block */
+INTERNAL struct page heap_no_page; /* stands for a missing current page; has no free block */
 /* Bins without pages: an allocation from them takes the slow path. */
 INTERNAL const struct bins heap_no_bins;
 
-/* Takes in the chunks of this heap's pages that other threads freed: region/remote.c. */
+/* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */
 void heap_collect_remote(struct heap *heap);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
- * `threads_tell`: threads that end park their heaps. */
+ * `threads_tell`: every thread that ends parks its heap. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Parks the heap of a thread that ends: adds the numbers of its views to heap_global.totals and
  * gives its empty pages back. */
@@ -243,14 +250,14 @@ struct heap *heap_totals(void);
  * because its memory for traces and for the walked stack was given back. The caller holds the
  * heap's lock. */
 void heap_keep_less(struct heap *heap);
-/* Counts the free of another heap's chunk: in this heap's view of the context, or, where the budget
- * has no room for such a view, in the view of heap_totals. */
+/* Counts the free of another heap's chunk in this heap's view of the context. If the budget has no
+ * room for that view, counts in the view of heap_totals. */
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
 /* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
  * holds heap_global.lock, so that no dump counts the numbers twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
-/* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, and the
- * caller is a signal handler that interrupted it. */
+/* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, so the
+ * caller is a signal handler that interrupted a use of the shared heap. */
 struct heap *heap_shared_lock(void);
 /* Like heap_shared_lock, but for a caller that holds no lock; never waits. NULL: another thread
  * holds the lock. */
@@ -319,8 +326,8 @@ const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is
 
 /* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
-/* Returns this heap's view of the context to which another heap's view belongs. NULL: there is no
- * room for it. */
+/* Returns this heap's view of the context to which another heap's view belongs. NULL: the tables'
+ * budget has no room for such a view. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
@@ -348,17 +355,17 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
 enum placement {
     /* The context's live bytes and the waste cap decide whether it gets pages of its own. */
     PLACE_DEFAULT = 0,
-    /* The context's chunks share no page with contexts of another placement. From
-     * MEMCTX_PROMOTE_BYTES on they stand in a region of their own, whatever the waste cap; before
-     * that, in pages that all such contexts of the thread share. */
+    /* The context's chunks share no page with contexts of another placement. Once the context has
+     * MEMCTX_PROMOTE_BYTES alive, its next chunks go to a region of its own, whatever the waste
+     * cap; before that, to pages that all such contexts of the thread share. */
     PLACE_APART,
     PLACE_SHARED, /* The context gets no new pages of its own. */
     /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
      * whatever the waste cap. */
     PLACE_SLAB,       /* blocks have exactly the requested sizes: region/slab.h */
     PLACE_GENERATION, /* chunks are placed one behind the other: region/serial.h */
-    PLACE_BUMP,       /* as PLACE_GENERATION, and no empty page is kept */
-    PLACE_SIMPLE,     /* each chunk is an allocation by itself, in a list: region/simple.h */
+    PLACE_BUMP,       /* like PLACE_GENERATION, but no empty page is kept */
+    PLACE_SIMPLE,     /* each chunk has a block and is in a list: region/simple.h */
     PLACE_COUNT,
     PLACE_MASK = 7,
 };
@@ -380,8 +387,8 @@ struct region {
     struct page *pages;
     struct page *large; /* if `named`: list of the large chunks' pages, under region_lock */
     /* If `named`: the live chunks and bytes of the view, minus those of the region, when they were
-     * last counted. They differ, for example, because other threads freed chunks of the region and
-     * counted these frees in views of their own. */
+     * last counted. View and region differ, for example, because other threads freed chunks of the
+     * region and counted these frees in views of their own. */
     int64_t others_chunks, others_bytes;
     /* If `named`: the most requested bytes that may be alive; 0: no limit. With a limit the view's
      * `bins` are heap_no_bins. */
@@ -429,15 +436,16 @@ uint8_t *heap_placed_byte(uint32_t context);
 /* Sets a context's placement. False: out of memory. */
 bool heap_set_placement(uint32_t context, enum placement placement);
 /* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
- * the context uses. It is called after placements changed; heap_placings counts the calls. */
+ * the context uses. The function is called after placements changed; heap_placings counts its
+ * calls. */
 INTERNAL uint32_t heap_placings; /* atomic */
 void heaps_reconsider(void);
 /* Makes one heap decide again about all its contexts; the heap's owner calls it. */
 void heap_reconsider(struct heap *heap);
 
-/* Returns the numbers that a reset subtracts from the view; NULL: there are none. With `make`
- * other than TABLES_UNCOUNTED, makes a missing entry if that share of the tables' budget has
- * room; NULL then means that there is no room. */
+/* Returns the view's numbers at the last reset of the figures, which dumps subtract; NULL: there
+ * are none. With `make` other than TABLES_UNCOUNTED, makes a missing entry if that share of the
+ * tables' budget has room; NULL then means that there is no room. */
 #define BASELINES_PER_BLOCK 170U /* that many baselines fit in BASELINE_BLOCK_BYTES */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
@@ -445,13 +453,14 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tabl
 /* True while the waste cap lets contexts get new pages of their own: the free bytes in such pages
  * are bounded (docs/architecture.md, invariant 5). */
 bool heap_may_segregate(struct heap *heap);
-/* Adds the change of heap->own_free since the last call to heap_global.own_free. */
+/* Adds to heap_global.own_free the change of heap->own_free since the last call. */
 void heap_publish_waste(struct heap *heap);
-/* Returns the requested bytes that are alive in all heaps. It takes heap_global.lock and reads
- * every view. */
+/* Returns the requested bytes that are alive in all heaps. The function takes heap_global.lock and
+ * reads every view. */
 int64_t heap_live_bytes(void);
 
-/* Take and release the locks around a fork, see os/os.h. */
+/* Take the locks of heaps before a fork, and release them after the fork; see lock_fork_prepare in
+ * os/os.h. */
 void heap_fork_prepare(bool interrupted);
 bool heap_fork_done(bool child);
 /* In a forked child, gives up the heaps of threads that the fork did not copy. `self`: the
@@ -462,8 +471,8 @@ void heap_fork_child(struct heap *self);
  * the context should get pages of its own. */
 #define PROMOTION_STEP 10
 
-/* Bytes that this thread requested minus bytes that it freed. Negative when the thread freed
- * chunks that other threads had allocated. */
+/* Returns the requested bytes of all chunks that the thread allocated minus those of all chunks
+ * that the thread freed. Negative when the thread freed chunks that other threads had allocated. */
 INLINE int64_t view_live_bytes(const struct view *view) {
     return (int64_t)(load_relaxed(&view->requested_cum_bytes) -
                      load_relaxed(&view->freed_cum_bytes));

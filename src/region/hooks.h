@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hooks.h - what region asks of the layers above it.
+ * hooks.h - the functions of higher layers that region calls.
  *
  * The region layer finds misuse of chunks, limits that are passed and threads that end. Call paths
  * and named contexts belong to the layers context and named, which are built on region. Calls from
- * region to them therefore go through one struct of functions. named sets it (named_set_hooks) when
- * the process's first thread enters the allocator. Before that there is neither a call path nor a
- * named context, so each call does nothing.
+ * region to these layers therefore go through one struct of functions. The layer named sets this
+ * struct (named_set_hooks) when the process's first thread enters the allocator. Before that there
+ * is neither a call path nor a named context, so each call does nothing.
  *
  * Threads: any. The pointer is set once, to a constant.
  */
@@ -20,13 +20,13 @@ struct terms;
 
 struct region_hooks {
     /* Prints the path that allocated a chunk, unless `context` is REGION_NO_CONTEXT, and the path
-     * of the call that misused the chunk, or (`found`) noticed the misuse. */
+     * of the call that misused the chunk or, if `found`, noticed an earlier misuse. */
     void (*explain_misuse)(uint32_t context, bool found);
     /* Prints the path that allocated a guarded chunk, the `count` addresses of the path that freed
      * the chunk, and the path that misuses it. */
     void (*explain_guarded)(uint32_t context, const uintptr_t *freed_by, unsigned count);
     /* Stores the return addresses of the call path that begins at a frame of the library, at most
-     * `max`. Returns how many. */
+     * `max`. Returns the number of addresses stored. */
     unsigned (*callers)(uintptr_t frame, uintptr_t *addresses, unsigned max);
     /* Prints that the limit of a rule with TERMS_WARN is exceeded, and the path of `context`. */
     void (*tell_limit)(const struct terms *terms, uint32_t context);

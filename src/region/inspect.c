@@ -4,7 +4,7 @@
  * program that misused a chunk.
  *
  * For: malloc_usable_size, realloc, memctx_owner, and every check that finds a misuse. Cannot do:
- * find call paths; the context layer prints these (hooks.h).
+ * find call paths; the layer named prints these (hooks.h).
  */
 #include "region/hooks.h"
 #include "region/page_kinds.h"

@@ -2,10 +2,11 @@
 /*
  * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of page_kinds.h.
  *
- * The free functions of the api layer (api/fast.h, api/free.c) serve pages without special chunks
- * by themselves. Frees in pages with META_ALIGNED, META_CHECKED, META_APART, ... come here, and so
- * do misuses, frees by other threads, realloc, and resets. The record of a chunk's block holds the
- * chunk's slack and, in mixed pages, the index of the view that paid.
+ * The free functions of the api layer (api/fast.h, api/free.c) free chunks of pages whose only
+ * flags are META_MIXED, META_OWNERS or META_WIDE. Frees in pages with other flags (META_ALIGNED,
+ * META_CHECKED, META_APART, ...) come to this file, and so do misuses, frees by other threads,
+ * realloc, and resets. The record of a chunk's block holds the chunk's slack and, in mixed pages,
+ * the index of the view that paid.
  */
 #include "region/aset.h"
 #include "region/check.h"
@@ -16,9 +17,30 @@
 #include "region/simple.h"
 #include "region/terms.h"
 
+struct member *member_blocks[MEMBER_BLOCKS];
+uint32_t member_count;
+
+/* Notes that the member's chunk is freed, and returns the context that pays for the chunk. *grown
+ * becomes true when the member is an ordinary context now. In that case the ordinary context pays,
+ * and has the chunk in its list (tiny.h). */
+static uint32_t member_freed(uint32_t number, bool *grown) {
+    struct member *member = member_at(number);
+    uint32_t crowd = load_relaxed(&member->crowd);
+    uint64_t chunk = load_acquire(&member->chunk), had;
+    do {
+        *grown = member_state(chunk) == MEMBER_GROWN;
+        if (*grown)
+            return (uint32_t)(chunk >> MEMBER_ID_SHIFT);
+        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;
+    } while (!cas_acq_rel(&member->chunk, &chunk,
+                          had)); /* another thread may be making the member grow */
+    return crowd;
+}
+
 /* Returns the view that paid for a block; `at` is the place of the block's record. The owner may be
- * turning its page into a mixed one at the same time. It clears page->view last, so the record is
- * read again when page->view is NULL and the record that the caller read names no view. */
+ * turning its page into a mixed one at the same time. The owner clears page->view last, so the
+ * record is read again when page->view is NULL and the record that the caller read names no view.
+ */
 static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
                             const struct record *record) {
     struct view *view = load_acquire(&page->view);
@@ -119,7 +141,7 @@ static void free_parked(struct heap *owner, struct page *page, void *block) {
 static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
     if (simple_is(page))
         simple_unlink_all(page, chain);
-    /* Mostly the page has no free block. Then the chain is not walked: its blocks are in no CPU
+    /* If the page has no free block, the chain is not walked, because its blocks are in no CPU
      * cache. */
     if (page->free) {
         void *last = chain;
@@ -144,8 +166,8 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
 }
 
 /* True when a chunk in a page of PLACE_APART may pass from one view to the other without a move. If
- * one of them is a named context's view, the chunk moves, because the context's list of chunks must
- * stay complete. */
+ * one of the two views belongs to a named context, the chunk moves, because the context's list of
+ * chunks must stay complete. */
 static bool may_change_hands(const struct view *from, const struct view *to) {
     return from == to || (!region_is_named(from) && !region_is_named(to));
 }
@@ -247,8 +269,8 @@ static void each_used(const struct page *page, page_visit *visit, void *context)
     }
 }
 
-/* A reset keeps current pages of the region as long as their touched bytes sum up to at most this
- * many: the next chunks will need about as many. */
+/* A reset keeps current pages of the region until the touched bytes of the kept pages would sum up
+ * to more than this: the next chunks will need about as many bytes. */
 #define KEEPER_BYTES (128U << 10)
 
 static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large chunks (PAGE_SPAN and PAGE_HUGE): a run of slices up to 1 MiB, a mapping of its own beyond
- * that.
+ * Large chunks (PAGE_SPAN and PAGE_HUGE): a chunk of up to 1 MiB has a run of slices, a larger
+ * chunk a mapping of its own.
  *
  * For: buffers. The page header names the chunk's owner, so any thread can free the chunk without
  * asking the thread that allocated it. Cannot do: share an OS page with another chunk.
@@ -66,15 +66,15 @@ void region_settle(struct heap *heap) {
     lock_release(&region_lock);
 }
 
-/* Adds an emergency chunk (region_settle) to the accounts if that was not done yet. False: the
- * chunk can never be added. */
+/* Adds an emergency chunk (region_settle) to the accounts if it was not added yet. False: the chunk
+ * can never be added. */
 static bool is_settled(struct heap *heap, struct page *page) {
     if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
         return true;
     region_settle(heap);
     if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))
         return true;
-    segment_emergency_booked(page); /* a fork did not copy the thread that had to account */
+    segment_emergency_booked(page); /* a fork did not copy the thread that had to add the chunk */
     add_relaxed(&heap_global.lost_views, 1);
     return false;
 }
@@ -124,7 +124,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 /* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
  * NULL: the chunk has to be copied. */
 static struct page *resize_memory(struct page *page, size_t size) {
-    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* its free checks its tail */
+    /* the free of such a chunk checks the pattern behind it */
+    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED)
         return NULL;
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
@@ -147,7 +148,7 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
     bool settled = is_settled(heap, page);
     uint64_t old_bytes = page->requested_bytes;
     struct view *named = page->view;
-    if (UNLIKELY(named != NULL)) /* the list must not have the header while it may move */
+    if (UNLIKELY(named != NULL)) /* the header may move, and must not be in the list then */
         region_named_large_gone(page);
     bool zero = size < old_bytes && UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL);
     struct page *resized = zero ? NULL : resize_memory(page, size);

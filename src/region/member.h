@@ -5,18 +5,18 @@
  *
  * For: an aggregate that keeps the state of each of a million groups in a context of its own. An
  * ordinary context takes 300 bytes for its place, node, account and list. A *member* of the *crowd*
- * of its name takes 24 bytes, and the crowd has the node and the account. Any other request makes
- * the member grow: it becomes an ordinary context (named/named.h). A member's chunk stands in the
- * pages that the thread's contexts of PLACE_APART share; the block's record holds the number of the
- * member in place of the number of a view. Cannot do: hold a second chunk, a policy, terms, a
- * limit, children.
+ * of its name takes 24 bytes, and the crowd has the node and the account. A request for anything
+ * but one small chunk makes the member grow: it becomes an ordinary context (named/named.h). A
+ * member's chunk stands in the pages that the thread's contexts of PLACE_APART share; the block's
+ * record holds the number of the member in place of the number of a view. Cannot do: hold a second
+ * chunk, a policy, terms, a limit, children.
  *
  * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to
  * page_kinds.h.
  *
  * Layers: frees, dumps and reports of misuse find a member by its number in a block's record, so
- * members belong to this layer. How a crowd begins, gives its members handles and lets them grow
- * needs names and handles, which a layer above has (named/crowd.c).
+ * this layer knows what a member holds, and kind_blocks.c notes that its chunk is freed. All else
+ * about crowds is in named/crowd.c, because it needs names and handles.
  *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *
@@ -43,12 +43,13 @@ struct member {
 _Static_assert(sizeof(struct member) == 24, "as the header says");
 /* The two lowest bits of member.chunk are the state, which says what the other bits hold. */
 enum member_state {
-    /* The chunk is alive: its address, and its requested bytes from bit MEMBER_BYTES_SHIFT on. The
-     * whole word is 0 when the member has had no chunk yet. */
+    /* The chunk is alive. The word holds its address, and its requested bytes from bit
+     * MEMBER_BYTES_SHIFT on. The word is 0 when the member has had no chunk yet. */
     MEMBER_HAS = 0,
-    /* The chunk was freed: its requested bytes from bit MEMBER_BYTES_SHIFT on. */
+    /* The chunk was freed. The word holds its requested bytes from bit MEMBER_BYTES_SHIFT on. */
     MEMBER_HAD = 1,
-    /* The member became an ordinary context: the id of its node from bit MEMBER_ID_SHIFT on. */
+    /* The member became an ordinary context. The word holds the id of its node from bit
+     * MEMBER_ID_SHIFT on. */
     MEMBER_GROWN = 2,
 };
 #define MEMBER_BYTES_SHIFT 48U
@@ -77,13 +78,13 @@ INLINE uint32_t member_context(uint32_t number) {
     return member_state(chunk) == MEMBER_GROWN ? (uint32_t)(chunk >> MEMBER_ID_SHIFT)
                                                : load_relaxed(&member->crowd);
 }
-/* Returns the number of the member that a record names; 0: the record names a view. */
+/* Returns the number of the member that a record's view index names; 0: it names a view. */
 INLINE uint32_t member_of_record(uint32_t view_index) {
     uint32_t number = view_index & (MEMBER_VIEW - 1);
     return view_index & MEMBER_VIEW && number < load_acquire(&member_count) ? number : 0;
 }
 /* Returns the context that pays for a block in a page of `heap`. The block's record names the view
- * or the member. REGION_NO_CONTEXT: the record names none. */
+ * or the member. REGION_NO_CONTEXT: the record names neither. */
 #define REGION_NO_CONTEXT UINT32_MAX
 INLINE uint32_t member_payer(struct heap *heap, uint32_t view_index) {
     uint32_t number = UNLIKELY(view_index & MEMBER_VIEW) ? member_of_record(view_index) : 0;
@@ -93,17 +94,5 @@ INLINE uint32_t member_payer(struct heap *heap, uint32_t view_index) {
                ? heap_view_at(heap, view_index)->context
                : REGION_NO_CONTEXT;
 }
-
-/* Returns a member number that was never used. The caller holds region_lock. 0: out of memory,
- * or of numbers. */
-uint32_t member_new(void);
-/* Allocates the member's first chunk, on the account of the crowd's view. NULL: the member has
- * to grow, or there is no memory. */
-void *member_alloc(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
-                   bool *fresh);
-/* Notes that the member's chunk is freed, and returns the context that pays for the chunk. *grown
- * becomes true when the member is an ordinary context now. This context then pays, and has the
- * chunk in its list (tiny.h). */
-uint32_t member_freed(uint32_t number, bool *grown);
 
 #endif

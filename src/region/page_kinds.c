@@ -2,9 +2,9 @@
 /*
  * The table of page kinds, and the two kinds without a chunk in use; see page_kinds.h.
  *
- * For: pointers into memory that holds no chunk, that is, frees of freed chunks and wild frees. The
- * functions here end the program with a report. Cannot do: say which chunk was there, except where
- * the memory of a guarded chunk waits.
+ * For: pointers to memory that holds no chunk in use: a chunk is freed twice, or a pointer is
+ * wrong. The functions here end the program with a report. Cannot do: say which chunk was there,
+ * except where the memory of a guarded chunk waits.
  */
 #include "region/page_kinds.h"
 #include "region/guard.h"

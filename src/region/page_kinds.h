@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_kinds.h - what can be done with the chunks of a page: one table, by page->kind.
+ * page_kinds.h - the functions that free, resize, look at and visit the chunks of a page: a table
+ * by page->kind.
  *
  * A chunk belongs to its page, and the page may outlive the policy that placed the chunk. So
  * freeing, resizing and looking at a chunk depend on the kind of its page alone. There are four

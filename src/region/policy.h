@@ -3,25 +3,25 @@
  * policy.h - how a context's chunks are placed: a policy is a name and a recipe for pages.
  *
  * A recipe is a sum of enum recipe_flag (heap.h). A region's bins carry the recipe, and the code
- * that makes pages and takes chunks from them asks the recipe, never the policy. What can be done
- * with a chunk later depends on its page alone (page_kinds.h), because a page outlives a change of
- * policy.
+ * that makes pages and takes chunks from them asks the recipe, never the policy. How a chunk is
+ * freed or resized later depends on its page alone (page_kinds.h), because a page outlives a change
+ * of policy.
  *
  *   aset        Blocks by size class, reused at once: region/aset.h. Every context without another
  *               policy has this one. Source: PostgreSQL's allocation sets.
- *   slab        As aset, with blocks of exactly the requested sizes: region/slab.h. For contexts
- *               that request one size, or a few. Source: PostgreSQL's slab contexts (Tomas Vondra,
- *               2017; David Rowley, 2022).
+ *   slab        Like aset, but with blocks of exactly the requested sizes: region/slab.h. For
+ *               contexts that request one size, or a few. Source: PostgreSQL's slab contexts (Tomas
+ *               Vondra, 2017; David Rowley, 2022).
  *   generation  Chunks one behind the other: region/serial.h. A page is given back when all its
  *               chunks were freed, except for one page that is kept, so that a queue of constant
  *               length needs no new pages. For queues, logs, tuples of a sort. Source: PostgreSQL's
  *               generation contexts (Tomas Vondra, 2017).
- *   bump        As generation, and no empty page is kept. For contexts that are only ever reset.
+ *   bump        Like generation, but no empty page is kept. For contexts that are only ever reset.
  *               A rule may give this policy to a call path of a program that frees single chunks,
  *               so frees work, too. Source: PostgreSQL's bump contexts (David Rowley, 2024), which
  *               cannot free.
- *   simple      Each chunk is an allocation by itself, in a list: region/simple.h. The baseline for
- *               the others.
+ *   simple      Each chunk has a block and is in a list: region/simple.h. The baseline for the
+ *               other policies.
  *
  * Threads: constant.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gives back empty OS pages inside pages that are in use, and gives memory back on request.
+ * Gives empty OS pages inside pages in use back to the kernel, and answers trim requests.
  *
  * For: contexts with long-lived chunks that stand far apart. Cannot do: move a chunk; give back the
  * OS page with a granule's records while a block of the granule is in use. Costs the owner some
@@ -64,7 +64,7 @@ size_t punch_held(const struct page *page) {
     return count;
 }
 
-/* Puts a block on the page's list. The counts of the page stay. */
+/* Puts a block on the page's list, but does not change the counts of the page. */
 static void push_free(struct page *page, char *block) {
     *(void **)block = load_plain(&page->free);
     store_owner(&page->free, (void *)block);
@@ -120,11 +120,12 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
         used |= bits_of(start, start + at + page->records, blocks_record_bytes(page));
     if (page->fresh_left ||
         ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity))
-        used |= bits_of(start, page->next_block, 1); /* new blocks come from there */
+        /* the next untouched block comes from that OS page */
+        used |= bits_of(start, page->next_block, 1);
     return used;
 }
 
-/* Gives the OS pages of the mask back, neighbours with one system call. */
+/* Gives the OS pages of the mask back, adjacent OS pages with one system call. */
 static void discard(const char *start, uint64_t mask) {
     while (mask) {
         unsigned first = (unsigned)__builtin_ctzl(mask);
@@ -175,7 +176,7 @@ bool punch_may_help(const struct page *page) {
 
 void punch_announce(struct page *page) {
     if (!(load_relaxed(&page->meta_shift) & META_PUNCHED))
-        store_owner(&page->punched, 0); /* without META_PUNCHED the word has another meaning */
+        store_owner(&page->punched, 0); /* without META_PUNCHED the word is no mask */
     blocks_mark(page, META_PUNCHED);
 }
 

@@ -8,10 +8,10 @@
  * header says which OS pages are punched. Blocks return to the list one OS page at a time, when the
  * page has no other free block. So a page stays punched while nothing is allocated from it.
  *
- * The blocks held out are the free blocks that touch a punched OS page. No block in use touches
- * one, so the mask alone tells which blocks are held out. Blocks that another thread freed and the
- * owner has not collected yet count as used. An OS page that holds records of blocks in other OS
- * pages is not punched.
+ * A free block that touches a punched OS page is *held out*: it is not in the page's list. No block
+ * in use touches a punched OS page, so the mask alone tells which blocks are held out. Blocks that
+ * another thread freed and the owner has not collected yet count as used. An OS page that holds
+ * records of blocks in other OS pages is not punched.
  *
  * Threads: the page's owner, or the holder of a parked heap's lock. The control thread makes the
  * request.
@@ -34,24 +34,24 @@ INLINE bool blocks_is_punched(const struct page *page, const char *block) {
 }
 /* The next four functions are for the control thread, which punches the pages of a thread that is
  * outside the allocator, or of a heap whose lock the control thread holds. */
-/* True when the page is in a list of pages with free blocks, and these are enough for an empty OS
- * page. May be called for a header that its owner is changing. */
+/* True when the page is in a list of pages with free blocks, and its free blocks have at least the
+ * bytes of one OS page. May be called for a header that its owner is changing. */
 bool punch_may_help(const struct page *page);
 /* Sets META_PUNCHED, so that the owner's frees in the page leave the common way and wait for the
  * visitor (heap_await). */
 void punch_announce(struct page *page);
-/* Punches the page, and returns the bytes. Adds to *waste the bytes of the blocks that are held out
- * from now on. The caller subtracts them from heap_global.own_free, because only the owner writes
- * heap->own_free. */
+/* Punches the empty OS pages of the page, and returns their bytes. Adds to *waste the bytes of the
+ * blocks that are held out from now on. The caller subtracts them from heap_global.own_free,
+ * because only the owner writes heap->own_free. */
 size_t punch_announced(struct page *page, int64_t *waste);
 /* Clears META_PUNCHED if no OS page of the page is punched. */
 void punch_end(struct page *page);
 /* Returns the number of blocks that are held out. */
 size_t punch_held(const struct page *page);
 
-/* A request of the control thread to all heaps, which each heap answers at its next slow
- * allocation: to give back pages that are kept empty and, with `punch`, the empty OS pages of
- * the marked contexts. */
+/* A request of the control thread to all heaps, which each heap answers in its next look_around
+ * (alloc.c): to give back pages that are kept empty and, with `punch`, the empty OS pages of the
+ * marked contexts. */
 INTERNAL struct trim_wanted {
     /* `all`: the request holds for every context, not only for those with TRIM_MARK. `punch`: OS
      * pages are punched, too. */

@@ -24,7 +24,7 @@
 
 /* Allocates a chunk; `zero`: with all bytes zero. */
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
-/* Like region_alloc, but for more than SMALL_MAX bytes, at that alignment. */
+/* Like region_alloc, but for chunks that need more than SMALL_MAX bytes with their alignment. */
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
@@ -36,23 +36,24 @@ void region_give_large(struct page *page);
 void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
 /* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
-/* The common case of region_free_by_other_thread: a narrow page with no flag but META_MIXED, of a
- * heap whose thread lives. `chunk` must be in a segment of slices. False: nothing changed, and the
- * caller uses region_free. */
+/* The common case of region_free_by_other_thread: a narrow page without META_ flags except
+ * META_MIXED, of a heap whose thread still runs. `chunk` must be in a segment of slices. False:
+ * nothing changed, and the caller uses region_free. */
 bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
 /* Puts a block that another thread freed on its page's list. The page's owner collects it. */
 void page_push_remote(struct page *page, void *block);
-/* Resizes a chunk in its block, unless that wastes memory; the chunk then belongs to `view`.
- * False: nothing changed; use region_realloc. */
+/* Resizes a chunk where it stands, if its page kind allows that (page_kinds.h); the chunk then
+ * belongs to `view`. False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
  * out of memory; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Like region_alloc, but for a chunk that replaces one of `had` bytes. A chunk that grows mostly
- * gets room to grow further. */
+/* Like region_alloc, but for a chunk that replaces a chunk of `had` bytes. If it is larger by less
+ * than a quarter, it gets room for a quarter more than `had`, so that it can grow again in its
+ * block. */
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
- * accounts nothing. */
+ * counts no chunk. */
 void region_settle(struct heap *heap);
 /* Guards the accounts of emergency chunks, the lists of large chunks of named contexts
  * (region/reset.h), guarded chunks (region/guard.h), terms that the program asks for
@@ -60,8 +61,9 @@ void region_settle(struct heap *heap);
 INTERNAL struct lock region_lock;
 /* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk);
-/* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take it for the first
- * slice of a segment, but it can only be the start of a huge chunk (segment/segment.h). */
+/* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take such a pointer for
+ * the first slice of a segment, but it can only be the start of a huge chunk (segment/segment.h).
+ */
 INLINE bool region_is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
@@ -78,8 +80,8 @@ size_t region_requested(const void *chunk);
 
 enum region_misuse {
     MISUSE_DOUBLE_FREE,
-    MISUSE_INTERIOR, /* a pointer to no start of a chunk */
-    /* The misuses below were made earlier than they are found. */
+    MISUSE_INTERIOR, /* a pointer that is not the start of a chunk */
+    /* The misuses below are found later than they were made. */
     MISUSE_OVERFLOW,
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
@@ -93,7 +95,7 @@ __attribute__((noreturn)) void region_report(enum region_misuse misuse, const st
                                              const void *chunk);
 
 /* Returns the number of the block that holds the chunk, within the granule, and the block's start
- * in *block. Ends the program for a pointer that is no chunk's. */
+ * in *block. Ends the program for a pointer that belongs to no chunk. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
                                    char **block) {
     bool exact;
@@ -121,7 +123,8 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     if (UNLIKELY(size > page->block_bytes)) /* happens with RECIPE_EXACT: region/slab.h */
         return NULL;
     char *block = page->free;
-    if (UNLIKELY(!block) && !page->fresh_left) { /* a stand-in: try the page behind it */
+    /* if `page` is a stand-in, try the page behind it */
+    if (UNLIKELY(!block) && !page->fresh_left) {
         page = page->waste_unit ? NULL : page->behind;
         if (!page)
             return NULL;
@@ -158,18 +161,18 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* Like region_alloc_narrow, but for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* Use this after one of the functions above returned NULL. Allocates directly behind the context's
- * last chunk, if the context's policy is generation or bump and its current page has room. NULL:
- * use region_alloc_listed. */
+/* Use this after region_alloc_narrow or region_alloc_wide returned NULL. Allocates directly behind
+ * the context's last chunk, if the context's policy is generation or bump and its current page has
+ * room. NULL: use region_alloc_listed. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (LIKELY(!(view->bins->recipe & RECIPE_SERIAL)))
         return NULL;
     void *chunk = serial_alloc_like_last(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
-/* Like region_alloc_serial, but for the policy simple. Also returns NULL when there are terms, when
- * the context has a limit, or when its placement has to be looked at again. Then use
- * region_alloc_next_page. */
+/* Like region_alloc_serial, but for the policy simple. Also returns NULL when any context has
+ * terms, when this context has a limit, or when its placement has to be looked at again. After NULL
+ * use region_alloc_next_page. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
     if (LIKELY(!view->region) || !(view->region->recipe & RECIPE_CHAINED) || room > NARROW_MAX ||
@@ -182,9 +185,9 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
         simple_link(page, block);
     return block;
 }
-/* Use this after one of the functions above returned NULL: makes another page that has free blocks
- * the current one, and allocates from it. NULL: there is none, or the heap has other work to do
- * first; use region_alloc. */
+/* Use this after region_alloc_listed returned NULL: makes another page that has free blocks the
+ * current page, and allocates from it. NULL: no other page has free blocks, or the heap's periodic
+ * work is due (look_around, alloc.c); use region_alloc. */
 void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
 INLINE void region_free(struct heap *heap, void *chunk) {

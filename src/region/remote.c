@@ -3,11 +3,12 @@
  * Frees of chunks in pages that belong to another thread's heap, or to no thread.
  *
  * The freeing thread notes in the page that the chunk is free and counts the free in its own view
- * of the context that paid. It then puts the block on the page's list `remote`. The thread that
- * puts the first block on an empty list also puts the page on the list `remote_pages` of the page's
- * heap. The owner collects blocks only from pages in that list. So a page is not given back between
- * the two steps of another thread. If the owner's thread has ended, the freeing thread does the
- * owner's part under the heap's lock.
+ * of the context that paid. Then the thread puts the block on the page's list `remote`. The thread
+ * that puts the first block on an empty list also puts the page on the list `remote_pages` of the
+ * page's heap. The owner collects blocks only from pages in that list. So a page is not given back
+ * after another thread put a block on `remote` and before that thread puts the page on
+ * `remote_pages`. If the owner's thread has ended, the freeing thread does the owner's part under
+ * the heap's lock.
  *
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
@@ -43,7 +44,8 @@ void heap_collect_remote(struct heap *heap) {
     heap_await(heap);
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
-        /* Read first: after the exchange another thread may put the page on the list anew. */
+        /* `remote_next` is read first: after the exchange another thread may put the page on the
+         * list anew. */
         struct page *next = load_relaxed(&page->remote_next);
         uint64_t head = exchange_acq_rel(&page->remote, 0);
         void *chain = (void *)(head & POINTER_MASK);
@@ -53,7 +55,8 @@ void heap_collect_remote(struct heap *heap) {
 }
 
 /* Counts a free in the view that paid, which belongs to the parked heap `owner`; the caller holds
- * its lock. So a thread that frees chunks of ended threads needs no views of its own for them. */
+ * the lock of that heap. So a thread that frees chunks of ended threads needs no views of its own
+ * for these frees. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
@@ -67,7 +70,7 @@ static void account_parked(struct heap *heap, struct heap *owner, const struct v
         heap_count_free(heap, paid->context, requested);
 }
 
-/* If the heap `owner` is parked, gives the block back to its page, as the owner would. False: the
+/* If the heap `owner` is parked, gives the block back to its page in the owner's place. False: the
  * heap is not parked, or its lock cannot be taken. True: the caller must not read the page any
  * more, because it may be gone. */
 static bool freed_parked(struct heap *heap, struct heap *owner, struct page *page,
@@ -85,9 +88,10 @@ static bool freed_parked(struct heap *heap, struct heap *owner, struct page *pag
     return parked;
 }
 
-/* Returns the view that paid for the block with this index in a page that has no flag but
- * META_MIXED, and marks the block free. NULL: nothing changed, because the block is free already,
- * the page is turned into a mixed one just now, or there is no room for a view of `heap`. */
+/* Marks the block with this index free, and returns the view of `heap` in the context that paid.
+ * The page has no META_ flag, or only META_MIXED. NULL: nothing changed, because the block is free
+ * already, the page is turned into a mixed one just now, or there is no room for a view of `heap`.
+ */
 INLINE struct view *release_plain_block(struct heap *heap, const struct page *page, unsigned meta,
                                         char *records, unsigned index, uint32_t *slack) {
     const struct view *paid;
@@ -160,7 +164,7 @@ static COLD void free_unknown(struct heap *heap, void *chunk) {
     struct page *huge = segment_huge_of(chunk);
     if (huge)
         page_kind_of(huge)->free_foreign(heap, huge, chunk);
-    else /* another allocator's, or freed long ago; its memory is never read */
+    else /* a chunk of another allocator, or of a segment that was unmapped; never read */
         add_relaxed(&heap_global.foreign_frees, 1);
 }
 

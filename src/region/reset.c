@@ -22,7 +22,8 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    /* view->region->terms are in force; the next slow allocation puts terms_number in force. */
+    /* The region follows view->region->terms until the next allocation on the slow path, which
+     * makes it follow terms_number. */
     bool no_bins =
         view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
     view->bins = no_bins ? (struct bins *)&heap_no_bins : view->region;
@@ -138,8 +139,8 @@ static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *con
     __builtin_memset(chunk, 0, room);
 }
 
-/* After a reset of more bytes than this, the control thread gives memory back to the kernel, not
- * the thread that resets: see segment_purge_later. */
+/* After a reset of more bytes than this, the control thread, not the thread that resets, gives
+ * memory back to the kernel: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
 
 static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
@@ -248,7 +249,8 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     if (peak > to_view->peak_bytes)
         store_owner(&to_view->peak_bytes, peak);
     tiny_move(view->context, to);
-    to_view->bins = (struct bins *)&heap_no_bins; /* the first allocation takes the slow path */
+    /* so that the next allocation takes the slow path */
+    to_view->bins = (struct bins *)&heap_no_bins;
     view->bins = &from->mixed;
     /* The other heap's view may have a region from an earlier time, when the context belonged to
      * that heap. */
@@ -275,7 +277,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
     struct region_alive gone = region_alive(heap, view), rest = gone;
     bool tiny = tiny_any(view->context);
-    if (tiny) /* frees and accounts the chunks one by one */
+    if (tiny) /* tiny_reset frees the chunks one by one, and counts each free */
         tiny_reset(heap, view->context);
     if (!region)
         return gone;

@@ -5,12 +5,12 @@
  *
  * For: lifetimes that the program knows. Such a region has pages of its own from the first chunk
  * on, whatever the waste cap, and shares them with no other context. Its full pages stand in
- * region->pages and its large chunks in region->large, so that a reset finds all pages without a
- * look at each chunk. Cannot do: hold chunks that other threads allocated.
+ * region->pages and its large chunks in region->large, so that a reset finds all pages without
+ * looking at each chunk. Cannot do: hold chunks that other threads allocated.
  *
- * Cost: allocating and freeing cost what they cost in any region; a large chunk costs one lock
- * more. A reset costs some ten ns a page, and reads the records of all blocks only where another
- * thread freed some chunks.
+ * Cost: allocating and freeing cost what they cost in any region; a large chunk also takes and
+ * releases region_lock. A reset costs some ten ns a page, and reads the records of all blocks only
+ * where another thread freed some chunks.
  *
  * Threads: the owner of the heap. Any thread frees large chunks.
  */
@@ -50,7 +50,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view);
 /* Limits the context to `bytes` requested bytes; 0: no limit. False: out of memory, nothing
  * changed. */
 bool region_limit(struct heap *heap, struct view *view, uint64_t bytes);
-/* True when `more` further bytes, after `fewer` bytes are given up, would pass the limit. */
+/* True when the context would pass its limit if it got `more` bytes and gave up `fewer` bytes. */
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
 
 struct region_size {
@@ -60,16 +60,17 @@ struct region_size {
 /* Returns the memory that the context occupies. */
 struct region_size region_size(struct heap *heap, struct view *view);
 
-/* Moves the region and its account to the other heap, to that heap's view of the same context.
- * The caller owns both heaps and holds heap_global.lock, and no thread frees a chunk meanwhile. */
+/* Moves the region and the numbers of its view to the heap `to`, whose view of the same context is
+ * `to_view`. The caller owns both heaps and holds heap_global.lock, and no thread frees a chunk
+ * meanwhile. */
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* Returns the view of the chunk's context. NULL: the chunk belongs to no named context of this
  * heap. */
 struct view *region_named_view(struct heap *heap, const void *chunk);
 
-/* Keep the region's list of large chunks: region_named_large adds a chunk's header,
- * region_named_large_gone removes it. */
+/* region_named_large adds the header of a large chunk to the region's list of large chunks,
+ * region_named_large_gone removes the header. */
 void region_named_large(struct view *view, struct page *page);
 void region_named_large_gone(struct page *page);
 

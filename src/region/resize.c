@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * realloc: resizes a chunk where it is if the kind of its page can (page_kinds.h). Otherwise
+ * realloc: resizes a chunk where it is, if the kind of its page can do so (page_kinds.h). Otherwise
  * allocates a new chunk, copies the contents and frees the old chunk.
  *
  * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty.

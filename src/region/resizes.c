@@ -2,15 +2,16 @@
 /*
  * The table of counts of realloc beside the views of a heap; see resizes.h.
  *
- * For: the first realloc of a view in a heap, and views whose numbers move. Cannot do: forget a
- * view; when a view gets another context, its counts have moved before (heap_fold).
+ * For: the first realloc of a view in a heap, and views whose numbers move. Cannot do: remove an
+ * entry. Before a view gets another context, heap_fold has moved its counts.
  */
 #include "region/resizes.h"
 #include "os/meta.h"
 
 #define FIRST_SLOTS 16U
 
-/* Returns the slot of the view: the one that leads to its entry, else the free slot for it. */
+/* Returns the slot that points to the view's entry; if the view has no entry, the free slot for the
+ * entry. */
 static struct view_resizes **slot_of(struct resizes *all, uint32_t view_index) {
     uint32_t at = view_index & all->slot_mask;
     while (all->slots[at] && all->slots[at]->view_index != view_index)

@@ -4,9 +4,9 @@
  *
  * Views have no room for these counts, and most contexts never resize a chunk. So a heap keeps them
  * in a table beside its views, with an entry for each view that resized a chunk. The table is made
- * at the heap's first realloc. Only realloc touches it; malloc and free do not know of it.
+ * at the heap's first realloc. Only realloc uses the table.
  *
- * Cost: a dozen instructions for a call by the view that resized last, else a look-up in a hash
+ * Cost: a dozen instructions if the view is the one that resized last, else a look-up in a hash
  * table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at most.
  * A realloc for which there is no room is counted in resizes_lost.
  * Owner: as for views, the owner of the heap writes, without a lock. Entries never move, so a dump
@@ -18,7 +18,7 @@
 #include "region/heap.h"
 
 #define RESIZES_MOST 4096U
-#define RESIZES_PER_BLOCK 9U /* with the head of the first block they fit 1 KiB */
+#define RESIZES_PER_BLOCK 9U /* with this number struct resizes fits 1 KiB */
 
 /* The counts, which only grow. struct wire_resizes (wire.h) says what each of them counts. */
 #define RESIZE_COUNTS(X)                                                                           \
@@ -30,7 +30,7 @@ struct resize_counts {
 #undef X
 };
 struct view_resizes {
-    uint32_t view_index; /* in heap->views */
+    uint32_t view_index; /* index of the view in heap->views */
     struct resize_counts counts;
     struct resize_counts
         base; /* the counts at the last reset of the figures; dumps subtract them */
@@ -44,7 +44,7 @@ struct resizes {
     struct view_resizes *recent; /* never NULL: the entry that was used last */
     /* A hash table from the index of a view to its entry; NULL: the slot is free. */
     struct view_resizes **slots;
-    uint32_t slot_mask, count; /* number of slots minus 1, of entries */
+    uint32_t slot_mask, count; /* number of slots minus 1; number of entries */
     struct resizes_block *last;
     struct resizes_block first;
 };
@@ -57,12 +57,14 @@ struct view_resizes *resizes_entry(struct heap *heap, const struct view *view,
 INTERNAL uint64_t resizes_lost;
 /* Counts a realloc for which there is no entry. */
 void resizes_lose(uint64_t calls);
-/* Moves the counts of `view` to `sum`, as heap_fold does with the numbers of the views. */
+/* Moves the counts of `view` to those of `sum`. heap_fold calls this when it moves the numbers of a
+ * view. */
 void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,
                   const struct view *sum);
 
-/* Counts a realloc of the heap's owner from `had` to `size` requested bytes, for the view that pays
- * now. `copied` bytes were copied; 0: the chunk stays where it is, or the kernel moved it. */
+/* Counts a realloc by the heap's owner from `had` to `size` requested bytes, in the entry of the
+ * view that pays after the call. `copied` bytes were copied; 0: the chunk stays where it is, or the
+ * kernel moved it. */
 INLINE void resizes_count(struct heap *heap, const struct view *view, size_t had, size_t size,
                           size_t copied) {
     struct resizes *all = heap->resizes;

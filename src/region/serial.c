@@ -188,7 +188,7 @@ static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
     store_owner(&heap->own_free, heap->own_free + bytes);
 }
 
-/* Makes the page as it was when it was new. No chunk in it is alive. */
+/* Brings the page into the state of a new page. No chunk in it is alive. */
 static void rewind_page(struct heap *heap, struct page *page) {
     add_dead(heap, page, -(int64_t)page->dead_bytes);
     page->fresh = 0;
@@ -368,7 +368,7 @@ void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t ali
     return alloc_in(heap, page, view, size, alignment, fresh);
 }
 
-/* Counts a chunk that is not alive any more. */
+/* Counts a chunk of `bytes` bytes as not alive any more. */
 static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
     add_dead(heap, page, bytes);
     store_owner(&page->used, (uint16_t)(page->used - 1));
@@ -410,8 +410,8 @@ static bool release(struct heap *heap, struct page *page, void *chunk, struct fr
     return true;
 }
 
-/* Does the owner's part of a free by another thread, for a chunk that is not in the list
- * page->remote, or not any more. */
+/* Does the owner's part of a free by another thread. The chunk was taken off the list page->remote,
+ * or never was in that list. */
 static void settle_freed(struct heap *heap, struct page *page, const void *chunk) {
     struct place place;
     if (find(page, chunk, &place)) {
@@ -500,7 +500,7 @@ static size_t requested(const struct page *page, const void *chunk) {
 }
 
 static void describe(const struct page *page, struct text *text) {
-    (void)page, (void)text; /* the report's line has the address */
+    (void)page, (void)text; /* nothing to add: the report's line has the address */
 }
 
 static void each_used(const struct page *page, page_visit *visit, void *context) {
@@ -550,7 +550,7 @@ static uint64_t os_pages_of(size_t offset, size_t bytes) {
 static size_t punch(struct heap *heap, struct page *page) {
     char *start = segment_span_start(page);
     size_t count =
-        (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* whole OS pages before it */
+        (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* whole OS pages before next_block */
     size_t records = serial_record_bytes(page);
     uint64_t used = records ? os_pages_of(page->slices * SLICE_BYTES - records, records) : 0;
     struct serial_chunk chunk;

@@ -5,14 +5,15 @@
  * For: the policies generation and bump, that is, contexts whose chunks are freed in the order of
  * their allocation, or all together. Sizes are rounded to 16 bytes only, and nothing is searched: a
  * new chunk stands behind the last one. Cannot do: use freed memory again before all chunks of its
- * page are free. Contexts that keep one chunk of many therefore lose by these policies.
+ * page are free. A context that keeps one chunk of many alive therefore wastes memory with these
+ * policies.
  *
  * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and for contexts with SERIAL_LARGE_BYTES
  * alive. Its memory is counted in units of 16 bytes. A *run* is a number of neighbouring chunks
  * that have the same number of units and the same slack (bytes that were not requested). The page
  * stores its runs, not its chunks. The last run is a word of the page's header (page.run), so a
- * chunk like the one before needs no further memory. page.run has these fields, from the lowest bit
- * on, each with its number of bits:
+ * chunk like the previous one needs no further memory. page.run has these fields, from the lowest
+ * bit on, each with its number of bits:
  *   end of the run in units (13), units of a chunk (10), slack of a chunk (8),
  *   number of chunks (13), number of record words in the page (13)
  * All other runs have records at the page's end, away from the memory that programs write to. The
@@ -20,22 +21,22 @@
  * a second word for a longer run:
  *   first word: first unit (12), units of a chunk (10), slack of a chunk (8), enum serial_record
  *   second word: first unit once more (12), number of chunks (13), enum serial_record
- * Records are numbered in the order of their chunks, so bisection finds the record of a chunk.
- * Mostly the chunk is in the last run, in the run that was looked up last, or in the next one; then
- * its record is found at once.
+ * Records are numbered in the order of their chunks, so bisection finds the record of a chunk. If
+ * the chunk is in the last run, in the run that was looked up last, or in the run behind that, its
+ * record is found without a bisection over all records.
  *
  * A table beside the page (page.gone) notes the chunks that are not alive any more. The first free
  * that leaves other chunks alive makes this table. It has two bits for each unit: one for chunks
  * that the owner freed or collected, one for chunks that other threads freed.
  *
- * Cost: nothing for a chunk like the one before; else 4 bytes for the record of the run before, or
- * 8 if that run has several chunks. A page with frees costs 1/64 of its size.
+ * Cost: no bytes for a chunk like the previous one; else 4 bytes for the record of the run that
+ * ends, or 8 if that run has several chunks. A page with frees costs 1/64 of its size.
  *
  * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley,
  * 2024).
  *
- * Threads: the page's owner, unless a function says otherwise. The thread that held a chunk notes
- * that the chunk is not alive any more.
+ * Threads: the page's owner, unless a function says otherwise. The thread that frees a chunk,
+ * whether owner or not, notes that the chunk is not alive any more.
  */
 #ifndef MEMCTX_SERIAL_H
 #define MEMCTX_SERIAL_H
@@ -62,7 +63,8 @@ struct serial_chunk {
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
-/* A record word: of a run of one chunk, and the first and second word of a longer run. */
+/* The kinds of record words: the only word of a run of one chunk, and the first and second word of
+ * a longer run. */
 enum serial_record { SERIAL_ALONE = 0, SERIAL_SEVERAL, SERIAL_COUNT };
 
 /* The layout of the last run's word and of the records. */
@@ -138,7 +140,7 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* does the work of serial_append */
+        serial_has_room(page, end + units, records + 1)) { /* serial_append for this case */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * simple.h - each chunk is an allocation by itself, in a list: the baseline for the other policies.
+ * simple.h - each chunk has a block and is in a list of all chunks: the baseline for the other
+ * policies.
  *
  * For: experiments. A chunk is a block with room for its size and for 16 bytes at the block's end,
- * which link the chunk into its region's list. Empty pages go to the freelist as all empty pages
- * do, so the freelist makes the next chunks cheap. Without the freelist (MEMCTX_FREELIST_KIB=0,
- * MEMCTX_DECAY_MS=0) a reset gives back every page; with it the pages in use stay, as they do for
- * MEMCTX_ASET. Cannot do: anything better than MEMCTX_ASET does.
+ * which link the chunk into its region's list. Empty pages go to the freelist, like those of every
+ * policy, so the freelist makes the next chunks cheap. Without the freelist (MEMCTX_FREELIST_KIB=0,
+ * MEMCTX_DECAY_MS=0) a reset gives back every page. With the freelist a reset keeps the current
+ * pages, as it does for MEMCTX_ASET. Cannot do: anything better than MEMCTX_ASET does.
  *
  * Source: the baseline of the experiments with allocation sets in PostgreSQL, where each chunk is a
  * malloc of its own.

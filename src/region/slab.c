@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sets the size of a region's next blocks to the sizes that its context requests; see slab.h. */
+/* Fits the size of a region's next blocks to the sizes that its context requests; see slab.h. */
 #include "region/slab.h"
 #include "os/meta.h"
 #include "region/bins.h"

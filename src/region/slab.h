@@ -3,12 +3,12 @@
  * slab.h - blocks of exactly the size that a context requests.
  *
  * For: contexts that request one size, or a few sizes, just above a size class. Their blocks have
- * the requested size, rounded up to 16 bytes, instead of the class's size. All else is as in
- * aset.h. Cannot do: serve well different sizes of one class, because all blocks of a class are as
- * large as the largest request in it.
+ * the requested size, rounded up to 16 bytes, instead of the class's size. In all other respects
+ * slab works like aset.h. Cannot do: serve well different sizes of one class, because all blocks of
+ * a class are as large as the largest request in it.
  *
  * Pages with free blocks stand in two bands. Pages that are more than half full come first, so that
- * the emptier pages get empty and are given back. The common free does not look at bands:
+ * emptier pages lose their last chunks and are given back. The common free does not look at bands:
  * page.changes_at holds the count of used blocks at which the page changes its band.
  *
  * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has

@@ -50,8 +50,8 @@ void tables_count_heap(int change, int64_t kept) {
 }
 
 /* Returns how large the bytes in use and the idle bytes (tables_idle_bytes) may be together after a
- * request, in parts of the limit (TABLES_PARTS). Idle bytes may not fit the next use, so they must
- * not take the room of sites. */
+ * request, in parts of the limit (TABLES_PARTS). The next use may be unable to reuse idle bytes, so
+ * idle bytes must not take the room of sites. */
 static int64_t parts_with_idle(enum tables_share share) {
     if (share == TABLES_TRACE)
         return TABLES_PARTS;
@@ -60,14 +60,15 @@ static int64_t parts_with_idle(enum tables_share share) {
                                  : TABLES_PARTS;
 }
 
-/* Returns the bytes of the limit that a request must leave free. A site may need room that traces
- * of other threads have, which these threads give back a little later. */
+/* Returns the bytes of the limit that a request must leave free. A request for a site may leave
+ * less free, because traces of other threads may have the room, and these threads give it back only
+ * later. */
 static int64_t kept_free(int64_t limit, enum tables_share share) {
     int64_t reserve = tables_reserve(limit);
     return share == TABLES_SITE ? reserve / 4 : reserve;
 }
 
-/* The sum of the bytes in use and of those that wait stays as it is, so only the share counts. */
+/* The sum of the bytes in use and the idle bytes does not change, so only the share is checked. */
 bool tables_reuse(int64_t bytes, enum tables_share share) {
     if (share == TABLES_UNCOUNTED)
         return true;
@@ -87,8 +88,8 @@ bool tables_take(int64_t bytes, enum tables_share share) {
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
     int64_t limit = limit_of_rest(), before = load_relaxed(used), now, all;
     /* The bytes are taken only once they are known to fit, so that a reader never sees bytes that
-     * are refused. Traces end below the limit, so that a thread that takes bytes for traces at the
-     * same time does not make the sum pass it. */
+     * are refused. Traces must leave a part of the limit free (kept_free), so that the sum stays
+     * below the limit even if another thread takes bytes for traces at the same time. */
     do {
         int64_t idle = load_relaxed(&tables_idle_bytes);
         now = before + bytes;

@@ -13,7 +13,7 @@
  * be a share of the program's live bytes. When that share may be more than TABLES_LEAST_BYTES, the
  * control thread adds up the live bytes twice a second. Before the first sum the share counts as
  * TABLES_LEAST_BYTES. The live bytes may fall between two of these sums, so only TABLES_LIVE_PARTS
- * eighths of their share may be used.
+ * eighths of the share of the live bytes may be used.
  *
  * Threads: any; atomic words, which the common malloc and free never touch.
  */
@@ -24,65 +24,70 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* Each thread's heap always has this much, even when the tables are full: its struct (one OS page
- * of which is touched), the stack as it was walked (three), the first views (one) and traces (one),
- * and counts of paths that wait (two). These bytes count as used from the start. */
+/* Each thread's heap always has these bytes, even when the tables are full. They are eight OS
+ * pages: one of the heap's struct, three for the stack as it was walked, one for the first views,
+ * one for traces, and two for counts of paths that wait. These bytes count as used from the start.
+ */
 #define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
 /* A heap without a thread counts with this much: its struct and the first views. */
 #define TABLES_PARKED_BYTES (8L << 10)
 /* A heap without a thread that keeps its traces and its walked stack counts with this much. */
 #define TABLES_PARKED_READY_BYTES (24L << 10)
-#define TABLES_LIVE_PARTS 7 /* of 8 */
+#define TABLES_LIVE_PARTS 7 /* in eighths */
 
-/* How many of the TABLES_PARTS parts of the limit may be in use after a request of this kind,
- * without traces. Traces may have the room that the others leave, and give it back when the
- * others need it. */
+/* The value of a share says how many of the TABLES_PARTS parts of the limit may be in use after a
+ * request of this kind, traces not counted. Traces may have the room that other tables leave, and
+ * give the room back when other tables need it. */
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
-    /* Past it, functions that recur very often are folded, if new paths come fast. */
+    /* When more than this share is in use and new paths come fast, functions that recur on very
+     * many paths are folded. */
     TABLES_FOLD = 4,
     TABLES_TRACE = 28, /* traces, which only save time; counted together with all other tables */
-    TABLES_FOLD_ANYWAY = 16, /* past it, such functions are folded however slowly paths come */
-    TABLES_PATH = 18,        /* every path is kept until then */
-    TABLES_OTHERS = 22,      /* [other callers] of an ancestor, and sites below it */
-    TABLES_ADMITTED = 24,    /* paths that were seen often, or hold much */
-    TABLES_NEAR = 25,        /* nodes near the root, and sites below nodes near the root */
-    TABLES_RULE = 26,        /* paths that a rule names */
-    TABLES_ASKED = 26,       /* marks; see control/marks.c */
-    TABLES_SITE = 30,        /* sites below [other callers] of the process; baselines of resets */
-    TABLES_STACK = 31,       /* how a deep stack was walked */
-    TABLES_MUST = 32,        /* counted, but never refused */
+    /* When more than this share is in use, functions that recur on very many paths are folded,
+     * whether new paths come fast or not. */
+    TABLES_FOLD_ANYWAY = 16,
+    TABLES_PATH = 18,     /* every path is kept while less is in use */
+    TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
+    TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c) */
+    TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
+    TABLES_RULE = 26,     /* paths that a rule names */
+    TABLES_ASKED = 26,    /* marks; see control/marks.c */
+    TABLES_SITE = 30,     /* sites below [other callers] of the process; baselines of resets */
+    TABLES_STACK = 31,    /* how a deep stack was walked */
+    TABLES_MUST = 32,     /* counted, but never refused */
 };
 
-INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
+INTERNAL int64_t tables_used_bytes;  /* atomic: bytes of all tables except traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
-/* Atomic: bytes of removed nodes and views whose memory waits for new ones. They are not in use,
- * but take room. */
+/* Atomic: bytes of removed nodes and views whose memory waits for new ones. These bytes are not in
+ * use, but take room. */
 INTERNAL int64_t tables_idle_bytes;
 INTERNAL uint32_t tables_heaps; /* atomic: heaps that have a thread */
 
-/* Atomic: the requested bytes that are alive, as the control thread last added them up; -1:
- * never. */
+/* Atomic: the requested bytes that are alive, as the control thread last added them up; -1: they
+ * were never added up. */
 INTERNAL int64_t tables_live_bytes;
 /* True when the control thread has to add up the live bytes, because the limit may be a share of
- * them. */
+ * the live bytes. */
 bool tables_ask_live(void);
-/* Past this share, counted together with tables_idle_bytes, only traces and shares from TABLES_SITE
- * on get new bytes. */
+/* When the bytes in use and tables_idle_bytes together pass this share, only traces and requests of
+ * the shares from TABLES_SITE on get new bytes. */
 #define TABLES_ADMITTED_IDLE 26
-/* Past this share, counted together with traces, threads give traces back before other tables need
- * the room. */
+/* When the bytes in use, traces included, pass this share, threads give traces back before other
+ * tables need the room. */
 #define TABLES_CROWDED 29
 /* Atomic: some thread is to give its traces back; the thread that does so sets this to false. */
 INTERNAL bool tables_want_traces;
 /* Computes tables_limit_known. Returns the whole limit, with TABLES_THREAD_BYTES of each thread. */
 int64_t tables_limit_bytes(void);
-/* Returns all bytes that are in use in the tables, for reports, and the limit of the same moment.
+/* Returns all bytes that are in use in the tables, for reports. *limit becomes the whole limit at
+ * this moment.
  */
 int64_t tables_held_bytes(int64_t *limit);
 /* Returns the part of the limit that is kept for requests that cannot be refused. Requests for
- * sites may take three quarters of it, all other requests nothing. */
+ * sites may take three quarters of this part, all other requests nothing. */
 INLINE int64_t tables_reserve(int64_t limit) {
     return limit / TABLES_PARTS;
 }
@@ -94,7 +99,7 @@ INTERNAL int64_t tables_limit_known;
 void tables_count_heap(int change, int64_t kept);
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
-/* Like tables_take, but for bytes that wait for a new use (tables_idle_bytes). */
+/* Like tables_take, but for bytes of tables_idle_bytes that are put to use again. */
 bool tables_reuse(int64_t bytes, enum tables_share share);
 /* Add bytes that cannot be refused to the accounts; negative: bytes that were given back. */
 INLINE void tables_add(int64_t bytes) {

@@ -3,19 +3,19 @@
  * terms.h - the terms of a context: limits, guards and other demands on its chunks, beside a
  * policy.
  *
- * For: mostly one call path of a program that is not to be changed, named by a placement rule. A
- * program may also ask for terms when it creates a named context. Terms are a limit, pages of the
- * context's own from the first chunk on, pages of another size, chunks that are zeroed when they
- * are freed, chunks with a guard page (region/guard.h). One byte for each context names an entry of
+ * For: a call path that a placement rule names, in a program that is not to be changed. A program
+ * may also ask for terms when it creates a named context. Terms are a limit, pages of the context's
+ * own from the first chunk on, pages of another size, chunks that are zeroed when they are freed,
+ * chunks with a guard page (region/guard.h). One byte for each context names an entry of
  * terms_table. The bytes are in leaves like those of heap_placed and are read on the slow path
- * only, so that other contexts pay nothing. Contexts with a limit or guards take the slow path at
- * each allocation (the bins of their views are heap_no_bins). Cannot do: change chunks that are
- * allocated already.
+ * only, so that contexts without terms pay nothing. Contexts with a limit or guards take the slow
+ * path at each allocation (the bins of their views are heap_no_bins). Cannot do: change chunks that
+ * are allocated already.
  *
- * A limit holds for all contexts of its rule together. Allocations are granted from an allowance,
- * which is the rest of the limit when the views were last summed up. When the allowance is used up,
- * the views are summed up again, in a few ns a view. So freed bytes count at once, and the limit
- * may be passed by one chunk for each thread that allocates at that moment.
+ * A limit holds for all contexts of its rule together. Allocations are granted from an allowance:
+ * the bytes that were left of the limit when the views were last summed up. When the allowance is
+ * used up, the views are summed up again, in a few ns a view. Each new sum takes freed bytes into
+ * account. The limit may be passed by one chunk for each thread that allocates at that moment.
  *
  * Threads: any; the control thread writes the table before a context's byte names the entry.
  */
@@ -41,7 +41,7 @@ enum terms_flag {
 
 struct terms {
     uint32_t flags;   /* sum of enum terms_flag */
-    uint8_t slices;   /* number of slices of a page; 0: the usual number */
+    uint8_t slices;   /* number of slices of a page; 0: the number without terms */
     const char *rule; /* text of the rule */
     int64_t limit;    /* greatest sum of requested bytes of all contexts with these terms */
     /* atomic: bytes to grant before the views are summed up again; with TERMS_WARN, the live bytes
@@ -50,10 +50,12 @@ struct terms {
     uint64_t passed;    /* atomic: number of refused allocations; with TERMS_WARN, of warnings */
     uint64_t guarded;   /* atomic: allocations that got a guard page */
     uint64_t unguarded; /* atomic: allocations that got no guard page, see region/guard.h */
-    uint32_t to_tell;   /* atomic: the limit is exceeded, and the next allocation prints the line */
+    /* atomic: 1: the limit is exceeded, and the next allocation on the slow path prints the line */
+    uint32_t to_tell;
 };
 INTERNAL struct terms terms_table[TERMS_COUNT];
-/* Atomic: leaves with a byte for each context, the number of its terms; NULL: all have no terms. */
+/* Atomic: leaves with a byte for each context, the number of its terms; NULL: no context of the
+ * leaf has terms. */
 INTERNAL void *terms_leaves[PLACED_LEAVES];
 
 #define HEAP_TERMS (1U << 31) /* a flag in heap_placed_any: some context has terms */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of the chunks of named contexts that have a few chunks only; see tiny.h. */
+/* The lists of chunks of tiny contexts (named contexts with a few chunks); see tiny.h. */
 #include "region/tiny.h"
 #include "os/meta.h"
 #include "region/region.h"

@@ -8,8 +8,9 @@
  * PLACE_APART share, and the context has a list of these chunks, for its reset. Such a context is
  * called *tiny*. A context that outgrows the list gets a region; chunks in the list stay where they
  * are until they are freed. The list has two entries; a program with TINY_MANY contexts has sixteen
- * more in each list, because it cannot afford as many regions, although these are faster. Cannot
- * do: serve contexts with a policy, terms, a limit or checks; these have a region from the start.
+ * more in each list, because that many regions would take too much memory, although regions are
+ * faster. Cannot do: serve contexts with a policy, terms, a limit or checks; these have a region
+ * from the start.
  *
  * Cost: 32 bytes a context, and 128 more for the third chunk. An allocation takes the slow path,
  * and a free searches the list.
@@ -27,11 +28,13 @@
 #include "region/blocks.h"
 
 #define TINY_FIRST 2U       /* entries that each list has */
-#define TINY_MORE 16U       /* further entries, in a program with many contexts */
+#define TINY_MORE 16U       /* further entries, in a program with TINY_MANY contexts */
 #define TINY_MAX NARROW_MAX /* greatest size of a chunk in a list */
 #define TINY_BYTES 8192U    /* greatest sum of the sizes in a list */
-#define TINY_MANY 1024U     /* this many named contexts are many */
-/* Number of allocations after which a context gets a region: usually, and with many contexts. */
+/* number of contexts with a list from which on lists have TINY_MORE further entries */
+#define TINY_MANY 1024U
+/* Number of allocations after which a context gets a region: TINY_ALLOCS, or TINY_ALLOCS_OF_MANY in
+ * a program with TINY_MANY contexts. */
 #define TINY_ALLOCS 32U
 #define TINY_ALLOCS_OF_MANY 1000U
 
@@ -59,7 +62,7 @@ INLINE struct tiny *tiny_of(uint32_t context) {
 
 /* Gives a new named context an empty list. False: out of memory. */
 bool tiny_begin(uint32_t context, const struct heap *heap);
-/* Makes the context belong to the heap `to`. */
+/* Notes that the context belongs to the heap `to` from now on. */
 void tiny_move(uint32_t context, const struct heap *to);
 /* Allocates a chunk in shared pages and adds it to the list. NULL: the context needs a region for
  * the chunk, or there is no memory. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds, makes and drops the views of a heap, moves their numbers to other heaps, and lets the
- * owner wait while another thread changes them.
+ * owner wait while the control thread changes views.
  *
- * For: the owner of a heap, on each first allocation in a context; and threads that read the views
- * of others. Cannot do: make a view where the tables budget has no room.
+ * For: the owner of a heap, when it first allocates in a context, and threads that read the views
+ * of other threads. Cannot do: make a view where the tables budget has no room.
  */
 #include "os/meta.h"
 #include "region/heap.h"
@@ -16,8 +16,8 @@
 struct lock heap_visit_lock FORK_PAGE = LOCK_INIT(RANK_VISIT);
 uint32_t heap_views_epoch START_PAGE;
 
-/* A heap always has HEAP_TABLES_BYTES for its tables, which are part of TABLES_HEAP_BYTES.
- * Returns the part of `bytes` beyond them, which the budget has to grant. */
+/* A heap always has HEAP_TABLES_BYTES for its tables, as a part of TABLES_HEAP_BYTES. Returns the
+ * part of `bytes` beyond HEAP_TABLES_BYTES, which the budget has to grant. */
 static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
@@ -28,7 +28,8 @@ static int64_t idle_beyond(const struct heap *heap) {
     return bytes_beyond(heap->table_bytes + heap->idle_bytes) - bytes_beyond(heap->table_bytes);
 }
 
-/* Takes `bytes` of the tables' budget for tables of the heap. False: `share` of it is used up. */
+/* Takes `bytes` of the tables' budget for tables of the heap. False: the budget's `share` is used
+ * up. */
 static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
     int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
     int64_t idle = idle_beyond(heap);
@@ -84,8 +85,8 @@ static struct bins *first_bins(struct heap *heap) {
     return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
 }
 
-/* Returns the index of the first view that waits for a context and whose memory is there. 0: there
- * is none. */
+/* Returns the index of the first view that waits for a context and whose OS page was not given to
+ * the kernel. 0: there is none. */
 static uint32_t first_waiting(struct heap *heap) {
     uint32_t index = heap_view_after(heap, heap->dropped_from - 1);
     while (index < heap->view_count && heap_view_at(heap, index)->context)
@@ -110,11 +111,13 @@ static uint32_t first_discarded(struct heap *heap) {
     return 0;
 }
 
-/* Reuses a view that waits for a context. Views whose memory is there come first, because the
- * budget may have room for no others. NULL: there is none, or the budget's share is used up. */
+/* Reuses a view that waits for a context. Views in OS pages that were not given to the kernel come
+ * first, because the budget may have no room for another OS page. NULL: no view waits, or the
+ * budget's share is used up. */
 static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
     uint32_t index = first_waiting(heap);
-    bool idle = index && heap_view_at(heap, index)->index; /* discard_dropped zeroed the index */
+    /* The index of a view that discard_dropped zeroed is 0. */
+    bool idle = index && heap_view_at(heap, index)->index;
     if (!(idle ? heap_reuse : heap_take)(heap, sizeof(struct view), share))
         return NULL;
     if (!index && !(index = first_discarded(heap))) {
@@ -158,8 +161,8 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
 
 /* --- slots that other threads read ------------------------------------------------------------ */
 
-/* The bits of slots_shown with the logarithm of the table's length. They are free in an address
- * from meta_alloc, which is a multiple of 64. */
+/* The bits of slots_shown that hold the logarithm of the table's length. In an address from
+ * meta_alloc, a multiple of 64, these bits are 0. */
 #define SHOWN_LOG 63U
 
 static uint32_t *shown_slots(uintptr_t shown) {
@@ -175,9 +178,9 @@ static void free_retired(struct heap *heap) {
     meta_free(shown_slots(old), shown_count(old) * sizeof(uint32_t));
 }
 
-/* Shows the new slots and frees the old ones. Either a reader sees the new slots, or this thread
- * sees that somebody reads. In that case the old slots stay, and the reader or the next call
- * frees them. */
+/* Shows the new slots to other threads and frees the old ones. Either a reader sees the new slots,
+ * or this thread sees that another thread reads. In that case the old slots stay, and the reader or
+ * the next call frees them. */
 static void show_slots(struct heap *heap) {
     uintptr_t shown = (uintptr_t)heap->slots | (unsigned)__builtin_ctz(heap->slot_mask + 1);
     uintptr_t old = exchange_full(&heap->slots_shown, shown);
@@ -203,9 +206,9 @@ void heap_read_end(void) {
             free_retired(heap);
 }
 
-/* Finds a view in another thread's heap. Views below views_in_slots stand in the slots; later
- * views stand in no order. The owner may write the slots meanwhile, so an index counts only if
- * the view at that index names the context. */
+/* Finds a view in another thread's heap. Views below views_in_slots stand in the slots; views from
+ * views_in_slots on are in no slot, and are looked at one by one. The owner may write the slots
+ * meanwhile, so an index counts only if the view at that index names the context. */
 static const struct view *find_foreign(struct heap *heap, uint32_t context) {
     uint32_t in_slots = load_acquire(&heap->views_in_slots);
     uint32_t views = load_acquire(&heap->view_count);
@@ -256,7 +259,8 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
     return true;
 }
 
-/* Counts an operation that cannot be accounted to its context, and returns the view of [unknown].
+/* Counts an operation for which the context has no view and none can be made, and returns the view
+ * of [unknown].
  */
 static struct view *view_lost(struct heap *heap) {
     add_relaxed(&heap_global.lost_views, 1);
@@ -354,7 +358,7 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
 }
 
 /* Gives the kernel the OS pages in which all views wait for a context. These views read as zeros
- * then. The first page stays. */
+ * then. The heap's first OS page of views always stays. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = heap_view_after(heap, VIEWS_PER_PAGE - 1);
          i + VIEWS_PER_PAGE <= heap->view_count;
@@ -375,7 +379,8 @@ static void discard_dropped(struct heap *heap) {
 
 #define SLOTS_SPARSE 16U /* with more slots than this for each view in use, the table shrinks */
 
-/* Makes fewer slots, all empty. False: there are not many more than are needed, or no memory. */
+/* Replaces the slots by a quarter as many or fewer, all empty. False: a quarter of the slots would
+ * be too few, or memory is short. */
 static bool slots_shrink(struct heap *heap) {
     uint32_t old_count = heap->slot_mask + 1, count = old_count;
     while (count > FIRST_SLOTS && count / SLOTS_SPARSE > views_in_use(heap))
@@ -408,8 +413,8 @@ void heap_forget_twins(struct heap *heap) {
     __builtin_memset(heap->twins, 0, sizeof heap->twins);
 }
 
-/* The array of pointers has room for the blocks of all possible views. The kernel gives memory only
- * for the parts of the array that are used. */
+/* heap->baselines has room for pointers to the blocks of all possible views. The kernel gives
+ * memory only for the parts of the array that are used. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make) {
     if (!heap->baselines && make)
         heap->baselines = meta_alloc((VIEW_BLOCKS * VIEWS_PER_BLOCK / BASELINES_PER_BLOCK + 1) *

@@ -81,7 +81,7 @@ void resolved_list(struct text *text) {
 /* The value of WIRE_RANGES_VARIABLE, which is read line by line. */
 struct reader {
     const char *at; /* the next character */
-    /* this process's rule for each rule in the text, by its number there; 0: no such rule */
+    /* by a rule's number in the text: its number in rule_list; 0: not in rule_list */
     uint8_t rules[POLICY_RULES_MAX + 1];
     unsigned rule_count; /* number of rules in the text so far */
 };

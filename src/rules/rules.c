@@ -12,7 +12,7 @@
 
 #define TEXTS_BYTES 4096U
 #define NODES_PER_TURN 65536U /* contexts that one call of policy_rules_apply looks at */
-#define LIMITS_EVERY 10U      /* limits are checked every LIMITS_EVERY turns */
+#define LIMITS_EVERY 10U      /* calls of policy_rules_apply between two checks of the limits */
 
 struct rule_list rule_list;
 
@@ -106,8 +106,8 @@ static void match_new(uint32_t context) {
     match(context);
 }
 
-/* Warns when the contexts of a rule with `warn:` have together passed its limit, and again each
- * time that they have twice as many bytes. */
+/* Warns when the live bytes of all contexts of a rule with `warn:` have passed the rule's limit,
+ * and again each time that these bytes have doubled. */
 static void look_at_limits(void) {
     bool passed = false;
     for (unsigned i = 1; i <= rule_list.count; i++) {
@@ -132,7 +132,7 @@ void policy_rules_apply(bool may_open) {
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
     if (count - state.seen > NODES_PER_TURN)
-        /* A turn is bounded, because other threads need tree_lock, too. */
+        /* One call looks at a bounded number, because other threads need tree_lock, too. */
         count = state.seen + NODES_PER_TURN;
     for (; state.seen < count; state.seen++) { /* a parent has a lower id than its children */
         uint16_t module = tree_node(state.seen)->module;
@@ -264,7 +264,7 @@ static void forget_rules(void) {
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
-    /* A context that still has one of these rules has no terms from now on. */
+    /* A context that still has one of the cleared rules has no terms from now on. */
     __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
     lock_release(&tree_lock);
 }

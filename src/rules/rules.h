@@ -11,10 +11,10 @@
  * program starts with; `memctx rules` adds others. region/terms.h lists the options. docs/rules.md
  * says which patterns the command resolves.
  *
- * A node is matched when it is made (tree_watch), by the names that are known then. Ten times a
- * second the control thread reads the names of objects that were loaded since, and matches the
- * nodes that were made since. A context that was placed by hand (memctx set, isolate, merge) keeps
- * its placement.
+ * A node is matched when it is made (tree_watch), by the names that the library knows at that time.
+ * Ten times a second the control thread reads the names of new objects, and matches the nodes that
+ * were made since its last look. A context that was placed by hand (memctx set, isolate, merge)
+ * keeps its placement.
  *
  * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
@@ -43,7 +43,7 @@ void policy_rules_clear(bool may_open);
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
 /* Returns the rule that places a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);
-INTERNAL void *const *const rules_matched_shown; /* for a reader from outside */
+INTERNAL void *const *const rules_matched_shown; /* for control/outside.c */
 uint32_t policy_rules_count(void);
 /* Returns the rule's text; NULL: no such rule. */
 const char *policy_rules_text(unsigned rule);

@@ -5,13 +5,14 @@
  *
  * Serves chunks that need more than 1 MiB, counting the padding for their alignment. To grow a
  * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
- * a new aligned place. The bytes are copied only where the mapping has cuts (below), where the
- * chunk has a large alignment, and during a dump.
+ * a new aligned place. The bytes are copied only if the mapping has cuts (struct huge_cuts), if the
+ * chunk has an alignment above an OS page, or during a dump.
  *
  * A cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
- * program that frees a big buffer mostly needs another one. Where the cache has little room, it
- * keeps only the beginning of a mapping. The cache is part of the bounded freelist. A mapping for a
- * large chunk may be put together of two cached ones. Chunks cannot share a mapping.
+ * program that frees a big buffer mostly needs another one. A mapping that would fill the second
+ * half of the cache's bound is not kept whole: the cache keeps only its beginning. The cache is
+ * part of the bounded freelist. A mapping for a chunk of 4 to 64 MiB may be put together of two
+ * cached ones. Chunks cannot share a mapping.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -19,11 +20,12 @@
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
-#define CUTS_MAX 15            /* of one mapping */
-#define CUTS_ALL 4096          /* of all mappings: the kernel allows some 65 000 areas */
+#define CUTS_MAX 15 /* the most cuts that one mapping may have */
+/* the most cuts in all mappings: the kernel allows a process some 65 000 areas */
+#define CUTS_ALL 4096
 #define DONOR_MIN (256U << 10) /* a smaller part of a mapping is neither cached nor moved */
-/* Programs often write only the beginning of a smaller buffer. OS pages that were moved to its end
- * would then stay unused. */
+/* A chunk of fewer bytes is not put together of two mappings: programs often write only the
+ * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
 #define BEGINNINGS 8 /* number of beginnings of mappings that fill the cache's bound */
 
@@ -38,7 +40,7 @@ struct page *segment_huge_of(const void *pointer) {
 void segment_unmap_deferred(void) {
     while (load_acquire(&global.deferred) && lock_try(&global.unmap_lock)) {
         struct page *list = exchange_acquire(&global.deferred, NULL);
-        /* released first: no dump that starts now finds these chunks */
+        /* released before the chunks are unmapped: a dump that starts now does not find them */
         lock_release(&global.unmap_lock);
         while (list) {
             struct page *next = list->next;
@@ -137,7 +139,8 @@ static size_t move_whole(struct move *move, char *from, size_t bytes) {
     return bytes;
 }
 
-/* Notes that an area begins at this offset, behind all other cuts. There must be room. */
+/* Notes that an area begins at this offset, behind all other cuts. The caller has made sure that
+ * there are fewer than CUTS_MAX cuts. */
 static void cut_add(struct huge_cuts *cuts, size_t offset) {
     cuts->at[cuts->count++] = (uint32_t)(offset / OS_PAGE_BYTES);
     add_relaxed(&cuts_of_all, 1);
@@ -157,24 +160,25 @@ static size_t move_part(struct move *move, char *from, size_t begin, size_t end,
             break;
         firsts[count++] = left = first;
     }
-    if (!left) /* the header page has gone, and with it the mapping's own cuts */
+    if (!left) /* the header page has moved, too, so the mapping `from` and its cuts are gone */
         add_relaxed(&cuts_of_all, -(int64_t)cuts.count);
     for (unsigned i = count; i-- > 0;)
         cut_add(to, offset + (firsts[i] - begin));
     return left;
 }
 
-/* Unmaps a mapping that no table has any more; during a dump, defers that (unmap_or_defer). */
+/* Unmaps a mapping that holds no chunk and is not in the cache; during a dump, defers the unmapping
+ * (unmap_or_defer). */
 static void mapping_end(char *start, size_t bytes) {
     cuts_drop(cuts_of(start), 0);
     store_owner(&((struct page *)start)->mapped_bytes, bytes);
     unmap_or_defer((struct page *)start);
 }
 
-/* Chooses a cached mapping. The first choice is the smallest one with at least `bytes`, if it has
- * at most `slack` more. Then comes the largest one with less, and last, if `any` is true, the
- * smallest one with more. Returns the mapping's index; -1: there is none. The caller holds the
- * lock. */
+/* Chooses a cached mapping. First choice: the smallest mapping of at least `bytes`, if it exceeds
+ * them by at most `slack`. Second: the largest mapping of fewer bytes. Third, if `any` is true: the
+ * smallest mapping of more bytes. Returns the mapping's index; -1: there is none. The caller holds
+ * the lock. */
 static int cache_choose(size_t bytes, size_t slack, bool any) {
     int smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
@@ -229,9 +233,9 @@ static void leave(struct huge_cached left, bool keep) {
         mapping_end(left.start, left.bytes);
 }
 
-/* Moves all of the base, if there is one, to the start of the target, and the end of the donor, if
- * there is one, to the offset `have` of the target. Sets both to their remaining parts. The caller
- * holds the unmap lock. */
+/* Moves the whole base, if there is one, to the start of the target. Moves the end of the donor, if
+ * there is one, to the offset `have` of the target. Sets base and donor to the parts that were not
+ * moved. The caller holds the unmap lock. */
 static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
                  struct huge_cached *donor) {
     struct huge_cuts *cuts = cuts_of(move->target);
@@ -251,9 +255,9 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
 }
 
 /* Makes a mapping of `bytes` out of the base and the end of the donor; either may be empty. Sets
- * both to the parts that are left of them. Returns the mapping, and sets *reused to the number of
- * bytes that come from the base and the donor. NULL: a dump keeps mappings from being moved, or
- * the kernel refused. */
+ * base and donor to the parts that were not used. Returns the mapping, and sets *reused to the
+ * number of bytes that come from the base and the donor. NULL: a dump keeps mappings from being
+ * moved, or the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           size_t *reused) {
     bool extended = base->start && resize_in_place(base->start, base->bytes, bytes);
@@ -262,9 +266,10 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
     if (!move.target)
         return NULL;
     if (extended) {
-        *base = (struct huge_cached){0}; /* it is the target now */
+        *base = (struct huge_cached){0}; /* the base is the target now */
     } else if (base->start && cuts_of(base->start)->count == CUTS_MAX) {
-        of_base = 0; /* moving it behind the header would need one cut more than there may be */
+        /* the donor's part behind a moved base would be one cut more than a mapping may have */
+        of_base = 0;
         mapping_end(base->start, base->bytes);
         *base = (struct huge_cached){0};
     }
@@ -280,7 +285,7 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
         *reused = of_base + (of_donor - donor->bytes);
         return move.target;
     }
-    /* Another thread may have mapped memory where the hole is, so it is left alone. */
+    /* The hole is not unmapped, because another thread may have mapped memory there by now. */
     if (move.hole) {
         cuts_drop(cuts_of(move.target), 0);
         os_unmap(move.target, move.hole);
@@ -294,10 +299,10 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
  * larger, is used as it is: its OS pages need no page faults. Otherwise the largest of the smaller
  * mappings, the *base*, is extended. For 4 to 64 MiB the end of another mapping, the *donor*, is
  * moved behind the base: to move an OS page takes a hundredth of the time of a page fault. If all
- * cached mappings are too large to be used as they are, the donor's end comes into a new mapping;
- * for other sizes, the smallest of them gives its end back to the kernel. *reused is set to the
- * bytes that come from the cache. NULL: the cache is empty, or the mapping could not be made;
- * *mapped and *reused are unchanged. */
+ * cached mappings are more than a quarter too large, the donor's end is moved into a new mapping (4
+ * to 64 MiB), or the smallest mapping is used and its end goes back to the kernel (other sizes).
+ * *reused is set to the bytes that come from the cache. NULL: the cache is empty, or the mapping
+ * could not be made; *mapped and *reused are unchanged. */
 static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
@@ -325,8 +330,8 @@ static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
 
 /* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
  * program writes the beginning of a large buffer first, and the kernel can extend a mapping again
- * that lost its end. So when the cache has little room left, several beginnings are worth more than
- * one whole mapping. The caller holds the lock. */
+ * that lost its end. So in the second half of the cache's bound, several beginnings are worth more
+ * than one whole mapping. The caller holds the lock. */
 static size_t cache_share(size_t bytes) {
     int64_t plain, bound_now = segment_freelist_bound(
                        (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), &plain);
@@ -375,7 +380,7 @@ size_t segment_huge_purge(bool all) {
     return released;
 }
 
-/* Adds to the bytes in use; `fresh` of them came from the kernel. */
+/* Adds `bytes` to the bytes in use. `fresh`: how many of these bytes came from the kernel. */
 static void account(int64_t bytes, int64_t fresh) {
     lock_take(&global.lock);
     global.huge_bytes += bytes;
@@ -499,8 +504,8 @@ static void copy_whole(char *from, size_t bytes, char *to) {
 }
 
 /* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
- * kernel refused to move one of its areas, the others could not be moved back for certain. False:
- * during a dump, or the kernel refused. */
+ * kernel refused to move one of its areas, the others could not be moved back for certain. False: a
+ * dump is running, or the kernel refused. */
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     bool moved = false;
     if (cuts_of(start)->count) {

@@ -49,16 +49,17 @@ void segment_map_set(enum segment_map map, const void *segment, bool set);
 size_t segment_huge_purge(bool all);
 /* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
  * mappings in huge_cache. `others` are the bytes in the other part. *plain becomes the bound that
- * the options give. The result is larger for a program that takes memory again shortly after it
- * gave the memory back. But the freelist and the bytes in use together stay near the peak of the
- * bytes in use. The result is never larger where no control thread runs, which would give the
- * memory back if the program does not take it again. */
+ * the options give. The result exceeds *plain by the bytes that the program took again shortly
+ * after they had gone to the kernel (demand.again in segment.c). But the freelist and the bytes in
+ * use together may exceed the peak of the bytes in use by at most a sixteenth. Where no control
+ * thread purges, the result is *plain, because no thread would give back memory that the program
+ * does not take again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */
 void segment_note_early(int64_t bytes);
-/* Counts bytes that the program took, after the bytes were added to used_bytes: `fresh` of them
- * came from the kernel, not from the freelist. The caller holds the lock. */
+/* Called after the program took bytes, when used_bytes already counts them. `fresh`: how many of
+ * these bytes came from the kernel, not from the freelist. The caller holds the lock. */
 void segment_note_taken(int64_t fresh);
 /* Unmaps the huge chunks in the `deferred` list. If another thread holds the unmap lock, leaves the
  * chunks to that thread: each thread calls this function after it releases the unmap lock. */

@@ -18,7 +18,7 @@ void (*segment_watch)(const void *chunk) FORK_PAGE;
 
 #define DIRTY_SEARCH_MAX 64  /* segments searched for dirty slices before clean ones are used */
 #define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
-#define GROUP_SEARCH_MAX 16  /* segments searched for a free group */
+#define GROUP_SEARCH_MAX 16  /* segments searched for a group (aligned run) of free slices */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
@@ -26,7 +26,8 @@ struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT
 #define global segment_global
 int64_t segment_returned START_PAGE;
 
-/* How much memory the program takes again shortly after it gave the memory back. Under the lock. */
+/* How much memory the program takes again shortly after it gave the memory back. Guarded by
+ * global.lock. */
 static struct {
     /* bytes that went back to the kernel only because the freelist was full, and that the program
      * has not taken again since; after a while they are forgotten */
@@ -232,7 +233,7 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
 static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
-        /* so that only the page's first header has a heap: see segment_slice_of */
+        /* only the header of the page's first slice names the heap: see segment_slice_of */
         page[i].heap = NULL;
     }
     page->slices = slices;
@@ -255,7 +256,7 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
 }
 
 /* Finds a group of `group` free slices in one of the first segments of the list, and sets *start to
- * the first slice. If there is none and at least half of all slices are in use, makes a new
+ * the first slice. If no group is free and at least half of all slices are in use, makes a new
  * segment. NULL: no group. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
@@ -328,13 +329,15 @@ void segment_note_taken(int64_t fresh) {
     }
 }
 
-/* In each quarter of the decay time, one part in this many is forgotten: of demand.early, of
- * demand.again, and of the difference between demand.peak and the bytes in use. */
+/* Each quarter of the decay time, demand_fades forgets 1/EARLY_FORGOTTEN of demand.early,
+ * 1/AGAIN_FORGOTTEN of demand.again, and 1/PEAK_FORGOTTEN of the difference between demand.peak and
+ * the bytes in use. */
 #define EARLY_FORGOTTEN 4
 #define AGAIN_FORGOTTEN 32
 #define PEAK_FORGOTTEN 16
 
-/* Called once in each quarter of the decay time. With `all`, forgets the demand. */
+/* Called once in each quarter of the decay time, and with `all` at any time: then the demand is
+ * forgotten whole. */
 static void demand_fades(bool all) {
     int64_t used = load_relaxed(&global.used_bytes), above = demand.peak - used;
     demand.early -= all ? demand.early : (demand.early + EARLY_FORGOTTEN - 1) / EARLY_FORGOTTEN;
@@ -443,8 +446,9 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
 
 /* Finds the slices of a segment whose memory can go back to the kernel; false: there are none. If
  * the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use goes
- * back with all its slices, because its slices that were never used are resident, too. Of any other
- * memory only the dirty slices go back, and none if `whole` asks to keep huge pages whole. */
+ * back with all its slices, because its slices that were never used are resident, too. From all
+ * other memory only the dirty slices go back, and not even these if `whole` is true: huge pages in
+ * use then stay whole. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
     const struct segment_state *state = &segment->state;
     uint64_t any = 0;
@@ -481,14 +485,15 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     if (!all && !aged)
         segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
     take_all(oldest, claimed);
-    oldest->state.dirty_ns = now; /* dirty slices that stay count as dirty since now */
+    /* the dirty slices that were not taken count as dirty since now */
+    oldest->state.dirty_ns = now;
     return oldest;
 }
 
-/* The headers of 32 slices share an OS page. If every slice of such an OS page is free or claimed,
- * claims the free ones, too, and returns them in `others`. No other thread then uses these headers,
- * and their OS page can go back to the kernel: a zeroed header is right for a free slice. The
- * caller holds the lock. */
+/* The headers of 32 slices share an OS page. If all 32 slices are free or claimed, claims the free
+ * slices, too, and returns them in `others`. No other thread then uses these headers, so their OS
+ * page can go back to the kernel: a zeroed header is right for a free slice. The caller holds the
+ * lock. */
 static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;

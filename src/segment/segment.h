@@ -2,22 +2,22 @@
 /*
  * segment.h - segments, pages, the way from a pointer to its page, and the bounded freelist.
  *
- * A segment is 4 MiB of memory aligned to 4 MiB, cut into 256 slices of 16 KiB. Its first two
- * slices hold the headers: one struct page (128 bytes) for each slice, away from the data. A page
+ * A segment is 4 MiB of memory aligned to 4 MiB, cut into 256 slices of 16 KiB. The first two
+ * slices hold the headers, away from the data: one struct page (128 bytes) for each slice. A page
  * is a run of 1..MAX_SPAN_SLICES slices. A huge chunk, which needs more than MAX_SPAN_SLICES
  * slices, has a segment of its own, of any size; struct page number 0 describes the chunk.
  *
  * From a pointer to its page: a table holds one byte for each 4 MiB of the 47-bit address space.
- * The byte says whether a segment of the library starts there, so that a foreign pointer is
- * recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`, because a
- * chunk with a large alignment starts exactly 4 MiB behind its header. No chunk starts at the start
- * of its own segment, so `p - 1` always has the header's byte.
+ * The byte says whether a segment of the library starts at the address, so that a foreign pointer
+ * is recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`, because
+ * a chunk with a large alignment starts exactly 4 MiB behind its header. No chunk starts at the
+ * start of its own segment, so `p - 1` is always in the 4 MiB that begin with the header.
  *
- * The freelist: the memory of slices that pages gave back stays for MEMCTX_DECAY_MS, and these
- * slices are used again first. Their bytes have two bounds: the larger of 512 slices and 5 % of the
- * bytes in use, and the larger of MEMCTX_FREELIST_KIB and 5 % of the bytes in use. Beyond a bound,
- * slices go to the kernel at once, first the slices of the segment that has the oldest empty slice.
- * Freed mappings of huge chunks have the second bound, too.
+ * The freelist: the memory of slices that pages gave back stays for MEMCTX_DECAY_MS, and new pages
+ * use these slices first. The bytes of these slices have a bound: the larger of MEMCTX_FREELIST_KIB
+ * and 5 % of the bytes in use. segment_freelist_bound (segment/internal.h) may raise the bound.
+ * Slices beyond the bound go to the kernel at once, first those of the segment that has the oldest
+ * empty slice. Freed mappings of huge chunks have a bound of the same size.
  *
  * Threads: any thread may call these functions; segment_global.lock guards the segments. The fields
  * of a page header belong to the owner of the page.
@@ -48,13 +48,15 @@ enum page_kind_number {
 };
 
 enum page_flag {
-    /* the page ran out of free blocks, has few now, and is in no list of its owner */
+    /* the page ran out of free blocks, or gets no new chunks; it is in no list of its owner until a
+     * free leaves only page.changes_at blocks in use */
     PAGE_FULL = 1,
     PAGE_USED_UP = 2, /* all blocks of the page were handed out at least once */
     /* the page is in the owner's list of pages with free blocks. A page that is neither full nor
      * listed is a current page. */
     PAGE_LISTED = 8,
-    PAGE_TAIL = 16, /* a page of PAGE_OWN is not used up: heap.own_free counts one OS page of it */
+    /* a page of kind PAGE_OWN is not used up: heap.own_free counts one OS page of it */
+    PAGE_TAIL = 16,
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
     PAGE_CHAINED = 64,  /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
@@ -65,7 +67,7 @@ struct view;
 
 struct page {
     /* In the comments below, "owner" means that only the thread that owns the page writes the
-     * field, and "atomic" means that other threads access the field, too.
+     * field. "atomic" means that other threads access the field, too.
      *
      * First cache line: the fields that the owner's malloc and free touch. A stand-in is a page
      * header without a page, which holds freed blocks of other pages (heap.recent_room). It
@@ -111,11 +113,13 @@ struct page {
     uint8_t size_class;
     /* number of blocks in a granule, including those whose room the records take */
     uint8_t granule_capacity;
-    uint8_t color_mask; /* in a stand-in: see blocks_color_of */
+    /* in a stand-in: which bits of a slice's number shift the slice's records; see
+     * blocks_color_of */
+    uint8_t color_mask;
     /* number of slices from this slice back to the first slice of the page; 0 in the first slice */
     uint8_t back;
     uint8_t fresh; /* memory of the page that was never handed out is zero */
-    /* Second cache line: the fields for other threads and for rare work. */
+    /* Second cache line: the fields for other threads, for lists of pages, and for large chunks. */
     /* atomic: the list of blocks that other threads freed (48 bits), and their number (16 bits) */
     uint64_t remote __attribute__((aligned(CACHE_LINE)));
     struct page *remote_next; /* the next page in the list heap->remote_pages */
@@ -138,7 +142,7 @@ struct page {
      * value */
     uint32_t born;
     union {
-        uint64_t mapped_bytes; /* PAGE_HUGE */
+        uint64_t mapped_bytes; /* PAGE_HUGE: bytes of the mapping, with this header */
         struct owners *owners; /* META_OWNERS: table of the blocks' owners, see region/blocks.h */
         uint64_t punched;      /* META_PUNCHED: OS pages that were given back, see region/punch.h */
     };
@@ -175,7 +179,8 @@ _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers f
  * the kernel puts nearly all mappings. The root points to the leaves of all other ranges; these
  * leaves are made when needed and never freed. The byte of a segment is set before the segment's
  * first chunk is handed out. The number of a segment is its address >> SEGMENT_SHIFT. */
-/* The flags: a segment of slices starts there; a huge chunk's mapping starts there. */
+/* The flags of a byte: a segment of slices starts at the byte's address (SEGMENT_SLICED), or a huge
+ * chunk's mapping does (SEGMENT_HUGE). */
 enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
 #define SEGMENT_LEAF_SHIFT 15
 #define SEGMENT_LEAF_COUNT (1UL << SEGMENT_LEAF_SHIFT)
@@ -209,8 +214,9 @@ INLINE bool segment_is_near(const void *pointer) {
 }
 
 /* Returns the header of the slice that contains `pointer`, which must be in a segment of slices.
- * The page's own header stands `back` headers before. `heap` is NULL in all headers of the page
- * except its own, and in the header of slice 0, which contains no chunk. */
+ * The page's own header, that of its first slice, stands `back` headers before the returned one. In
+ * all other headers of the page, and in the header of slice 0, which contains no chunk, `heap` is
+ * NULL. */
 INLINE struct page *segment_slice_of(const void *pointer) {
     struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
@@ -228,8 +234,8 @@ INLINE struct page *segment_page_of(const void *pointer) {
  * there. */
 struct page *segment_huge_of(const void *pointer);
 
-/* Makes a page of `slices` slices. The page's header is zero except for slices, back, fresh and
- * born. NULL: out of memory. */
+/* Makes a page of `slices` slices. The fields of the page's header are zero, except slices, fresh
+ * and born. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
 /* Like segment_span_alloc, but for one of many pages of one kind. Such pages fill groups of `group`
  * slices (a power of two, at most 64) one after the other. So the few pages that stay in use later
@@ -273,21 +279,23 @@ INLINE size_t segment_huge_capacity(const struct page *header) {
 
 /* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns (17 ms). It shows the
  * time at which the control thread, or another thread that needed the time, last read the system's
- * clock. So it may be a second late. */
+ * clock. So segment_clock may be a second late. */
 #define SEGMENT_TICK_SHIFT 24
 INTERNAL uint32_t segment_clock; /* atomic */
 /* Moves segment_clock forward to `now_ns` (from os_now_ns), never back. */
 void segment_clock_set(uint64_t now_ns);
 
-/* Gives empty memory back to the kernel: memory that is older than the decay time, and memory
- * beyond the freelist's bounds; with `all`, all empty memory. Returns the bytes given back. */
+/* Gives empty memory back to the kernel: memory that has been empty for longer than the decay time,
+ * and memory beyond the freelist's bound; with `all`, all empty memory. Returns the bytes given
+ * back. */
 size_t segment_purge(bool all);
 /* Calls segment_purge(false) if the time for the next purge has come. Costs little otherwise. */
 void segment_purge_when_due(void);
-/* For a thread that frees very much at once, so that it does not wait for the kernel. For the next
- * SEGMENT_LATER_NS, frees of pages leave memory beyond the freelist's bounds to a thread that
- * regularly calls segment_purge (segment_purger). Until its next call, the memory may be used
- * again. If no such thread runs, this function does nothing. */
+/* Called by a thread that frees very much at once, so that it need not wait for the kernel. During
+ * the next SEGMENT_LATER_NS, frees of pages give no memory beyond the freelist's bound to the
+ * kernel. The control thread gives that memory back at its next call of segment_purge; until then
+ * the memory may be used again. If no control thread purges (segment_purger), this function does
+ * nothing. */
 #define SEGMENT_LATER_NS 1200000000ULL
 /* atomic: id of the process whose control thread purges; 0: none */
 INTERNAL uint32_t segment_purger;

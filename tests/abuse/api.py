@@ -50,7 +50,7 @@ def register(program, name):
             run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory), "preloaded")
             run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, **HARDEST),
                      "preloaded, hardest settings")
-            if name != "realloc-huge":  # which in this mode is a copy
+            if name != "realloc-huge":  # with MEMCTX_CHECK realloc copies
                 run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CHECK="1"),
                          "preloaded, checked")
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Alignment: the one that every block has, and larger ones that a call asks for. */
+/* Alignment: that of every block, and larger alignments that a call asks for. */
 #include "check.h"
 
 #include <malloc.h>
@@ -15,7 +15,7 @@ static void expect_aligned(const void *block, size_t alignment, size_t size, con
           alignment, size);
 }
 
-/* Writes the ends of a block, so that a block that is not there faults. */
+/* Writes the first and last byte of a block, so that memory that is not mapped faults. */
 static void touch(void *block, size_t size) {
     volatile unsigned char *bytes = block;
     if (size) {
@@ -52,7 +52,7 @@ static void every_block(void) {
             expect_natural(power + (size_t)delta);
 }
 
-/* Sizes below 16 may be aligned to 8 by the standard; glibc gives 16, and programs count on it. */
+/* The standard allows an alignment of 8 for sizes below 16, but programs rely on glibc's 16. */
 static void tiny_block(void) {
     for (size_t size = 0; size < 16; size++)
         for (int i = 0; i < 100; i++) {
@@ -106,8 +106,8 @@ static size_t next_power(size_t value) {
     return power;
 }
 
-/* glibc's memalign rounds an odd alignment up to the next power of two. aligned_alloc did the same
- * up to glibc 2.37 and refuses with EINVAL since: both are accepted. */
+/* glibc's memalign rounds an odd alignment up to the next power of two. aligned_alloc rounds up,
+ * too, until glibc 2.37; since 2.38 it fails with EINVAL. The test accepts both. */
 static void odd_alignment(void) {
     static const size_t odd[] = {0,
                                  3,
@@ -162,7 +162,8 @@ static void impossible_alignment(void) {
         CHECK(!aligned_alloc(opaque(huge[i]), 100), "aligned_alloc(%zu)", huge[i]);
         CHECK(errno == EINVAL, "aligned_alloc(%zu): errno is %d", huge[i], errno);
     }
-    /* The greatest powers of two are alignments, but no address space has room for them. */
+    /* Powers of two from 2^48 on are valid alignments, but the address space has no room for such
+     * blocks. */
     for (size_t alignment = (size_t)1 << 48; alignment; alignment *= 2) {
         errno = SENTINEL;
         CHECK(!memalign(opaque(alignment), 100), "memalign(%zu)", alignment);
@@ -173,7 +174,7 @@ static void impossible_alignment(void) {
     }
 }
 
-/* A great alignment that the address space has room for works. */
+/* Alignments up to 256 MiB must work: the address space has room for such blocks. */
 static void great_alignment(void) {
     for (size_t alignment = ALIGNMENT_MAX; alignment <= (size_t)1 << 28; alignment *= 4) {
         void *blocks[3];
@@ -244,7 +245,7 @@ static void page_aligned(void) {
     CHECK(!pvalloc(opaque(SIZE_MAX - 4094)) && errno == ENOMEM, "pvalloc: errno is %d", errno);
 }
 
-/* Aligned blocks go through every other function of the family. */
+/* All other functions of the malloc family must accept aligned blocks. */
 static void aligned_mixed_use(void) {
     uint64_t random = 7;
     for (int round = 0; round < 3000; round++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in a block: zeroes after calloc, the old bytes after realloc, all of the usable size. */
+/* The content of blocks: zeroes after calloc, the old bytes after realloc; all bytes up to the
+ * usable size can be used. */
 #include "check.h"
 
 #include <malloc.h>
@@ -31,7 +32,8 @@ static void expect_zero(const unsigned char *block, size_t size, const char *wha
 
 /* --- calloc ------------------------------------------------------------------------------ */
 
-/* Frees a set of dirty blocks of about this size, so that the next calloc is served from them. */
+/* Frees blocks of about this size that are not zero, so that the next calloc reuses their
+ * memory. */
 static void leave_dirt(size_t size, int count) {
     void *blocks[64];
     for (int i = 0; i < count; i++) {
@@ -78,7 +80,8 @@ static void calloc_dirty_large(void) {
     free(huge);
 }
 
-/* A large block cut short by realloc leaves a dirty tail behind; calloc must not hand it out. */
+/* realloc makes a large block smaller; its former tail is not zero, so calloc must clear that
+ * memory. */
 static void calloc_after_realloc(void) {
     for (size_t size = 64 << 10; size <= 16 << 20; size *= 2)
         for (int part = 1; part <= 3; part++) {
@@ -143,7 +146,7 @@ static void realloc_every_jump(void) {
     for (size_t i = 0; i < JUMP_COUNT; i++)
         for (size_t j = 0; j < JUMP_COUNT; j++) {
             unsigned char *block = malloc(jumps[i]);
-            void *neighbour = malloc(jumps[i]); /* in the way of growth in place */
+            void *neighbour = malloc(jumps[i]); /* keeps the block from growing in place */
             fill(block, jumps[i], i * 1000 + j);
             block = realloc(block, jumps[j]);
             CHECK(block, "no memory");
@@ -157,7 +160,7 @@ static void realloc_every_jump(void) {
         }
 }
 
-/* One block that walks up and down, its content carried along all the way. */
+/* Reallocates one block to random sizes; its content must survive each step. */
 static void realloc_walk(void) {
     uint64_t random = 99;
     unsigned char *block = NULL;
@@ -186,7 +189,7 @@ static long peak_rss_kib(void) {
     return peak;
 }
 
-/* Huge blocks grow by mremap: no second copy is ever resident. */
+/* Huge blocks grow by mremap, so the resident set must never hold a second copy. */
 static void realloc_huge(void) {
     size_t size = 96u << 20;
     unsigned char *block = malloc(size);
@@ -216,7 +219,7 @@ static void realloc_huge(void) {
     free(block);
 }
 
-/* Shrinking a large block gives the memory back, or its tail would be lost for ever. */
+/* When a large block shrinks, the memory of its tail must go back to the kernel. */
 static void realloc_shrink_returns(void) {
     size_t size = 64u << 20;
     char *block = malloc(size);
@@ -242,7 +245,8 @@ static void usable_size(void) {
             CHECK(blocks[i], "no memory");
             usable[i] = malloc_usable_size(blocks[i]);
             CHECK(usable[i] >= size, "usable %zu of %zu", usable[i], size);
-            memset(blocks[i], i, usable[i]); /* to the last byte: neighbours would show it */
+            /* if the last bytes belonged to a neighbour, its check would fail */
+            memset(blocks[i], i, usable[i]);
         }
         for (int i = 0; i < COUNT; i++) {
             CHECK(malloc_usable_size(blocks[i]) == usable[i], "usable size is not stable");

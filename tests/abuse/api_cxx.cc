@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every operator new and delete, what they do when memory is short, and C beside C++. */
+/* All operators new and delete, their behaviour when memory is short, and C blocks beside C++
+ * ones. */
 #include "check.h"
 
 #include <malloc.h>
@@ -95,8 +96,8 @@ void bad_alloc() {
     }
 }
 
-/* libstdc++ 12 rounds the size up and does not check for an overflow: new(SIZE_MAX, 64) asks for 0
- * bytes, and gets a block. */
+/* libstdc++ 12 rounds the size up without a check for overflow, so its new(SIZE_MAX, 64) asks for 0
+ * bytes and returns a block. */
 void bad_alloc_aligned() {
     auto alignment = static_cast<std::align_val_t>(64);
     for (size_t huge : HUGE_SIZES) {
@@ -127,7 +128,8 @@ void handler_throws_other() {
     throw other_error();
 }
 
-/* The handler runs until it gives up; then bad_alloc, or nullptr from the nothrow ones. */
+/* operator new calls the new-handler until there is none. Then it throws bad_alloc; the nothrow
+ * operators return nullptr. */
 void new_handler() {
     auto alignment = static_cast<std::align_val_t>(256);
     size_t size = opaque(SIZE_MAX - 1000);
@@ -179,7 +181,7 @@ void odd_alignment() {
     }
 }
 
-/* bad_alloc goes through frames of C++ with destructors, and through C's free beside them. */
+/* bad_alloc passes frames with destructors that call delete and free. */
 void exception_unwinds() {
     static int destroyed;
     struct counted {
@@ -202,7 +204,8 @@ void exception_unwinds() {
 }
 
 void mixed_with_c() {
-    /* Wrong by the standard, right with every allocator that programs run on. */
+    /* free of a block of operator new is wrong by the standard, but works with every common
+     * allocator. */
     for (size_t size : SIZES) {
         free(::operator new(size));
         free(::operator new[](size));

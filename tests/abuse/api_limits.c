@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Zero sizes, sizes that no machine has, overflow, memory that runs out; errno each time. */
+/* Zero sizes, impossible sizes, overflow, memory that runs out; each time errno is checked. */
 #include "check.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define SENTINEL 77 /* a value of errno that no function here sets */
 
-/* Every size from which no allocator of this family may return a block. */
+/* Sizes for which no function of the malloc family may return a block. */
 static const size_t impossible_sizes[] = {
     PTRDIFF_MAX,
     (size_t)PTRDIFF_MAX + 1,
@@ -98,7 +98,8 @@ static void impossible_size(void) {
         void *untouched = &errno;
         int error = posix_memalign(&untouched, 64, size);
         CHECK(error == ENOMEM, "posix_memalign(%zu) is %d", size, error);
-        CHECK(errno == ENOMEM, "posix_memalign(%zu): errno is %d", size, errno); /* as glibc's */
+        /* glibc sets errno, too */
+        CHECK(errno == ENOMEM, "posix_memalign(%zu): errno is %d", size, errno);
         CHECK(untouched == &errno, "posix_memalign(%zu) wrote its result", size);
         errno = SENTINEL;
     }
@@ -158,7 +159,7 @@ static void reallocarray_overflow(void) {
     free(grown);
 }
 
-/* realloc(p, 0) frees and returns NULL, as glibc has always done; errno stays. */
+/* realloc(p, 0) frees the block and returns NULL, as in glibc. It must not change errno. */
 static void realloc_to_zero(void) {
     for (size_t size = 1; size < 4 << 20; size = size * 2 + 1) {
         void *block = malloc(size);
@@ -170,14 +171,14 @@ static void realloc_to_zero(void) {
         CHECK(!reallocarray(block, opaque(0), 8), "reallocarray(p, 0, 8) is not NULL");
     }
     limit_address_space((size_t)1 << 30);
-    for (int i = 0; i < 4096; i++) { /* 16 GiB, if nothing is freed */
+    for (int i = 0; i < 4096; i++) { /* would be 16 GiB if realloc did not free */
         char *block = malloc(4 << 20);
         CHECK(block, "round %d: no memory, so realloc(p, 0) frees nothing", i);
         CHECK(!realloc(block, opaque(0)), "round %d: not NULL", i);
     }
 }
 
-/* A call that succeeds leaves errno alone; free always does. */
+/* A call that succeeds must not change errno; free must never change it. */
 static void errno_preserved(void) {
     enum { COUNT = 64 };
     void *blocks[COUNT];
@@ -205,8 +206,8 @@ static void errno_preserved(void) {
     CHECK(errno == 0, "free of a huge block set errno to %d", errno);
 }
 
-/* free preserves errno even if munmap or madvise fails inside it: in locked memory MADV_ calls
- * fail, and the program must not see that. */
+/* free must not change errno even if munmap or madvise fails inside of it: madvise fails in locked
+ * memory. */
 static void errno_free_locked(void) {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0 && errno != EPERM && errno != ENOMEM)
         CHECK(0, "mlockall: %s", strerror(errno));
@@ -225,7 +226,7 @@ static void errno_free_locked(void) {
         CHECK(errno == SENTINEL, "free set errno to %d", errno);
         malloc_trim(0);
         for (int i = 0; i < count;
-             i++) { /* and what was given back is zero, though it could not be */
+             i++) { /* calloc must zero memory that madvise could not discard */
             unsigned char *zeroed = calloc(1, opaque(32768));
             for (size_t k = 0; zeroed && k < 32768; k++)
                 CHECK(!zeroed[k], "calloc of locked memory: byte %zu is %d", k, zeroed[k]);
@@ -242,7 +243,7 @@ struct chained_block {
     struct chained_block *next;
 };
 
-/* Takes blocks of one size until there are none; returns them as a list. */
+/* Allocates blocks of one size until malloc returns NULL. Returns the blocks as a list. */
 static struct chained_block *exhaust(size_t size) {
     struct chained_block *list = NULL;
     for (;;) {
@@ -305,17 +306,20 @@ static void *first_allocation_without_memory(void *unused) {
     errno = SENTINEL;
     void *block = malloc(opaque(256 << 20));
     CHECK(!block && errno == ENOMEM, "%p, errno %d", block, errno);
-    pthread_barrier_wait(&gate); /* all have tried it: the stacks of those that end leave room */
-    for (int i = 0; i < 1000; i++) { /* in a heap that threads share, and then in one of its own */
+    /* waits until all threads have tried: a thread that ends gives its stack back */
+    pthread_barrier_wait(&gate);
+    /* the first allocations come from the shared heap, later ones from the thread's own */
+    for (int i = 0; i < 1000; i++) {
         errno = SENTINEL;
-        block = malloc(opaque(100)); /* may succeed where room was left; must not crash */
+        block = malloc(opaque(100)); /* may succeed if a little memory is left; must not crash */
         CHECK(block || errno == ENOMEM, "errno is %d", errno);
         free(block);
     }
     return NULL;
 }
 
-/* So many threads that the memory that an allocator keeps for its next thread is not enough. */
+/* Memory runs out while 50 threads make their first allocation, more than an allocator keeps memory
+ * ready for. */
 static void out_of_memory_new_thread(void) {
     enum { THREADS = 50 };
     pthread_t threads[THREADS];
@@ -334,7 +338,7 @@ static void out_of_memory_new_thread(void) {
         chain_free(lists[i]);
 }
 
-/* The program starts under 32 MB of address space: run re-executes itself with the limit. */
+/* The program executes itself again with 32 MB of address space; it must start and allocate. */
 static void small_address_space(void) {
     if (getenv("CHECK_LIMITED")) {
         char *block = malloc(100000);
@@ -359,8 +363,9 @@ static bool kernel_guesses(void) {
     return read && mode == 0;
 }
 
-/* More than memory and swap together. Where the kernel decides by itself what is too much, such a
- * block is refused at once; a program that got it would be ended when it writes to it. */
+/* A block that is larger than memory and swap together must be refused at once if the kernel
+ * overcommits heuristically. A program that got such a block would be killed when it writes to
+ * it. */
 static void more_than_the_machine(void) {
     struct sysinfo machine;
     CHECK(sysinfo(&machine) == 0, "sysinfo: %s", strerror(errno));

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The part of the family that reports and tunes, and the names that only some C libraries have. */
+/* Functions that report and tune (mallinfo, malloc_info, mallopt), and functions that only some C
+ * libraries have. */
 #include "check.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
 #include <unistd.h>
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* mallinfo: it must still answer */
+/* mallinfo is deprecated, but must work */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static void mallinfo_grows(void) {
     enum { BLOCK = 3000, COUNT = 2000 };
@@ -41,7 +43,7 @@ static void mallinfo_large(void) {
     free(block);
 }
 
-/* Prints the XML: the suite parses it. */
+/* Prints the XML of malloc_info; the suite parses it. */
 static void malloc_info_xml(void) {
     void *live = malloc(5000);
     CHECK(malloc_info(0, stdout) == 0, "malloc_info failed: %s", strerror(errno));
@@ -52,7 +54,7 @@ static void malloc_info_options(void) {
     CHECK(malloc_info(1, stdout) == EINVAL, "options other than 0 are not refused");
 }
 
-/* Prints its lines on standard error, as glibc does: the suite looks at them. */
+/* malloc_stats prints on standard error, as glibc does; the suite checks the lines. */
 static void malloc_stats_text(void) {
     void *live = malloc(5000);
     malloc_stats();
@@ -64,7 +66,7 @@ static void mallopt_answers(void) {
     CHECK(mallopt(M_TRIM_THRESHOLD, 1 << 20) == 1, "M_TRIM_THRESHOLD");
     CHECK(mallopt(M_ARENA_MAX, 2) == 1, "M_ARENA_MAX");
     CHECK(mallopt(M_TOP_PAD, 1 << 16) == 1, "M_TOP_PAD");
-    int unknown = mallopt(12345, 1); /* glibc says 1 to what it does not know */
+    int unknown = mallopt(12345, 1); /* glibc returns 1 for unknown parameters */
     CHECK(unknown == 0 || unknown == 1, "unknown parameter: %d", unknown);
     free(malloc(3 << 20));
 }
@@ -100,7 +102,7 @@ static void trim_returns_memory(void) {
     free(again);
 }
 
-/* C23's functions: in the library, not in glibc 2.36. */
+/* Functions of C23 that memctx has and glibc 2.36 does not. */
 static void free_sized_family(void) {
     void (*free_sized)(void *, size_t) =
         (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
@@ -121,7 +123,8 @@ static void free_sized_family(void) {
     free_aligned_sized(opaque_pointer(NULL), 64, 10);
 }
 
-/* cfree left the headers with glibc 2.26; binaries linked before still ask for this version. */
+/* cfree was removed from the headers with glibc 2.26; older binaries still need this symbol
+ * version. */
 void old_cfree(void *block);
 __asm__(".symver old_cfree, cfree@GLIBC_2.2.5");
 
@@ -138,7 +141,7 @@ static void cfree_of_old_binaries(void) {
     CHECK(reused > 0, "nothing that was freed ever came back");
 }
 
-/* The whole family comes from one library: the one that malloc comes from. */
+/* All functions of the malloc family must come from the library that malloc comes from. */
 static void one_library(void) {
     static const char *const names[] = {
         "malloc",

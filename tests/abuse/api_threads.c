@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks that cross threads, threads that come and go, and allocations at the oddest moments. */
+/* Blocks that another thread frees, threads that come and go, and allocations in destructors,
+ * handlers, small stacks and forked children. */
 #include "check.h"
 
 #include <limits.h>
@@ -57,7 +58,7 @@ static void *consume(void *count) {
     return NULL;
 }
 
-/* One thread only allocates, another only frees: memory must circulate, not pile up. */
+/* One thread only allocates, another one only frees: freed memory must be reused, not pile up. */
 static void remote_free(void) {
     enum { COUNT = 300000 };
     pthread_t consumer;
@@ -91,7 +92,7 @@ static void *allocate_for_main(void *blocks) {
     return NULL;
 }
 
-/* The thread that allocated is gone when its blocks are used, reallocated and freed. */
+/* Blocks are used, reallocated and freed after the thread that allocated them has ended. */
 static void free_after_thread_exit(void) {
     static void *blocks[1000];
     for (int round = 0; round < 50; round++) {
@@ -137,7 +138,8 @@ static void many_threads(void) {
 
 static pthread_barrier_t all_alive;
 
-/* The first allocations of a thread may be made in a heap that threads share: these are more. */
+/* Allocates so often that the thread gets its own heap; its first allocations come from a shared
+ * one. */
 static void grow_up(void) {
     for (size_t i = 0; i < 600; i++)
         free(malloc(i % 500 + 1));
@@ -151,7 +153,7 @@ static void *work_together(void *unused) {
     return unused;
 }
 
-/* Many at once, in waves: what 100 threads cost must not be paid again for the next 100. */
+/* Runs waves of 100 threads: each wave must reuse the memory of the last one. */
 static void waves_of_threads(void) {
     enum { AT_ONCE = 100, WAVES = 20 };
     pthread_t threads[AT_ONCE];
@@ -165,7 +167,7 @@ static void waves_of_threads(void) {
         if (wave == 3)
             before = rss_kib();
     }
-    /* What a wave freed is kept for the next one, and goes back when none comes. */
+    /* Memory of a wave is kept for the next one, and goes back to the kernel after a while. */
     long grown = rss_kib() - before;
     for (int i = 0; i < 600 && grown >= 8 << 10; i++, grown = rss_kib() - before)
         usleep(100000);
@@ -177,8 +179,8 @@ static void waves_of_threads(void) {
 static pthread_key_t key, late_key;
 static int destructor_runs;
 
-/* glibc runs destructors in rounds: this one comes back until the last round, by which time every
- * other library has put its thread state away. */
+/* glibc runs destructors of keys in rounds. This one asks for each round; in the last one all other
+ * libraries have freed their state of this thread. */
 static void destroy_and_allocate(void *value) {
     uintptr_t round = (uintptr_t)value;
     void *block = calloc(1, 1000 * round);
@@ -222,7 +224,7 @@ static void *allocate_and_leave_to_key(void *unused) {
     return unused;
 }
 
-/* All 1024 keys are taken, by the program, before the library could have had one. */
+/* The program takes all 1024 pthread keys before the library can take one. */
 static void keys_exhausted(void) {
     pthread_key_t keys[PTHREAD_KEYS_MAX];
     int count = 0;
@@ -308,7 +310,7 @@ static void allocate_in_handler(int number) {
     handled++;
 }
 
-/* raise() from code that is not inside malloc, which the standard allows. */
+/* The handler may allocate, because raise() is not called inside malloc. */
 static void signal_on_other_stack(void) {
     static char stack[64 << 10];
     stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -348,13 +350,12 @@ static void fork_child_allocates(void) {
     free(before);
 }
 
-/* The child of vfork runs in its parent's memory: it must not disturb what is there. */
+/* The child of vfork runs in its parent's memory and must not damage the parent's blocks. */
 static void vfork_shares(void) {
     void *volatile kept = malloc(100);
     for (int i = 0; i < 200; i++) {
         pid_t child = vfork();
-        if (child ==
-            0) { /* its chunks stay in the parent's heap; programs allocate so before they exec */
+        if (child == 0) { /* programs allocate before exec; the blocks stay in the parent's heap */
             char *block = malloc(300 + (size_t)i * 100);
             void *freed = malloc(70);
             free(freed);
@@ -385,7 +386,7 @@ static void *load_forever(void *argument) {
     return NULL;
 }
 
-/* fork copies the process while other threads are inside malloc. The child must still work. */
+/* fork copies the process while other threads are inside malloc; malloc must work in the child. */
 static void fork_under_load(void) {
     pthread_t threads[3];
     for (uintptr_t i = 0; i < 3; i++)
@@ -393,7 +394,7 @@ static void fork_under_load(void) {
     for (int i = 0; i < 300; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(120); /* a child that hangs is killed, and the parent fails the test */
+            alarm(120); /* kills a child that hangs; then the parent fails the test */
             for (int j = 0; j < 10; j++)
                 work_a_little(NULL);
             if (i % 20 == 0)
@@ -407,8 +408,7 @@ static void fork_under_load(void) {
         pthread_join(threads[i], NULL);
 }
 
-/* --- threads that allocate little: they have no memory of their own in the library yet
- * ------------ */
+/* --- threads that allocate little, so they still use the shared heap ------------------------- */
 
 enum { YOUNG_BLOCKS = 40, STARTERS = 3 };
 
@@ -430,7 +430,7 @@ static void mask_profiling(int how) {
     pthread_sigmask(how, &set, NULL);
 }
 
-/* Blocks keep their contents; one of them is left to the next thread. */
+/* Allocates and checks blocks. The first one is left to the next thread, which frees it. */
 static void *live_briefly(void *argument) {
     mask_profiling(SIG_UNBLOCK);
     uint64_t random = (uintptr_t)argument;
@@ -463,13 +463,13 @@ static void allocate_a_little(int number) {
     errno = saved;
 }
 
-/* Threads begin, signal handlers allocate in them, and children are forked off, all at once. */
+/* At the same time, threads start, signal handlers allocate in them, and children are forked. */
 static void young_threads(void) {
     pthread_t waiting[12], starters[STARTERS];
     pthread_barrier_t barrier;
     struct sigaction action = {.sa_handler = allocate_a_little, .sa_flags = SA_RESTART};
     struct itimerval often = {{.tv_usec = 500}, {.tv_usec = 500}}, never = {{0}, {0}};
-    mask_profiling(SIG_BLOCK); /* a fork that is interrupted begins anew */
+    mask_profiling(SIG_BLOCK); /* a signal would make fork start again */
     pthread_barrier_init(&barrier, NULL, 13);
     for (int i = 0; i < 12; i++)
         CHECK(pthread_create(&waiting[i], NULL, wait_with_block, &barrier) == 0, "no thread");
@@ -499,7 +499,7 @@ static void young_threads(void) {
     free(__atomic_exchange_n(&handed_on, NULL, __ATOMIC_ACQ_REL));
 }
 
-/* Neither malloc nor free is a point at which a thread that was cancelled ends. */
+/* malloc and free are no cancellation points: a cancelled thread must not end in them. */
 static void *allocate_cancelled(void *argument) {
     char *volatile blocks[64] = {NULL};
     pthread_cancel(pthread_self());

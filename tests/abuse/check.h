@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.h - the frame of the abuse programs.
+ * check.h - main() and checks of the abuse programs.
  *
- * A program is a table of named tests. `PROGRAM NAME` runs one and exits 0, or prints what did not
- * hold on standard error and exits 1; `PROGRAM` prints the names, one a line. Each test has a
- * process of its own, so that one that crashes hides no other.
- * A name that begins with '!' asks for more than glibc 2.36 gives: it is not run without us.
+ * A program is a table of named tests. `PROGRAM NAME` runs one test; if a check fails, it prints
+ * the check on standard error and exits 1, else it exits 0. `PROGRAM` prints the names, one a line.
+ * Each test has a process of its own, so a crash ends only one test. A test whose name begins with
+ * '!' expects more than glibc 2.36 gives: the suite does not run it without memctx.
  */
 #ifndef ABUSE_CHECK_H
 #define ABUSE_CHECK_H
@@ -21,7 +21,7 @@ struct check_test {
     void (*run)(void);
 };
 
-/* Ends the test at the first failed check: later failures would only follow from it. */
+/* Ends the test at the first failed check; later failures would only be its consequences. */
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -32,13 +32,14 @@ struct check_test {
         }                                                                                          \
     } while (0)
 
-/* A size that the compiler cannot see through, so that it neither warns nor folds. */
+/* Returns `value`, which the compiler then does not know, so that it neither warns nor folds
+ * constants. */
 static inline size_t opaque(size_t value) {
     __asm__ volatile("" : "+r"(value));
     return value;
 }
 
-/* A pointer of which the compiler cannot know that it was freed or never came from malloc. */
+/* Returns `pointer`; the compiler then does not know that it was freed or is not from malloc. */
 static inline void *opaque_pointer(void *pointer) {
     __asm__ volatile("" : "+r"(pointer));
     return pointer;
@@ -76,7 +77,7 @@ static inline int check_main(const struct check_test *tests, int argc, char **ar
     return 2;
 }
 
-/* The end of each program: CHECK_MAIN({"name", function}, ...) is its main() with these tests. */
+/* CHECK_MAIN({"name", function}, ...) at the end of a program defines main() with these tests. */
 #define CHECK_MAIN(...)                                                                            \
     int main(int argc, char **argv) {                                                              \
         static const struct check_test tests[] = {__VA_ARGS__, {NULL, NULL}};                      \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * invariant - programs for the tests of the invariants in docs/architecture.md, seen from outside.
+ * invariant - programs for the tests of the invariants in docs/architecture.md.
  *
- * The first argument names the behaviour; each prints "ready" where it stands still and waits for a
- * line, or the end, on stdin.
+ * The first argument names the program's behaviour. It prints "ready" when it stands still, and
+ * waits for a line or the end of stdin.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 static void *volatile sink;
 static _Atomic int stopping;
 
-/* Says where the program is and waits; false at the end of stdin. */
+/* Prints `word` and waits for a line. False: stdin has ended. */
 static int stand_still(const char *word) {
     char byte;
     dprintf(1, "%s\n", word);
@@ -59,7 +59,8 @@ static void *allocate_and_free(void *argument) {
     return NULL;
 }
 
-/* Busy until the first line, then quiescent with exactly 1000 chunks of 100 bytes on allocate_a. */
+/* Threads allocate and free until the first line comes. Then nothing changes, and allocate_a has
+ * exactly 1000 live chunks of 100 bytes. */
 static int sums(void) {
     pthread_t threads[4];
     for (unsigned long i = 0; i < 4; i++)
@@ -78,8 +79,8 @@ static int sums(void) {
 
 /* --- 3: what cannot be tracked ------------------------------------------------------------- */
 
-/* Code without unwind information: a function written into memory at run time. It calls
- * malloc(rdi) through rsi, on a frame that nothing describes. */
+/* Calls malloc(rdi) through rsi from a function written into memory at run time, so its frame has
+ * no unwind information. */
 static int no_unwind_info(void) {
     static const unsigned char code[] = {
         0x48, 0x83, 0xec, 0x28,                               /* sub $40, %rsp */
@@ -104,7 +105,7 @@ static int no_unwind_info(void) {
     return 0;
 }
 
-/* A frame pointer that is garbage must be followed nowhere. */
+/* Calls malloc with garbage in rbp: the unwinder must not follow it. */
 static int garbage_frame_pointer(void) {
     for (int i = 0; i < 1000; i++) {
         void *block;
@@ -128,8 +129,8 @@ static int garbage_frame_pointer(void) {
     return 0;
 }
 
-/* Assembly that moves to another stack and has no unwind information. The word that should hold the
- * caller's return address then stands in the guard behind that stack. */
+/* Switches to another stack without unwind information, so that an unwinder looks for the caller's
+ * return address in the guard page behind that stack. */
 __attribute__((noinline, optimize("omit-frame-pointer"))) static void *call_on(char *top) {
     void *block;
     __asm__ volatile("mov %%rsp, %%r12\n\t"
@@ -156,7 +157,8 @@ static int stack_before_a_guard(void) {
     return 0;
 }
 
-/* 2^15 call paths, more than any table was made for: two call sites on each of 15 levels. */
+/* Allocates on one of 2^15 call paths: two call sites on each of 15 levels. The tables start much
+ * smaller. */
 __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
     void *block;
     if (depth == 0)
@@ -212,8 +214,8 @@ static void *(*const ways[300])(size_t) = {HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENT
 TEN(CALLER, 1)
 static void *(*const callers[10])(int, size_t) = {TEN(CALLER_ENTRY, 1)};
 
-/* 3000 contexts, each with 20 KiB in eight sizes: pages of their own for all would waste far more
- * than they hold. */
+/* 3000 contexts, each with 20 KiB in eight sizes: if all had pages of their own, these would waste
+ * more bytes than the chunks have. */
 static int waste(void) {
     for (int way = 0; way < 3000; way++)
         for (int size = 1; size <= 8; size++)
@@ -224,8 +226,8 @@ static int waste(void) {
     return 0;
 }
 
-/* Half of the contexts fill pages of their own and free all but each 20th chunk: holes far beyond
- * the cap. Then the other half grows to 20 KiB each. */
+/* Half of the contexts fill pages of their own and free all but each 20th chunk, so that the waste
+ * exceeds its cap. Then each context of the other half grows to 20 KiB. */
 static int holes(void) {
     enum { COUNT = 128 };
     static void *blocks[150][COUNT];
@@ -243,7 +245,7 @@ static int holes(void) {
     return 0;
 }
 
-/* 64 MiB of small blocks come and go: the freelist keeps its bound, the rest goes back. */
+/* 64 MiB of small blocks come and go: the freelist must keep at most its bound. */
 static int freelist(void) {
     enum { COUNT = 1 << 17 };
     static void *blocks[COUNT];
@@ -268,7 +270,8 @@ static int reset(void) {
     }
     while (stand_still("ready")) {
         for (int i = 0; i < 20000; i++)
-            free(allocate_b((size_t)i % 900)); /* would overwrite what was wrongly freed */
+            /* would overwrite chunks that a reset has wrongly freed */
+            free(allocate_b((size_t)i % 900));
         for (int i = 0; i < COUNT; i++)
             for (int at = 0; at <= i % 700; at++)
                 if (blocks[i][at] != (i & 0xff)) {
@@ -292,7 +295,7 @@ static void on_signal(int number) {
     wrong_thread += gettid() != main_tid;
 }
 
-/* One thread, a handler for each catchable signal: whatever is sent to the process must arrive,
+/* A process of one thread handles each catchable signal: signals sent to the process must arrive,
  * and on this thread. */
 static int signals(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -300,7 +303,7 @@ static int signals(void) {
     main_tid = gettid();
     for (int number = 1; number <= SIGRTMAX; number++)
         if (number != SIGKILL && number != SIGSTOP && number != SIGABRT && number != SIGSEGV)
-            sigaction(number, &action, NULL); /* two of glibc's own are refused: fine */
+            sigaction(number, &action, NULL); /* glibc refuses two signals that it uses itself */
     for (;;) {
         snprintf(line, sizeof line, "seen %lu wrong %lu", signals_seen, wrong_thread);
         if (!stand_still(line))
@@ -317,8 +320,8 @@ static void *allocate_steadily(void *unused) {
     return unused;
 }
 
-/* Some thousand contexts and a thread that allocates: the suite samples the threads' states while
- * it dumps. */
+/* A thread allocates beside 4000 contexts. The suite makes dumps and looks whether the threads ever
+ * stop. */
 static int steady(void) {
     pthread_t thread;
     for (unsigned i = 0; i < 4000; i++)
@@ -333,7 +336,8 @@ static int steady(void) {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* Which library gives the unwinder and backtrace: printed, and compared with a run without us. */
+/* Prints which library the unwinder's functions and backtrace come from. The suite compares that
+ * with a run without memctx. */
 static int unwinder(void) {
     static const char *const names[] = {
         "backtrace",     "_Unwind_RaiseException", "_Unwind_Backtrace", "_Unwind_Resume",

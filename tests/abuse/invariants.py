@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One test or more for each invariant in docs/architecture.md, as far as it shows from outside."""
+"""Tests of the invariants in docs/architecture.md, as far as a test can see them from outside."""
 import os
 import random
 import signal
@@ -17,7 +17,7 @@ def program():
 
 
 class Standing(Target):
-    """A behaviour of the invariant program, at the place where it first stands still."""
+    """Runs a case of the invariant program until the program pauses for the first time."""
 
     def __init__(self, behaviour, directory, word="ready", **env):
         super().__init__([program(), behaviour], directory,
@@ -53,7 +53,7 @@ def figure(dump, function, field):
 
 @test_named("invariant-1-sums-when-busy")
 def sums_when_busy():
-    """Dumps in the middle of everything add up in themselves, and never go backwards."""
+    """Dumps of a busy program add up, and the count of allocations never decreases."""
     with runtime_dir() as directory, Standing("sums", directory, word="busy") as target:
         allocs = 0
         for _ in range(20):
@@ -62,7 +62,7 @@ def sums_when_busy():
             check(dump["totals"]["allocs"] >= allocs, "allocs went back")
             allocs = dump["totals"]["allocs"]
             live = dump["totals"]["live_chunks"]
-            # 4 threads hold at most 100 chunks each; the rest is libc's own, a handful.
+            # 4 threads hold at most 100 chunks each; libc holds some more.
             check(0 <= live <= 4 * 100 + 100, f"{live} live chunks")
 
 
@@ -88,7 +88,7 @@ def sums_when_quiescent():
 
 @test_named("invariant-1-ledger-explains-rss")
 def ledger_explains_rss():
-    """The lines of the ledger add up to what the kernel says, with a small residue."""
+    """The lines of the ledger add up to the resident set, but for a small residue."""
     with runtime_dir() as directory, Standing("freelist", directory, word="full") as target:
         dump = target.dump()
         ledger = dump.get("ledger") or dump.get("memory")
@@ -101,11 +101,12 @@ def ledger_explains_rss():
         check(rss < requested * 1.35 + (16 << 20), f"{rss} resident for {requested} requested")
 
 
-# --- 2: a cached path equals a fresh unwind ---------------------------------------------------
+# --- 2: a cached path equals a fresh walk -----------------------------------------------------
 
 
 def verify_program(argv, directory, limit_s=120):
-    """Runs a whole program under the oracle; mismatches are reported as a line on stderr."""
+    """Runs a program with MEMCTX_VERIFY, which compares paths with libunwind; checks that none
+    differs."""
     env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_VERIFY="10", MEMCTX_VERBOSE="1",
                                 PYTHONMALLOC="malloc", MEMCTX_CONTROL="off")
     done = harness.run_program(argv, env, limit_s)
@@ -129,7 +130,7 @@ def oracle_agrees_on_programs():
               "for i in range(300):\n"
               "    json.loads(json.dumps({str(j): [j] * 9 for j in range(50)}))\n"
               "print(len(re.findall('a.', 'abac' * 1000)))"]
-    # Ever new paths of functions that recur, longer than MEMCTX_DEPTH: folded, cut and waiting ones.
+    # Recursion with ever new paths longer than MEMCTX_DEPTH: they are folded, cut or wait.
     parser = ["/usr/bin/python3", "-c", "import argparse, ast, inspect, pickle, typing\n"
               "for module in (argparse, typing, inspect, pickle) * 2:\n"
               "    tree = ast.parse(open(module.__file__).read())\n"
@@ -149,7 +150,7 @@ def oracle_agrees_on_programs():
 
 @test_named("invariant-3-no-unwind-info")
 def no_unwind_info():
-    """Chunks from code that nothing describes are on the books, in a labelled place."""
+    """Chunks from code without unwind information are counted, under a label."""
     with runtime_dir() as directory, Standing("no-unwind-info", directory) as target:
         dump = target.dump()
         check_sums(dump)
@@ -185,7 +186,8 @@ def stack_before_a_guard():
 
 @test_named("invariant-3-many-paths")
 def many_paths():
-    """32768 call paths: each is on the books, or in [unknown] and counted; nothing is lost."""
+    """32768 call paths: the chunk of each path is counted at the path or in [unknown]; none is
+    lost."""
     with runtime_dir() as directory, Standing("many-paths", directory) as target:
         dump = target.dump("--no-symbols", timeout_s=120)
         check_sums(dump)
@@ -198,7 +200,8 @@ def many_paths():
 
 @test_named("invariant-3-depths")
 def depths():
-    """At each depth all is on the books; at 0 there are no paths, at 1 one frame."""
+    """With each MEMCTX_DEPTH all chunks are counted; with 0 there are no paths, with 1 one
+    frame."""
     for depth in (0, 1, 2, 16, 128):
         with runtime_dir() as directory:
             with Standing("sums", directory, word="busy", MEMCTX_DEPTH=depth) as target:
@@ -219,15 +222,15 @@ def depths():
 
 @test_named("invariant-3-tracking-without-memory")
 def tracking_without_memory():
-    """Little address space: new contexts cannot be made, the program runs on until it ends."""
+    """With too little address space for new contexts, the program still runs to its normal end."""
     with runtime_dir() as directory:
         env = harness.preloaded_env(XDG_RUNTIME_DIR=directory)
         for mib in (14, 16, 18, 48):
             argv = ["prlimit", f"--as={mib << 20}", program(), "many-paths"]
             done = harness.run_program(argv, env, 60)
-            # 32768 chunks of 32 bytes fit; what does not fit is at most the tree of their paths.
+            # The 32768 chunks of 32 bytes fit; the tree of their paths may not.
             check_equal((done.returncode, done.stderr), (0, ""), f"many paths in {mib} MiB")
-        # Here the tables may take all of it, and nodes of paths are refused memory before chunks are.
+        # With this tables budget the tables can fill the address space.
         env["MEMCTX_TABLES"] = "64M"
         for mib in (14, 15, 16, 17, 18):
             argv = ["prlimit", f"--as={mib << 20}", program(), "many-paths"]
@@ -236,12 +239,13 @@ def tracking_without_memory():
                   f"many paths in {mib} MiB, which the tables may fill: {done.returncode}, {done.stderr}")
 
 
-# --- 4: errno (the semantics are in the limits-* tests), no libc locks -------------------------
+# --- 4: malloc and free keep errno -------------------------------------------------------------
 
 
 @test_named("invariant-4-errno")
 def errno_untouched():
-    """Run again with paths verified, walked at every call, and dumped: still no errno of ours."""
+    """malloc and free leave errno as it was, also with MEMCTX_VERIFY, a large depth, no decay, a
+    socket."""
     binary = harness.build_program("tests/abuse/api_limits.c")
     with runtime_dir() as directory:
         for extra in ({"MEMCTX_VERIFY": "1"}, {"MEMCTX_DEPTH": "128"}, {"MEMCTX_DECAY_MS": "0"},
@@ -251,13 +255,13 @@ def errno_untouched():
             check_equal((done.returncode, done.stderr), (0, ""), f"errno-preserved with {extra}")
 
 
-# --- 5: memory spent on segregation is capped --------------------------------------------------
+# --- 5: free memory in contexts' own pages is bounded ------------------------------------------
 
 
 @test_named("invariant-5-waste-cap")
 def waste_cap():
-    """3000 small contexts times 8 sizes: pages of their own may cost max(2 MiB, 6 % of live) more
-    than sharing all. What of them was never touched costs nothing and is not counted."""
+    """Own pages of 3000 small contexts with 8 sizes cost at most max(2 MiB, 6 % of the live bytes)
+    more than mixed pages. Untouched OS pages do not count."""
     with runtime_dir() as directory:
         rss = {}
         for promote in (1000000000, 16384, 2048, 0):
@@ -270,7 +274,7 @@ def waste_cap():
                 target.end_well()
         for promote in (16384, 2048, 0):
             more = rss[promote] - rss[1000000000]
-            # 2 MiB beside it for the regions' own tables.
+            # 2 MiB more for the tables of the regions.
             check(more < cap_kib + (2 << 10),
                   f"promote_bytes={promote} takes {more} KiB more than mixed pages for all, the "
                   f"cap is {cap_kib} KiB; RSS in KiB: {rss}")
@@ -279,7 +283,7 @@ def waste_cap():
 
 @test_named("invariant-5-holes-end-segregation")
 def holes_end_segregation():
-    """With holes past the cap in contexts' own pages, growing contexts stay in mixed pages."""
+    """When free memory in own pages exceeds the waste cap, growing contexts stay in mixed pages."""
     with runtime_dir() as directory:
         for waste_kib, segregated in ((2048, False), (1000000, True)):
             with Standing("holes", directory, MEMCTX_WASTE_KIB=waste_kib, MEMCTX_PROMOTE_BYTES=1024) as target:
@@ -293,7 +297,8 @@ def holes_end_segregation():
 
 @test_named("invariant-5-freelist-bound")
 def freelist_bound():
-    """64 MiB freed: at most 8 MiB (or what is set) stay, and after the decay time next to none."""
+    """After 64 MiB are freed, at most MEMCTX_FREELIST_KIB stay, and hardly any after the decay
+    time."""
     with runtime_dir() as directory:
         for kib, decay in ((8192, 3600000), (1024, 3600000), (8192, 50)):
             with Standing("freelist", directory, word="full", MEMCTX_FREELIST_KIB=kib,
@@ -311,7 +316,7 @@ def freelist_bound():
                 target.end_well()
 
 
-# --- 6: reset never frees ---------------------------------------------------------------------
+# --- 6: a reset of counters frees no chunk ----------------------------------------------------
 
 
 @test_named("invariant-6-reset-never-frees")
@@ -336,12 +341,13 @@ def reset_never_frees():
         target.end_well()
 
 
-# --- 7: nobody else observes ------------------------------------------------------------------
+# --- 7: no other user can ask -----------------------------------------------------------------
 
 
 @test_named("invariant-7-modes")
 def modes():
-    """Directory 0700, socket 0600; who else may connect is the control suite's other_uid_*."""
+    """The socket has mode 0600, its directory 0700. (The control suite tests other users'
+    connections.)"""
     with runtime_dir() as directory, Standing("steady", directory) as target:
         path = target.socket_path()
         check_equal([stat.S_IMODE(os.lstat(name).st_mode)
@@ -365,7 +371,7 @@ def other_uid():
         target.end_well()
 
 
-# --- 8: descriptors, signals, never stopped ---------------------------------------------------
+# --- 8: descriptors, signals, no stopped threads ----------------------------------------------
 
 
 def control_tid(pid):
@@ -378,7 +384,7 @@ def control_tid(pid):
 
 @test_named("invariant-8-signals-blocked")
 def signals_blocked():
-    """Our thread blocks all that can be blocked, but for the two signals that libc itself needs."""
+    """The control thread blocks all signals but the two that libc needs (32 and 33)."""
     with runtime_dir() as directory, Standing("steady", directory) as target:
         blocked = int(harness.read_status(target.pid, "SigBlk", control_tid(target.pid)), 16)
         exempt = {signal.SIGKILL, signal.SIGSTOP, 32, 33}
@@ -424,7 +430,7 @@ def descriptors_unseen():
 
 @test_named("invariant-8-never-stopped")
 def never_stopped():
-    """While dumps run no thread is traced or stopped, and none waits for us for long."""
+    """During dumps no thread of the program is traced or stopped, or waits for long."""
     dice = random.Random(1)
     with runtime_dir() as directory, Standing("steady", directory) as target:
         seen = set()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One misuse of the heap a test. The suite asserts how each ends: the exact signal and the exact
- * line. A program that is still alive after its misuse says so and exits 0.
+ * Each test is one misuse of the heap. The suite checks the exact signal and the exact message. A
+ * program that survives its misuse says so and exits 0.
  */
 #include "check.h"
 
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static void survived(const char *after) {
-    /* The heap must still work: a misuse that corrupts in silence would show here. */
+    /* The heap must still work: silent damage by the misuse would be noticed here. */
     for (int i = 0; i < 20000; i++) {
         size_t size = (size_t)i % 3000 + 1;
         unsigned char *block = malloc(size), *other = malloc(size);
@@ -28,7 +28,7 @@ static void survived(const char *after) {
 static void *make(size_t size) {
     void *block = malloc(size);
     CHECK(block, "no memory");
-    fprintf(stderr, "block %p\n", block); /* the suite compares it with the message */
+    fprintf(stderr, "block %p\n", block); /* the suite looks for this address in the message */
     return block;
 }
 
@@ -61,8 +61,8 @@ static void double_free_huge(void) {
     double_free(40 << 20);
 }
 
-/* Other chunks are freed in between, so the head of a list of free blocks does not tell of the
- * second free. */
+/* Other chunks are freed between the two frees, so comparing with the head of the free list does
+ * not find the second one. */
 static void double_free_later(void) {
     enum { COUNT = 50 };
     void *blocks[COUNT];
@@ -126,7 +126,7 @@ static void foreign_mapping(void) {
     survived("a free of a foreign mapping");
 }
 
-/* Memory around the pointer cannot be read: an allocator that looks for a header there dies of
+/* The memory around the pointer cannot be read: an allocator that looks for a header before it gets
  * SIGSEGV. */
 static void unreadable_pointer(void) {
     char *mapping = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -176,8 +176,9 @@ static void usable_foreign(void) {
     survived("a usable size of a foreign pointer");
 }
 
-static void checked_realloc_freed(void) { /* to more bytes than are mapped behind the pointer: the
-                                             misuse must be found before the copy */
+/* The new size exceeds the memory mapped behind the pointer, so the misuse must be found before the
+ * copy. */
+static void checked_realloc_freed(void) {
     char *block = make(20);
     free(block);
     fprintf(stderr, "realloc %p\n", (void *)block);
@@ -191,7 +192,7 @@ static void *free_it(void *block) {
     return NULL;
 }
 
-/* The first free is another thread's. */
+/* The first free is by another thread. */
 static void double_free_threads(void) {
     pthread_t thread;
     void *before = malloc(100), *block = make(100), *after = malloc(100);
@@ -235,7 +236,7 @@ static void overflow_huge(void) {
     overflow(40 << 20);
 }
 
-static void overflow_far(void) { /* the tail's last byte */
+static void overflow_far(void) { /* writes to the last byte of the slack */
     char *block = make(1000);
     write_byte(block + 1000 + 15);
     misuse_free(block);
@@ -260,8 +261,8 @@ static void overflow_threads(void) {
     survived("an overflow");
 }
 
-/* All from one call path: a block of a page of a context's own is handed out to that context
- * alone. */
+/* All chunks have one call path, whose context gets pages of its own; no other context gets their
+ * blocks. */
 static void write_after_free(size_t size, size_t offset) {
     for (int i = 0; i < 1000; i++) {
         char *block = malloc(size);
@@ -294,7 +295,7 @@ static void write_after_free_begin(void) {
         }
         fprintf(stderr, "block %p\n", (void *)block);
         free(opaque_pointer(first));
-        free(opaque_pointer(block)); /* the second one freed links to the first */
+        free(opaque_pointer(block)); /* the block that was freed last links to the first */
         write_byte(block + 5);
     }
     survived("a write after free");

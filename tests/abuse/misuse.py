@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Registers the tests of the misuse program: how each ends, to the signal and the line."""
+"""Tests of misuse (double free, overflow, ...): the signal that ends the program, and its
+message."""
 import re
 import signal
 
@@ -10,8 +11,8 @@ IN_BLOCK = r"; block of \d+ bytes of context \d+"
 IN_LARGE = r"; in a large chunk of context \d+"
 EMPTY = r"; in empty memory"
 
-# What the library must say before it aborts. None: the pointer is none of ours (or its memory went
-# back to the kernel long ago), so it is ignored and counted, and the program goes on.
+# The message before the library aborts. None: the pointer is of another allocator, or its memory
+# went back to the kernel, so the library ignores and counts it, and the program goes on.
 DOUBLE = "double free of"
 INVALID = "free of an invalid pointer"
 OVERFLOW = "write past the end of"
@@ -58,7 +59,7 @@ CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
 
 
 def function_names(lines):
-    """The functions at the lines "memctx: FILE+OFFSET" that are in the test's program, by addr2line."""
+    """The functions of the lines "memctx: FILE+OFFSET" in the test's program, by addr2line."""
     names = []
     for line in lines:
         found = re.fullmatch(r"memctx:     (/.*)\+(0x[0-9a-f]+)", line)
@@ -79,7 +80,7 @@ def expect_abort(done, name, words, place):
     check_equal(len(lines), len(pointers) + len(said), f"lines in {done.stderr!r}")
     function = name.replace("-", "_")
     caller = said.index("memctx:   found by" if words in (OVERFLOW, WRITTEN) else "memctx:   misused by")
-    if place != EMPTY:  # the path that allocated the chunk
+    if place != EMPTY:  # the message names the path that allocated the chunk
         check_equal(said[1], "memctx:   allocated by", "the second line")
         names = function_names(said[2:caller])
         check(names[0] in ("make", "write_after_free", function) and names[-1] == "_start",
@@ -105,7 +106,7 @@ def register(name, ending, **extra):
         program = harness.build_program("tests/abuse/misuse.c")
         with runtime_dir() as directory:
             for settings in ({"MEMCTX_CONTROL": "off"}, {"MEMCTX_CONTROL": "eager"},
-                             {"MEMCTX_CONTROL": "off", "MEMCTX_PROMOTE_BYTES": "0"}):  # pages of its own
+                             {"MEMCTX_CONTROL": "off", "MEMCTX_PROMOTE_BYTES": "0"}):  # each context has its own pages
                 env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, **settings, **extra)
                 done = harness.run_program([program, name], env)
                 if ending:

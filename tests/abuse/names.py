@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the library is as an ELF file: its exports, its needs, its thread-local storage."""
+"""Tests of the library as an ELF file: exports, symbols that it needs, thread-local storage,
+size."""
 import os
 import re
 
@@ -14,7 +15,7 @@ def tool(*argv):
 
 
 def exported_list():
-    """The names between global: and local: of the version script."""
+    """The names between "global:" and "local:" in src/api/exports.map."""
     built_from = os.path.join(os.path.dirname(harness.LIB), "../..")
     if not os.path.exists(os.path.join(built_from, "src/api/exports.map")):
         built_from = ROOT
@@ -52,14 +53,16 @@ _ZdaPvSt11align_val_tRKSt9nothrow_t""".split()
 
 @test
 def names_whole_family():
-    """The library exports the whole family. With a part of it, one of its blocks would come to a function of another malloc."""
+    """The library exports every function of the malloc family. Otherwise a chunk could be passed to
+    another malloc's function."""
     missing = [name for name in WHOLE_FAMILY if name not in exported_list()]
     check_equal(missing, [], "missing")
 
 
 @test
 def names_versions():
-    """One binary for each glibc from 2.28 on: no newer version of a name, and weak names have none."""
+    """The library loads with glibc 2.28 and newer: it needs no newer symbol version, and weak
+    symbols have none."""
     count = 0
     for line in tool("objdump", "-T", harness.LIB).splitlines():
         if "*UND*" not in line:
@@ -68,7 +71,7 @@ def names_versions():
         version = re.search(r"\(?GLIBC_([0-9.]+)\)?", line)
         weak = line.split("*UND*")[0].split()[1:2] == ["w"]
         if version:
-            # glibc before 2.30 looks for it in libc.so.6 alone
+            # glibc before 2.30 searches a versioned symbol only in libc.so.6
             check(not re.search(r" (_r_debug|__tls_get_addr|pthread_(create|join|cancel|key_\w+|setspecific)|dlopen|dlsym|"
                                 r"pthread_attr_setstack\w*)$", line),
                   f"a version for a name that libc.so.6 of glibc 2.28 lacks: {line.strip()}")
@@ -120,7 +123,8 @@ def names_hardened():
 
 @test
 def names_small_footprint():
-    """Bounds of what each start and each fork pays for; see docs/process.md, One fork."""
+    """Bounds for the library's segments and relocations, which cost time at each start and fork
+    (docs/process.md, One fork)."""
     ends = re.findall(r"^\s+LOAD\s+\S+\s+(0x[0-9a-f]+)\s+\S+\s+\S+\s+(0x[0-9a-f]+)",
                       tool("readelf", "-lW", harness.LIB), flags=re.M)
     check_equal(len(ends), 2, "loaded segments")
@@ -141,7 +145,8 @@ def names_small_footprint():
 
 @test
 def names_unwinder_unchanged():
-    """backtrace and the _Unwind_* family are those that the program has without us."""
+    """With the library preloaded, the program still uses its own backtrace and _Unwind_*
+    functions."""
     program = harness.build_program("tests/abuse/invariant.c")
     plain = harness.run_program([program, "unwinder"], harness.clean_env())
     check_equal(plain.returncode, 0, "without the library")
@@ -157,7 +162,8 @@ def names_unwinder_unchanged():
 
 @test
 def names_no_loader_on_malloc_path():
-    """The library refers to hardly a function of libc that may allocate or lock (malloc_info needs fprintf, thread exit a key)."""
+    """The library calls no function of libc that may allocate or lock, except fprintf for
+    malloc_info and those for the pthread key."""
     undefined = {line.split()[-1].split("@")[0]
                  for line in tool("nm", "-D", "--undefined-only", harness.LIB).splitlines()}
     forbidden = {"printf", "snprintf", "vsnprintf", "puts", "fputs", "fopen", "fwrite",

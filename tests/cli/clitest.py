@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the files of the cli suite share: one way to say what an invocation must give."""
+"""Shared by the files of the cli suite: functions that run the command and check its result."""
 import contextlib
 import os
 import re
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def cli(*words, env=None, timeout_s=60, stdin=""):
-    """One run of the command. No ending by a signal (a crash) is ever right."""
+    """Runs the command. Fails if a signal ends it (a crash)."""
     done = run_program([CLI, *map(str, words)], env or clean_env(), timeout_s, stdin)
     check(done.returncode >= 0, f"memctx {' '.join(map(str, words))}: ended by signal "
                                 f"{-done.returncode}: {done.stderr[-2000:]}")
@@ -23,7 +23,7 @@ def cli(*words, env=None, timeout_s=60, stdin=""):
 
 
 def expect(code, pattern, *words, env=None, timeout_s=60):
-    """Runs the command; its exit code and its message (stderr) must be these."""
+    """Runs the command; checks its exit code, and its standard error against the pattern."""
     done = cli(*words, env=env, timeout_s=timeout_s)
     what = f"memctx {' '.join(map(str, words))}"
     check(done.returncode == code, f"{what}: exit {done.returncode}, want {code}; stdout: "
@@ -34,20 +34,21 @@ def expect(code, pattern, *words, env=None, timeout_s=60):
 
 
 def succeed(*words, env=None, timeout_s=60):
-    """Runs the command, which must exit with 0; returns what it printed."""
+    """Runs the command, which must exit with 0; returns its standard output."""
     return expect(0, "", *words, env=env, timeout_s=timeout_s).stdout
 
 
 @contextlib.contextmanager
 def scratch():
-    """A directory of its own for files, which goes away."""
+    """A temporary directory, removed at the end."""
     with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as path:
         yield path
 
 
 @contextlib.contextmanager
 def target(argv, **extra):
-    """A program on memctx that has printed "ready", in a private runtime directory."""
+    """Starts a program under memctx in a private runtime directory, and waits until it prints
+    "ready"."""
     with harness.runtime_dir() as runtime, Target(argv, runtime, MEMCTX_CONTROL="eager",
                                                   **extra) as live:
         heard = live.hear()
@@ -58,7 +59,7 @@ def target(argv, **extra):
 
 @contextlib.contextmanager
 def fake(fault):
-    """A fake server with this fault; it speaks wire.h and is no memctx process."""
+    """Starts a fake server, a program without the library that speaks wire.h with this fault."""
     program = build_program("tests/cli/fake_server.c")
     with harness.runtime_dir() as runtime, Target([program, fault], runtime,
                                                   preload=False) as live:
@@ -67,7 +68,7 @@ def fake(fault):
 
 
 def tool(*argv, **options):
-    """Runs a tool of the build, which must succeed."""
+    """Runs a tool such as readelf, which must succeed; returns its output."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, **options)
     check(done.returncode == 0, f"{' '.join(argv)}: {done.stderr[-800:]}")
     return done.stdout

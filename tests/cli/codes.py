@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exit codes, messages and help of the command line, and targets that are none."""
+"""Exit codes, messages and help texts of the command, and targets that do not exist."""
 import contextlib
 import json
 import os
@@ -86,7 +86,8 @@ def no_such_target():
 
 @test
 def process_without_library():
-    """The message has the whole name of the program, of which the kernel keeps 15 characters."""
+    """The message names the program in full, although the kernel keeps only 15 characters of its
+    name."""
     name = "sleeper-under-a-long-name"
     with scratch() as where:
         os.symlink(sleeper()[0], os.path.join(where, name))
@@ -139,7 +140,7 @@ def socket_directory_is_refused():
             done = cli("dump", live.pid, env=live.cli_env)
             while "has not begun to count; the process has just started; try again" in done.stderr:
                 done = cli("dump", live.pid, env=live.cli_env)
-            # The library may have found a directory further down its list.
+            # The library may have used another directory of its list.
             check(done.returncode == 0 or "has mode 755 instead of 700" in done.stderr,
                   f"exit {done.returncode}: {done.stderr} (others: {others})")
 
@@ -163,7 +164,8 @@ def find_row(live):
 
 @test
 def ps_lists_and_sweeps():
-    """A program that writes its title over its arguments often fills the rest with spaces; they are left out."""
+    """memctx ps lists processes without trailing spaces in their names, which programs write that
+    set a title, and removes sockets of ended processes."""
     with scratch() as where, contextlib.ExitStack() as stack:
         padded = os.path.join(where, "allocate  ")
         os.symlink(build_program("tests/cli/programs/allocate.c"), padded)
@@ -306,10 +308,10 @@ def no_color_without_a_terminal():
 
 @test
 def root_without_capabilities():
-    """In a container root often lacks CAP_SYS_PTRACE; the message names it, and does not send root to root."""
+    """If root lacks CAP_SYS_PTRACE, as in many containers, the message names that capability."""
     if os.geteuid() != 0:
         raise Skip("changing users takes root")
-    with subprocess.Popen(["sleep", "100"], user=64123, env=clean_env()) as process:  # a user without sockets
+    with subprocess.Popen(["sleep", "100"], user=64123, env=clean_env()) as process:  # a user without a process on memctx
         try:
             done = subprocess.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", CLI, "dump", str(process.pid)],
                                   capture_output=True, text=True, env=clean_env(), check=False)
@@ -321,7 +323,7 @@ def root_without_capabilities():
 
 @test
 def a_process_that_only_reads_the_library_is_no_target():
-    """A process that maps libmemctx.so to read its symbols, as memctx does, runs without the library."""
+    """A process that only maps libmemctx.so to read its symbols does not count as a target."""
     code = "import mmap, sys; file = open(sys.argv[1], 'rb'); read = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); print('ready', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, LIB], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         check_equal(process.stdout.readline(), b"ready\n", "the reader")

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fake_server.c - speaks wire.h to the command, well or badly.
+ * fake_server.c - a server that speaks wire.h to the command, correctly or with one fault.
  *
  *   fake_server FAULT
  *
  * Listens at $XDG_RUNTIME_DIR/memctx/PID.sock, prints "ready", and serves one client after the
- * other until it is killed. FAULT "none" answers as the library would; the others are in faults().
+ * other until it is killed. FAULT "none" answers as the library does; each other FAULT is an
+ * argument of is() in this file.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -30,7 +31,7 @@ static struct {
     struct wire_piece head;
     char records[WIRE_ANSWER_MAX - sizeof(struct wire_piece)];
 } piece;
-static size_t used; /* of the records */
+static size_t used; /* bytes used in `records` */
 
 static bool is(const char *name) {
     return strcmp(fault, name) == 0;
@@ -89,8 +90,8 @@ static void end_context(struct wire_context *context) {
     context->bytes = (uint16_t)(piece.records + used - (char *)context);
 }
 
-/* Four contexts: the root, a label that would color a terminal, a frame of code made at run time
- * (0x5000001) and one in the vDSO. */
+/* Four contexts: the root, a label with terminal escapes, a frame of code made at run time
+ * (0x5000001) and a frame in the vDSO. */
 static void make_contexts(uint32_t flags) {
     static const char label[] = "\033[31mred\nlabel";
     bool threads = (flags & WIRE_DUMP_THREADS) != 0;
@@ -147,7 +148,7 @@ static void make_contexts(uint32_t flags) {
                                        : vdso->bytes;
 }
 
-/* Keeps only the records that the request asks for: so many, from an id on. */
+/* Keeps only the records that the request asks for: request->most of them, from an id on. */
 static void choose_contexts(const struct wire_piece_request *request) {
     uint32_t first = (uint32_t)(request->from >> 16), count = 0;
     size_t kept = 0;
@@ -165,7 +166,7 @@ static void choose_contexts(const struct wire_piece_request *request) {
     piece.head.count = count;
 }
 
-/* Adds the sums of all contexts, which stand before the contexts. */
+/* Adds the survey with the sums of all contexts. It stands before the contexts. */
 static void make_survey(void) {
     struct wire_survey survey = {.uptime_ns = UPTIME_NS,
                                  .contexts = 4,
@@ -178,8 +179,7 @@ static void make_survey(void) {
     add(&survey, sizeof(survey));
 }
 
-/* Returns the id of the parent of a context among the records; WIRE_NONE: the context is not there.
- */
+/* Returns the id of a context's parent; WIRE_NONE: no record has the context. */
 static uint32_t find_parent(uint32_t id) {
     struct wire_context context;
     for (size_t at = 0; at < used; at += context.bytes) {
@@ -215,7 +215,7 @@ static void choose_path(const struct wire_piece_request *request) {
     piece.head.count = count;
 }
 
-/* A chain of contexts, a hundred in each piece. */
+/* Makes a piece of a chain of contexts, a hundred of them. */
 static void make_deep(uint64_t from) {
     uint32_t id = (uint32_t)(from >> 16);
     for (uint32_t end = id + 100; id < end && id < DEEP_CONTEXTS; id++) {
@@ -244,8 +244,8 @@ static void make_modules(void) {
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* One page for each context with figures, as large as these; they are what `dump` is tested
- * with. */
+/* Makes a page for each context with figures; the page has as many bytes as the context. Tests of
+ * `dump` expect these pages. */
 static void make_simple_pages(void) {
     for (uint32_t i = 1; i < 4; i++) {
         struct wire_page page = {.start = 0x700000000000 + i * 16384UL,
@@ -268,8 +268,8 @@ static void make_simple_pages(void) {
     }
 }
 
-/* One page of context 3, one that it shares with context 2, and one of a context that the dump
- * has not. */
+/* Makes a page of context 3, a page that contexts 2 and 3 share, and a page of a context that does
+ * not exist. */
 static void make_pages(void) {
     const struct wire_share shares[] = {{2, 10, 10}, {3, 5, 5}};
     for (uint32_t i = 0; i < 3; i++) {
@@ -454,7 +454,7 @@ static void answer_head(int fd) {
     } else if (is("answer-empty")) {
         head.length = length = 0;
     } else if (is("answer-large")) {
-        head.length = WIRE_ANSWER_MAX; /* announced, never sent */
+        head.length = WIRE_ANSWER_MAX; /* the head announces these bytes, but they are never sent */
     }
     put(fd, &head, sizeof(head));
     if (is("answer-truncated")) {
@@ -496,7 +496,7 @@ static void serve(int fd) {
     }
     while (recv(fd, &request, sizeof(request), MSG_WAITALL) == (ssize_t)sizeof(request) &&
            request.length <= sizeof(body) &&
-           (request.length == 0 || /* recv of 0 bytes waits until there are bytes */
+           (request.length == 0 || /* a recv of 0 bytes would wait */
             recv(fd, body, request.length, MSG_WAITALL) == (ssize_t)request.length)) {
         if (is("no-memory") && request.type != WIRE_DUMP) {
             struct wire_frame head = frame(request.type, 0);
@@ -514,7 +514,7 @@ static void serve(int fd) {
                 return;
             }
             if (is("dropped") && served++ % 3 == 0) {
-                return; /* as a target does that gives the client's place to another one */
+                return; /* like a process that closes this connection to serve another client */
             }
         } else if (request.type == WIRE_PIECE) {
             answer_piece(fd, (const void *)body);

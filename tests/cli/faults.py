@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command against servers that speak badly: each fault its message, never a crash."""
+"""The command against faulty servers: each fault gives its message, never a crash."""
 import json
 import os
 import re
@@ -11,7 +11,8 @@ from harness import check, check_equal, test, test_named
 
 @test
 def fake_server_is_understood():
-    """The faults below prove something only if the faultless answer is taken."""
+    """The command accepts the fake server's answer without a fault; else the tests of faults prove
+    nothing."""
     with fake("none") as live:
         dump = json.loads(succeed("dump", live.pid, "--json", "--threads", env=live.cli_env))
         check_equal(dump["schema"], "memctx/1", "schema")
@@ -57,7 +58,7 @@ def generated_code_is_named_by_perf_map():
                            "6000000 10 after\n")
             dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
             check_equal(dump["contexts"][2]["frame"]["function"], "Lfast;?[2Jpath", "its name")
-            # A file that somebody else could have put there is not believed.
+            # The command rejects a socket that belongs to another user.
             if os.geteuid() == 0:
                 os.chown(path, 65534, 65534)
                 dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
@@ -108,7 +109,7 @@ ANSWER_FAULTS = [
     ("kind", 1, r"kind or module that does not exist"),
     ("module", 1, r"kind or module that does not exist"),
     ("build-id", 1, r"build-id of 1000 bytes"),
-    ("marks", 1, r"(a mark record is cut off|too many elements)"),
+    ("marks", 1, r"(a mark record is cut off|too many marks)"),
     ("deep", 1, r"more than 1024 levels deep"),
     ("refuse", 1, r" refused the request: no: \?\[31mnot today"),
     ("no-memory", 1, r" refused the request: it has no memory for an answer"),
@@ -119,13 +120,13 @@ def fault_test(fault, code, pattern):
     @test_named(f"fault-{fault}")
     def run():
         with fake(fault) as live:
-            flat = [] if fault == "deep" else [["dump", "--flat"]]  # nothing of it is in the list
-            # top connects as the others do, and reads neither the program's name nor marks.
+            flat = [] if fault == "deep" else [["dump", "--flat"]]  # the flat list does not show the fault
+            # top reads neither the program's name nor marks.
             answers = fault in (entry[0] for entry in ANSWER_FAULTS) and fault not in ("exe-open", "marks")
             live_view = [["top", "--batch", "1", "--interval", "0.1"]] if answers else []
             for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"], *live_view):
                 expect(code, pattern, *words, live.pid, env=live.cli_env)
-            succeed("ps", env=live.cli_env)  # one bad process does not spoil the list
+            succeed("ps", env=live.cli_env)  # ps works beside a faulty process
 
 
 for entry in HELLO_FAULTS + ANSWER_FAULTS:
@@ -154,7 +155,7 @@ def fault_thread_heap():
 
 @test
 def dropped_connections_are_made_again():
-    """A target that gives a place away in the middle of a dump: it goes on over a new connection, and says so."""
+    """If the target closes the connection during a dump, the command says so and connects again."""
     with fake("dropped") as live:
         done = expect(0, "waiting for a free connection", "dump", live.pid, "--json", env=live.cli_env)
         check_equal(json.loads(done.stdout)["totals"]["requested_bytes"], 600, "requested_bytes")
@@ -163,7 +164,8 @@ def dropped_connections_are_made_again():
 
 @test
 def pages_without_end():
-    """A server that announces more pages, at a place that was read already, is not asked for ever."""
+    """The command ends although a server always announces more pages, at a position already
+    read."""
     with fake("pages-loop") as live:
         found = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))
         by_id = {context["id"]: context for context in found["contexts"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the command tells of folded recursion, of merged call paths and of how many paths are whole."""
+"""Output of the command about folded recursion, merged call paths and the share of whole paths."""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ from profiles import Made, export
 RECURSE = "tests/cli/programs/recurse.c"
 FLAGS = ["-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"]
 VISITS = {"visit", "generic_visit", "visit_call"}
-# The test leaves out memory whose figures change while the target waits.
+# Lines whose figures change while the target waits; the tests do not compare them.
 MOVING = r"(?m)^(recurse|metadata|control thread|page headers|freelist|mixed pages).*\n"
 
 
@@ -25,7 +25,7 @@ def function(context):
 
 
 def full_paths(dump):
-    """The sums of the contexts in the JSON whose path has no label."""
+    """Sums over the contexts in the JSON whose path has no label."""
     labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
     for context in dump["contexts"]:
         labelled[context["id"]] = labelled.get(context["parent"], False) or (
@@ -129,7 +129,8 @@ def merged_paths_are_told():
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="64K", MEMCTX_FOLD="off") as live, scratch() as where:
         env, path = live.cli_env, os.path.join(where, "snapshot")
-        # The library may still be removing nodes that hold nothing.
+        # The library may still be removing nodes that hold nothing, so wait until their number is
+        # stable.
         contexts = 0
         while contexts != (contexts := len(json.loads(succeed("dump", live.pid, "--json", env=env))["contexts"])):
             time.sleep(1.5)
@@ -148,7 +149,7 @@ def merged_paths_are_told():
         check(any(context.get("partial") for context in dump["contexts"]), "some contexts are partial")
         bound = re.search(r"^>= marks figures that may be too low, by at most (\d+); ", tree, re.M)
         check(bound and re.search(r"^ *\w+ \(.*\): >= \d+ total", tree, re.M), f"a context is marked: {tree}")
-        # No context that was printed may lack more than the sum of all merged paths.
+        # The figures of a printed context are too low by at most the sum of all merged paths.
         merged = sum(context["total"]["requested_bytes"] for context in dump["contexts"]
                      if function(context) == "[other callers]")
         check(0 < int(bound[1]) <= merged, f"{bound[0]} of {merged}")
@@ -160,9 +161,9 @@ def folded_snapshots_of_any_shape():
         snapshot = Made(where)
         for name in "main", "one", "two", "three", "four", "five":
             snapshot.add(len(snapshot.dump["contexts"]) - 1, name, address=16 * len(name), allocs=1, requested_bytes=10)
-        snapshot.add(1, "one", address=5, allocs=2, requested_bytes=20)  # 7: a sibling of the first instance, which is 2
-        snapshot.add(1, "[other callers]", kind="unknown", allocs=3, requested_bytes=500)  # 8
-        snapshot.add(7, "[other callers]", kind="unknown", allocs=3, requested_bytes=7000)  # 9, below: no part of the bound
+        snapshot.add(1, "one", address=5, allocs=2, requested_bytes=20)  # context 7; its sibling 2 is the first instance of "one"
+        snapshot.add(1, "[other callers]", kind="unknown", allocs=3, requested_bytes=500)  # context 8
+        snapshot.add(7, "[other callers]", kind="unknown", allocs=3, requested_bytes=7000)  # context 9, below 7, does not count for the bound
         change(snapshot.dump["contexts"])
         return snapshot.save()
 
@@ -183,8 +184,8 @@ def folded_snapshots_of_any_shape():
     check_equal(dump["contexts"][7]["recursive"], ["one", "two", "three", "four", "five"], "the whole loop")
     tells("one  (recursive: one > two): ", loop(3))
     tells("one  (recursive): ", loop(None))
-    tells("one  (recursive): ", loop(1))  # does not stand below the same caller
-    tells("one  (recursive): ", loop(4000))  # is not there
+    tells("one  (recursive): ", loop(1))  # context 1 has another caller
+    tells("one  (recursive): ", loop(4000))  # no such context
     dump = tells("one: >= ", lambda contexts: contexts[7].update(partial=True))
     check_equal([context["id"] for context in dump["contexts"] if context.get("partial")], [7], "marked")
     tells(">= marks figures that may be too low, by at most 500; the rest is under [other callers]",

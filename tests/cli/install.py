@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""make install and uninstall: the installed files, whether they work from their place, and what uninstall leaves."""
+"""make install and uninstall: installed files work from their place; uninstall leaves only others'
+files."""
 import os
 import re
 
@@ -58,11 +59,11 @@ def install_and_uninstall():
         run("bash", "-n", f"{prefix}/share/bash-completion/completions/memctx")
         for compiler, language in (("cc", "c"), ("c++", "c++")):
             for header in ("memctx.h", "memctx.hpp", *(name.removeprefix("include/") for name in headers)):
-                # The other headers are the project's own, and C.
+                # The other headers are for memctx itself, and are C only.
                 if header.endswith(".hpp") == (language == "c++") or header in ("memctx.h", "memctx/weak.h"):
                     run(compiler, "-fsyntax-only", "-x", language, f"-I{prefix}/include",
                         "-include", header, "/dev/null")
         make("uninstall", place)
         check_equal(files_below(prefix), others, "files left")
         check(not os.path.exists(f"{prefix}/include/memctx"), "the headers' directory is left")
-        make("uninstall", place)  # nothing to do is no error
+        make("uninstall", place)  # a second uninstall is no error

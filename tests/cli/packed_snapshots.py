@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Snapshot files in their own format: nothing is lost, little is needed, and no file can do harm."""
+"""Packed snapshot files: they keep all data, take little time and memory, and a damaged one does no
+harm."""
 import glob
 import json
 import os
@@ -34,7 +35,8 @@ def write(path, data):
 
 
 def made_up(shape, contexts, path, *words, seed=1):
-    """The snapshot of an invented model. The program has compared the model with the one that it reads back."""
+    """Writes the snapshot of a random model. The program that writes it also reads it back and
+    compares."""
     tools = os.path.join(ROOT, "tools/memctx")
     sources = [os.path.join(tools, part + ".c") for part in PARTS]
     program = os.path.join(BIN, "snapshot_round")
@@ -49,7 +51,7 @@ def made_up(shape, contexts, path, *words, seed=1):
 
 
 def peak_of(*words):
-    """(seconds, peak of the resident set in KiB) of a run of the command."""
+    """Runs the command; returns (seconds, peak of its resident set in KiB)."""
     start = time.monotonic()
     with subprocess.Popen([CLI, *words], stdout=subprocess.DEVNULL, env=clean_env()) as process:
         _, status, usage = os.wait4(process.pid, 0)
@@ -76,7 +78,7 @@ def packed_and_json_snapshots_say_the_same():
             names = [option for option in options if option == "--no-symbols"]
             succeed("dump", small, *names, "--json", "-o", back)
             moving = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger", "totals", "contexts", "pages")
-            moving = moving if pid == live_pid else ("mappings",)  # the fake's figures stand still
+            moving = moving if pid == live_pid else ("mappings",)  # the figures of the fake server do not change
             check_equal(without(read(back), *moving), without(read(plain), *moving), f"{options}: as taken from the process")
             succeed("dump", plain, *names, "-o", small)
             succeed("dump", small, *names, "--json", "-o", again)
@@ -126,7 +128,7 @@ def made_up_models_come_back():
         path = os.path.join(where, "snapshot")
         for seed in range(1, 13):
             made_up("extreme", (1, 2, 40, 3000)[seed % 4], path, seed=seed)
-        made_up("extreme", 70000, path)  # more than a block
+        made_up("extreme", 70000, path)  # too many for one block of the format
         succeed("dump", path, "--flat", "--limit", "1")
 
 
@@ -134,7 +136,7 @@ def made_up_models_come_back():
 def million_contexts():
     with scratch() as where:
         path, again = os.path.join(where, "snapshot"), os.path.join(where, "again")
-        for _ in range(3):  # other programs may be busy, too
+        for _ in range(3):  # other programs may slow one try down
             made = made_up("program", 1000000, path)
             if max(made["write_s"], made["read_s"]) <= 2:
                 break
@@ -150,7 +152,8 @@ def million_contexts():
 
 @test
 def packs_too_well_and_is_read():
-    """All contexts are alike: the file is made longer, so that a reader does not take it for a trap."""
+    """Equal contexts pack so well that a reader would reject the file as a trap; the writer makes
+    it longer."""
     with scratch() as where:
         path = os.path.join(where, "snapshot")
         made_up("uniform", 3000000, path)
@@ -218,7 +221,7 @@ def packed_with_flipped_bits():
             flipped[place // 8] ^= 1 << place % 8
             write(path, flipped)
             done = cli("dump", path, "--json", "--threads")
-            if done.returncode == 0:  # a bit without a meaning
+            if done.returncode == 0:  # the changed bit has no meaning
                 check_equal(done.stdout, want, f"seed {seed}, bit {place}")
             else:
                 refused += 1
@@ -258,7 +261,7 @@ def each(values):
 
 @test
 def packed_parts_that_contradict():
-    """The checksum of the file is right, but its content is not."""
+    """A file with a right checksum and contradicting content gives a message."""
     with scratch() as where:
         path = os.path.join(where, "snapshot")
         made_up("extreme", 40, path)
@@ -322,7 +325,7 @@ def packed_parts_that_contradict():
         spoil("page belongs to a context", column(packed.SHARES, 1, 40))
         spoil("reallocs belong to a context", column(packed.RESIZES, 1, 1 << 40))
         spoil("note has no text", column(packed.NOTES, 1, 0))
-        # The rows of a table
+        # Faults in the rows of tables
         spoil("no process, or several", lambda copy: copy.pop(packed.PROCESS - 1) and None)
         spoil("no process, or several", lambda copy: copy.insert(2, copy[packed.PROCESS - 1]))
         spoil("no contexts", lambda copy: packed.body_from(copy[:packed.FRAMES]))
@@ -332,7 +335,7 @@ def packed_parts_that_contradict():
         spoil("cannot be read", whole_column(packed.CONTEXTS, 4, b"\x80" * 40))
         spoil("cannot be read", whole_column(packed.PROCESS, 6, b"\xff" * 9 + b"\x02"))
         spoil("cannot be read", whole_column(packed.PROCESS, 6, b"\xff" * 10 + b"\x01"))
-        # The blocks
+        # Faults in the blocks
         raw = packed.body_from(blocks)
         spoil("last block is missing", lambda copy: raw[:-4])
         spoil("a block is cut off", lambda copy: raw[:-30])
@@ -346,14 +349,14 @@ def packed_parts_that_contradict():
 
 
 def little_memory_and_time():
-    """Limits a command to 512 MiB and five seconds of processor time, which other programs do not shorten."""
+    """Limits a command to 512 MiB of address space and five seconds of processor time."""
     resource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (5, 6))
 
 
 @test
 def packed_traps():
-    """Small files that unpack to gigabytes."""
+    """Small files that would unpack to gigabytes are rejected with little memory and time."""
     with scratch() as where:
         path = os.path.join(where, "snapshot")
         zeros = packed.put_block(99, 0, {1: b"\0" * (16 << 20)})
@@ -381,11 +384,11 @@ def later_versions_fields_are_skipped():
         blocks[-1][2][63] = each(range(2))
         kinds = next(block[2] for block in blocks if block[0] == packed.CONTEXTS)
         check(b"\x03" in kinds[3], "a context that is labelled")
-        kinds[3] = kinds[3].replace(b"\x03", b"\x70")  # of a kind that is not known yet
+        kinds[3] = kinds[3].replace(b"\x03", b"\x70")  # a context kind of a later version
         write(later, packed.file_of(packed.body_from(blocks)))
         for words in (["--json", "--threads"], ["--flat"]):
             check_equal(succeed("dump", later, *words), succeed("dump", path, *words), "what is known")
-        # And a column that is not there is 0 in each row.
+        # A missing column of figures reads as unknown (null).
         for block in blocks:
             if block[0] == packed.CONTEXTS:
                 del block[2][32 + packed.TOTALS.index("pages")]

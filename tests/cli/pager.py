@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The pager: long output on a terminal goes through it, and nothing else does."""
+"""The pager: it gets long output for a terminal, and no other output."""
 import os
 
 import harness
@@ -7,7 +7,8 @@ from harness import Target, build_program, check, check_equal, test
 from clitest import cli, scratch, succeed, target
 from terminal import on_terminal, plain
 
-# It keeps what it reads in a file, says what LESS is, and ends with a code that nobody is to see.
+# A pager that stores its input in a file, prints $LESS, and exits with a code that memctx must
+# ignore.
 KEEP = """#!/bin/sh
 echo "LESS=$LESS"
 cat > "$KEPT"
@@ -25,7 +26,7 @@ def script(directory, text):
 
 @test
 def pager_gets_the_output():
-    """Of the verbs that print much, in the terminal's width, with its colours and units; a snapshot stands still."""
+    """dump, frag, doctor and diff on a terminal send the pager the text that --no-pager prints."""
     with target([build_program("tests/cli/programs/allocate.c")]) as live, scratch() as directory:
         env, pager = live.cli_env, script(directory, KEEP)
         kept, file = os.path.join(directory, "kept"), os.path.join(directory, "snapshot")
@@ -44,14 +45,15 @@ def pager_gets_the_output():
         os.remove(kept)
         for words in (["dump", file, "--json"], ["doctor", file, "--json"], ["mark", "--list", file]):
             check("LESS=" not in on_terminal(*words, env=env, PAGER=pager, KEPT=kept), f"{words}")
-        for words in (["dump", file], ["frag", file]):  # no terminal
+        for words in (["dump", file], ["frag", file]):  # standard output is no terminal
             check("LESS=" not in cli(*words, env={**env, "PAGER": pager, "KEPT": kept, "TERM": "xterm"}).stdout, f"{words}")
         check(not os.path.exists(kept), "a pager ran")
 
 
 @test
 def pager_that_is_missing_or_leaves():
-    """Without a pager the output is complete. A user who leaves it early has seen enough, and the exit code is the verb's."""
+    """If the pager is missing, the output is complete. If it ends early, the exit code is still the
+    verb's."""
     with harness.runtime_dir() as runtime, scratch() as directory:
         file = os.path.join(directory, "snapshot")
         with Target([build_program("tests/diagnosis/planted.cc"), "survivors"], runtime, MEMCTX_CONTROL="eager") as live:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Reads profile.proto without a protobuf library, and says which rules of its readers are broken.
+"""Reads profile.proto without a protobuf library, and checks the rules of its readers.
 
-The rules are those that google/pprof (CheckValid), Parca (its normalizer's validation) and
-Pyroscope (its distributor's validation) refuse a profile for, in the strictest form of each, and
-what this project promises beyond: no address and no function twice, no location without a mapping.
+A profile that breaks a rule is refused by google/pprof (CheckValid), Parca (its normalizer) or
+Pyroscope (its distributor). Where their rules differ, the strictest holds. Two rules are memctx's:
+no address and no function stands twice, and each location has a mapping.
 """
 
 import gzip
@@ -63,7 +63,7 @@ PROFILE = {
 
 
 class Malformed(Exception):
-    """Not an encoded message of this kind."""
+    """The bytes are no encoded message of the expected kind."""
 
 
 def read_varint(data, at):
@@ -96,7 +96,8 @@ def default(kind):
 
 
 def read_message(data, kinds):
-    """A dict with all fields of the kind, those that are missing with their defaults."""
+    """Decodes a message into a dict with all fields of the kind; missing fields have their
+    defaults."""
     message = {name: default(kind) for name, kind in kinds.values()}
     at = 0
     while at < len(data):
@@ -150,7 +151,7 @@ def load(path):
         return decode(file.read())
 
 
-# --- what a reader makes of it --------------------------------------------------------------------
+# --- access to a decoded profile ------------------------------------------------------------------
 
 
 def text(profile, index):
@@ -184,7 +185,7 @@ def stacks(profile):
 
 
 def sums(profile):
-    """{type: sum over the samples}."""
+    """{sample type: sum over all samples}."""
     columns = zip(*(sample["value"] for sample in profile["sample"]))
     return {name: sum(column) for (name, _), column in zip(types(profile), columns)}
 
@@ -195,16 +196,16 @@ RULES = {}
 
 
 def rule(function):
-    """A generator of complaints about a decoded profile."""
+    """Decorator: registers a generator of complaints about a decoded profile."""
     RULES[function.__name__] = function
     return function
 
 
-UNREADABLE = "cannot be looked at"  # another rule says why
+UNREADABLE = "cannot be looked at"  # the profile is so broken that the rule fails; another rule says why
 
 
 def complaints(profile):
-    """[(rule, complaint)] about a decoded profile."""
+    """Applies all rules to a decoded profile; returns [(rule, complaint)]."""
     found = []
     for name, check in RULES.items():
         try:

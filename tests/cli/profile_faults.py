@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rules that profiles are held against complain of planted faults."""
+"""Tests of the tests: the rules of pprof_file.py detect planted faults."""
 import copy
 import gzip
 import os
@@ -22,7 +22,7 @@ def valid_profile(where):
 
 
 def put(*path_and_value):
-    """A fault: profile[path...] = value."""
+    """A fault that sets profile[path...] = value."""
     *path, last, value = path_and_value
 
     def spoil(profile):
@@ -34,7 +34,8 @@ def put(*path_and_value):
 
 
 def again(kind, **changes):
-    """A fault: one entry more in the list `kind`, a copy of its first entry with a new id and these changes."""
+    """A fault that appends to the list `kind` a copy of its first entry, with a new id and these
+    changes."""
 
     def spoil(profile):
         one = copy.deepcopy(profile[kind][0])
@@ -127,7 +128,7 @@ FAULTS = {
 
 @test
 def profile_rules_can_fail():
-    """Each rule that profiles are held against complains of the faults that it is for."""
+    """Each rule of pprof_file.py complains of the faults that are planted for that rule."""
     check_equal(sorted(FAULTS), sorted(pprof_file.RULES), "rules with a planted fault")
     with scratch() as where:
         valid = valid_profile(where)
@@ -146,7 +147,7 @@ def profile_rules_can_fail():
 
 @test
 def profile_bytes_can_be_wrong():
-    """The decoder of the tests refuses damaged bytes."""
+    """The decoder of pprof_file.py refuses damaged bytes."""
     with scratch() as where:
         path = Made(where)
         path.holds(0, 0x10, 1)

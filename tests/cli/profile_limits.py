@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx export --limit-samples: fewer samples with the same sums."""
+"""memctx export --limit-samples: fewer samples with unchanged sums."""
 import os
 import random
 
@@ -18,7 +18,8 @@ def inuse_and_allocs(profile):
 
 
 def check_limited(whole, limited, limit):
-    """At most `limit` samples with the sums of `whole`; each is the outer part of a path of `whole`."""
+    """Checks that `limited` has at most `limit` samples, the sums of `whole`, and only paths that
+    are the outer part of a path of `whole`."""
     check(
         0 < len(limited["sample"]) <= limit, f"{len(limited['sample'])} samples of at most {limit}"
     )
@@ -32,7 +33,7 @@ def check_limited(whole, limited, limit):
 
 @test
 def limit_keeps_every_sum():
-    """Trees drawn at random: chains, wide families, samples inside of paths, equal sizes."""
+    """Random trees of contexts keep their sums under every limit."""
     with scratch() as where:
         for seed in range(6):
             numbers = random.Random(seed)
@@ -76,7 +77,8 @@ def limit_keeps_every_sum():
 
 @test
 def limit_merges_the_smallest():
-    """Small samples with one caller become one sample of it; a small one among large ones goes to an outer caller."""
+    """Small samples with a common caller merge into one sample of that caller; a small sample among
+    large ones is added to an outer caller."""
     with scratch() as where:
         made = Made(where)
         main = made.holds(0, 0x10, 0)
@@ -123,7 +125,7 @@ def limit_merges_the_smallest():
 
 @test
 def limit_counts_any_figure():
-    """A path that holds nothing now, but made most allocations, is not small."""
+    """A path that holds nothing now but made most allocations keeps its own sample."""
     with scratch() as where:
         made = Made(where)
         made.add(
@@ -146,7 +148,7 @@ def limit_counts_any_figure():
 
 @test
 def limit_counts_the_tiniest():
-    """A sample of one byte beside one of terabytes stays where two samples are allowed."""
+    """With a limit of two, a sample of one byte is kept beside a sample of terabytes."""
     with scratch() as where:
         made = Made(where)
         made.add(0, "large", address=0x7FF00010, module="[vdso]", requested_bytes=1 << 46)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx export: what readers of profile.proto accept, and gzip."""
+"""memctx export: profiles that obey the rules of profile.proto's readers, and gzip."""
 
 import csv
 import gzip
@@ -60,7 +60,7 @@ def check_same_sums(profile, wanted, what):
 
 
 class Made:
-    """A snapshot file whose contexts are ours."""
+    """Makes a snapshot file with the contexts that a test adds."""
 
     def __init__(self, where):
         self.path = os.path.join(where, "made.json")
@@ -101,7 +101,7 @@ class Made:
         exact=False,
         **figures,
     ):
-        """A context below `parent` (an id); its id."""
+        """Adds a context below the context `parent` (an id); returns its id."""
         number = len(self.dump["contexts"])
         bias = [int(one["bias"], 16) for one in self.dump["modules"] if one["path"] == module]
         context = {
@@ -128,7 +128,7 @@ class Made:
         return number
 
     def holds(self, parent, address, size_bytes, **figures):
-        """A frame of [vdso] that holds so much, allocated at once."""
+        """Adds a frame of [vdso] that holds size_bytes in one chunk."""
         return self.add(
             parent,
             f"f{address:x}",
@@ -149,7 +149,7 @@ class Made:
         return self.path
 
 
-# --- valid ----------------------------------------------------------------------------------------
+# --- profiles that obey the rules -----------------------------------------------------------------
 
 
 @test
@@ -179,7 +179,7 @@ def profile_of_a_process():
 
 @test
 def profile_of_what_is_no_frame():
-    """Labels, named contexts, code without a file and the root have locations and mappings, too."""
+    """Labels, named contexts, code without a file and the root also have locations and mappings."""
     with scratch() as where:
         made = Made(where)
         made.dump["contexts"][0]["self"] = {**made.zeros, "requested_bytes": 5, "allocs": 1}
@@ -239,7 +239,7 @@ def profile_has_an_address_once():
         made.module("/nowhere/fake", 0x400000, 0x500000)
         made.module("/nowhere/lib.so", 0x600000, 0x700000)
         ends = []
-        for path in range(10):  # one caller by ten paths; what is inlined there is told once
+        for path in range(10):  # ten paths to one caller, whose location with its inlined functions stands once
             outer = made.add(
                 0,
                 f"outer{path}",
@@ -270,7 +270,7 @@ def profile_has_an_address_once():
             line=4,
             requested_bytes=1,
             allocs=1,
-        )  # another line of the same function
+        )  # another line of function "caller"
         made.add(
             ends[1],
             "caller",
@@ -282,7 +282,7 @@ def profile_has_an_address_once():
             exact=True,
             requested_bytes=1,
             allocs=1,
-        )  # interrupted there
+        )  # the exact address of an interrupted instruction
         profile = export(made.save(), where)
         check_equal(
             pprof_file.text(profile, profile["mapping"][0]["filename"]),
@@ -333,7 +333,7 @@ def profile_of_a_snapshot_has_its_time():
 
 @test
 def profile_strings_are_utf8():
-    """A file may be called anything, a string of profile.proto not."""
+    """Strings are valid UTF-8 although a file name is not."""
     with scratch() as where:
         program = os.path.join(os.fsencode(where), b"caf\xe9-\xe2\x82-\xed\xa0\x80\xe2\x82\xac")
         shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
@@ -350,7 +350,7 @@ def profile_strings_are_utf8():
 
 @test
 def profile_of_extreme_figures():
-    """A damaged target's figures overflow nothing here, also not when they are added up."""
+    """Extreme figures of a damaged target overflow nothing, also when samples are added up."""
     with fake("extreme") as live, scratch() as where:
         for options in ((), ("--limit-samples", 2), ("--limit-samples", 1)):
             profile = export(live.pid, where, *options, env=live.cli_env)
@@ -384,7 +384,7 @@ def export_compresses_what_is_called_gz():
             ["csv", "folded", "heaptrack", "made.json", "speedscope"],
             "what is left in the directory",
         )
-        made.dump["contexts"][2:] = []  # so little that nothing is written before the end
+        made.dump["contexts"][2:] = []  # so little output that it is written only when the file is closed
         made.save()
         for kind in ("pprof", "csv"):
             full = os.path.join(where, "full.gz")
@@ -399,7 +399,7 @@ def export_compresses_what_is_called_gz():
             )
             os.remove(full)
         link, aim = os.path.join(where, "link"), os.path.join(where, "csv")
-        os.symlink("/proc/self/fd/1", link)  # as /dev/stdout is
+        os.symlink("/proc/self/fd/1", link)  # a link like /dev/stdout
         with open(aim, "ab") as out:
             before = out.tell()
             code = subprocess.run([CLI, "export", made.path, "--csv", link], stdout=out, check=False).returncode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx run: what it starts, what it refuses, and what it passes on."""
+"""memctx run: programs that it starts or refuses, and the environment that it passes on."""
 import json
 import os
 import re
@@ -110,7 +110,8 @@ def run_scripts():
 
 @test
 def run_refuses_sanitizers():
-    """A sanitizer's run-time library ends a program in which another library comes first, so memctx run refuses the program."""
+    """memctx run refuses a program with a sanitizer, whose run-time library would abort under a
+    preload."""
     for flag, name in (("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")):
         program = build_program("tests/cli/programs/nothing.c", "nothing-" + flag, ["-fsanitize=" + flag])
         expect(1, f"nothing-{flag} is built with {name}", "run", program)
@@ -118,7 +119,8 @@ def run_refuses_sanitizers():
 
 @test
 def another_malloc_is_told():
-    """A program with a malloc of its own in front of ours: with -v it says so, and runs as it would without us."""
+    """A program that exports its own malloc runs unchanged; with -v memctx run says that the
+    library is unused."""
     program = build_program("tests/cli/programs/own_malloc.c", "own-malloc", ["-rdynamic"])
     for options, told in (((), False), (("-v",), True)):
         done = run(*options, program)
@@ -129,7 +131,8 @@ def another_malloc_is_told():
 
 @test
 def malloc_as_a_value_is_ours():
-    """In a program at a fixed address that takes the address of malloc, its calls and libc's come to the library."""
+    """If a non-PIE program takes the address of malloc, its calls and libc's still reach the
+    library."""
     program = build_program("tests/cli/programs/plt_malloc.c", "plt-malloc", ["-no-pie", "-fno-pie"])
     symbols = tool("readelf", "-W", "--dyn-syms", program)
     check(re.search(r" (?!0{16})[0-9a-f]{16} .* UND malloc", symbols), f"malloc has no address in the program: {symbols}")
@@ -172,7 +175,7 @@ def run_refuses_capabilities():
     with scratch() as where:
         copy = os.path.join(where, "copy")
         shutil.copy(program, copy)
-        # Version 2, effective, CAP_NET_BIND_SERVICE: what setcap would write.
+        # The xattr that setcap writes: version 2, effective, CAP_NET_BIND_SERVICE.
         value = (0x02000001).to_bytes(4, "little") + (1 << 10).to_bytes(4, "little") + bytes(12)
         try:
             os.setxattr(copy, "security.capability", value)

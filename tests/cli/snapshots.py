@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Snapshot files: they give the results that the process gives. Damaged files in JSON are here, damaged packed ones in
-packed_snapshots."""
+"""Snapshot files give the same results as the process; damaged JSON files give a message. (Damaged
+packed files: packed_snapshots.py.)"""
 import fcntl
 import json
 import os
@@ -33,7 +33,7 @@ def read_bytes(path):
 
 @test
 def a_snapshot_may_come_through_a_pipe():
-    """As in `memctx dump <(zcat FILE)`: all bytes are there, and each of them can be read once."""
+    """The command reads a snapshot from a pipe, as in `memctx dump <(zcat FILE)`."""
     with allocate() as live, scratch() as where:
         for name in ("packed.mctx", "snapshot.json"):
             path = os.path.join(where, name)
@@ -96,7 +96,7 @@ def snapshot_gives_the_same():
         for key in ("uptime_s", "build_ns", "rss_bytes", "ledger", "mappings"):
             now.pop(key, None)
             saved.pop(key, None)
-        # The target did nothing in between; what the control thread itself holds may differ.
+        # The target was idle; only chunks of the control thread may differ.
         check_equal([context["self"]["requested_bytes"] for context in saved["contexts"]],
                     [context["self"]["requested_bytes"] for context in now["contexts"]],
                     "requested bytes by context")
@@ -117,7 +117,8 @@ def snapshot_gives_the_same():
 
 
 def check_ledger(text, explained):
-    """The text begins with eight lines at most that add up to the first one, in 80 columns; returns the last one."""
+    """Checks that the text begins with at most eight lines of 80 columns whose sum is the first
+    line. Returns the last line."""
     head, rows, *_ = re.split(r"\n\n", text)[0].split("\n", 1)
     rows = re.sub(r"\n {25}(?! )", " ", rows).split("\n")
     parsed = [re.fullmatch(r" *(-?\d+) +(-?[0-9.]+) %  (.*)", row) for row in rows]
@@ -152,7 +153,7 @@ def frag_adds_up():
 
 @test
 def doctor_names_the_residue():
-    """In a snapshot most of the resident set may be in no line of the ledger."""
+    """If most of the resident set is in no line of the ledger, doctor says so."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
         succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
@@ -166,7 +167,8 @@ def doctor_names_the_residue():
 
 @test
 def frag_explains_the_residue():
-    """The last line says whether the lines above count too little or too much."""
+    """The last line of frag's ledger says whether the lines above are too low or too high in
+    sum."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
         succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Snapshots that are written as the answers come: the same figures, little memory, no file does harm."""
+"""Streamed snapshots, written while the answers arrive: right figures, little memory, damaged files
+give a message."""
 import contextlib
 import json
 import os
@@ -18,7 +19,7 @@ MOVING = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger")
 
 @contextlib.contextmanager
 def many(count):
-    """A program with at least ten times as many contexts."""
+    """Starts a program with at least ten times `count` contexts."""
     program = build_program("tests/control/many_contexts.c")
     with runtime_dir() as runtime, Target([program, str(count)], runtime, MEMCTX_CONTROL="eager", MEMCTX_TABLES="256M",
                                           MEMCTX_FOLD="off") as live:
@@ -44,7 +45,7 @@ def streamed_says_what_a_dump_says():
             check_equal(got.get(key), want.get(key), key)
         for words in (["diff", streamed, packed, "--json"], ["diff", streamed, "two"], ["frag", streamed], ["report", streamed, "-o", again]):
             succeed(*words)
-        live.kill()  # the names come from the files
+        live.kill()  # names are then looked up in the program's files
         succeed("dump", streamed, "-o", again)
         check_equal(without(succeed("dump", again, "--json"), *MOVING), want, "packed later")
         both = [json.loads(succeed("dump", path, "--json")) for path in (again, streamed)]
@@ -105,7 +106,8 @@ def streamed_is_truncated_or_has_flipped_bits():
 
 @test
 def watch_keeps_a_snapshot_that_it_may_not_pack():
-    """Where 16 MiB are too little to pack 100 000 contexts, the file without names stays, and can be packed later."""
+    """If --memory 16M is too little to pack the snapshot, watch keeps the unpacked file, which can
+    be packed later."""
     with many(6000) as live, scratch() as where, \
             Watch(live, "--when", "rss>1K", "--memory", "16M", "--dir", where) as watch:
         done = watch.until("snapshot", timeout_s=60)
@@ -130,7 +132,8 @@ def watch_limits_its_memory():
 
 @test
 def streamed_of_targets_that_fail():
-    """A target that ends in the middle leaves no file behind; a wrong answer is found when the file is read."""
+    """If the target ends during the dump, no file is left; a wrong answer is detected when the file
+    is read."""
     with scratch() as where:
         path = os.path.join(where, "streamed")
         for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"), ("piece-count", "a mark record is cut off"),

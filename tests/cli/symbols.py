@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Names: DWARF, inlined frames, stripped files, separate debug files, C++, Rust, damage."""
+"""Names of functions: DWARF, inlined frames, stripped files, separate debug files, C++, Rust,
+damaged files."""
 import json
 import os
 import random
@@ -19,7 +20,7 @@ def compile_c(where, *flags, name="frames"):
 
 
 def paths_of(dump):
-    """[(self, [frame, innermost first])] of every context with live bytes."""
+    """[(figures, [frame, innermost first])] of every context with live bytes."""
     by_id = {context["id"]: context for context in dump["contexts"]}
     found = []
     for context in dump["contexts"]:
@@ -81,7 +82,8 @@ def dwarf_with_inlined_functions():
 
 @test
 def program_with_gaps_between_its_segments():
-    """As node has them: the code lies far from the program's head and from its unwind tables."""
+    """Names are found in a program like node, whose code lies far from its headers and unwind
+    tables."""
     with scratch() as where:
         program = compile_c(where, "-g", "-no-pie", "-Wl,-Ttext=0x900000")
         dump = dump_of(program)
@@ -219,7 +221,7 @@ def file_that_was_replaced():
             check_equal(frames[0]["function"], "outer", "a snapshot is symbolised when it is read")
             os.rename(program, program + ".old")
             compile_c(where, "-g", "-O1")
-            # The running process still maps the old file, and /proc leads there.
+            # The process still maps the old file, which the command opens through /proc.
             check_dwarf_names(live.dump())
         done = cli("dump", snapshot, "--json")
         check_equal(done.returncode, 0, "exit code")
@@ -233,7 +235,7 @@ def file_that_was_replaced():
 
 
 def section_ranges(program):
-    """Where the debug sections and symbol tables of a file lie: [(offset, bytes)]."""
+    """The places of the debug sections and symbol tables in a file: [(offset, bytes)]."""
     ranges = []
     for line in tool("readelf", "-SW", program).splitlines():
         words = line.replace("[ ", "[").split()
@@ -245,7 +247,7 @@ def section_ranges(program):
 
 @test
 def damaged_files():
-    """Whatever a damaged file contains, the dump comes, with all its contexts."""
+    """With a damaged program file, a dump still has all contexts."""
     seed = int(os.environ.get("MEMCTX_SEED", "1"))
     rounds = int(os.environ.get("MEMCTX_ROUNDS", "60"))
     numbers = random.Random(seed)
@@ -268,7 +270,7 @@ def damaged_files():
                 for _ in range(numbers.choice([1, 10, 300])):
                     start, size = numbers.choice(ranges)
                     content[start + numbers.randrange(size)] = numbers.randrange(256)
-            if number % 10 == 8:  # the section headers themselves
+            if number % 10 == 8:  # damage the section headers
                 table = int.from_bytes(whole[40:48], "little")
                 content[table + 64:] = numbers.randbytes(len(content) - table - 64)
             with open(program, "wb") as file:

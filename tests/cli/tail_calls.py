@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Functions that ended in a tail call: the call paths name them where DWARF proves them."""
+"""Functions that ended in a tail call: a call path names them if the debug information proves
+them."""
 import json
 import os
 import re
@@ -32,7 +33,8 @@ def compile_cxx(where, *flags):
 
 
 def steps_of(frames):
-    """The functions up to main, innermost first, each with a mark where it ended in a tail call."""
+    """[(function, line, mark)] up to main, innermost first; the mark says that it ended in a tail
+    call."""
     steps = []
     for tail in frames[0].get("tail_calls_to_malloc", []):
         steps.append((tail["function"], tail["line"], "tail"))
@@ -58,18 +60,18 @@ def check_c(dump, without=()):
     for size, expected in (
             (1011, ["one_work", "one [tail call]"]),
             (1022, ["two_work", "two_inner [tail call]", "two_outer [tail call]"]),
-            (1032, ["either_work"]),  # by either_left or by either_right
+            (1032, ["either_work"]),  # ambiguous: called by either_left or either_right
             (1044, ["twice_work", "twice [tail call]"]),
-            (1056, ["again_work"]),  # any number of rounds
-            (1061, ["back_work"]),  # it may have been called by `back` again
+            (1056, ["again_work"]),  # ambiguous: any number of rounds
+            (1061, ["back_work"]),  # ambiguous: `back` may have called back_work again
             (1072, ["inlined_work", "inlined_outer [tail call]"]),
-            (1081, ["pointer_work"]),  # the pointer may lead anywhere
+            (1081, ["pointer_work"]),  # a tail call through a pointer
             (1092, ["helper", "far_entry [tail call]", "helper [tail call]"]),
             (1101, ["plain_work"]),
             (1112, ["plain_last"]),  # plain_maybe may call any function
             (1121, ["libc_work", "or_libc [tail call]"]),
             (1131, ["make [tail call]"]),
-            (1141, []),  # make_either or make_zeroed
+            (1141, []),  # ambiguous: make_either or make_zeroed
             (3001, ["both_work", "both"]),
             (3000, ["both [tail call]"])):
         want = [] if size in without else expected
@@ -103,7 +105,7 @@ def tail_calls_of_c():
 
 @test
 def tail_calls_of_clang():
-    """clang gives the address of a tail call, and says nothing of calls of malloc."""
+    """Tail calls of a program that clang compiled. Its DWARF has tail calls, but none of malloc."""
     compiler = shutil.which("clang") or shutil.which("clang-14")
     if not compiler:
         raise Skip("no clang")
@@ -138,7 +140,7 @@ def tail_calls_of_cxx():
 
 
 def compile_across(where, source, compiler, *library_flags):
-    """A program, and the libraries beside it that it calls."""
+    """Compiles a program and the shared libraries that it calls."""
     path, script = os.path.join(SOURCES, source), os.path.join(where, "versions")
     with open(script, "w", encoding="ascii") as file:
         file.write("V1 { global: *; };\n")
@@ -159,14 +161,14 @@ def tail_calls_into_a_library():
         for flags in (("-g",), ("-g", "-gdwarf-4"), ("-g0",)):
             with target([compile_across(where, "tails_across.c", "gcc", *flags)]) as live:
                 dump = live.dump()
-            known = flags != ("-g0",)  # the library's own tail calls
+            known = flags != ("-g0",)  # the library has debug information
             for size, expected in (
                     (1201, ["lib_work", "wrap [tail call]"]),
                     (1213, ["inside", "lib_open [tail call]", "wrap_open [tail call]"] if known else None),
                     (1222, ["inside", "lib_open [tail call]"] if known else None),
-                    (1232, ["inside"] if known else None),  # by lib_open or by lib_other
+                    (1232, ["inside"] if known else None),  # ambiguous: lib_open or lib_other
                     (1251, ["lib_make [tail call]"] if known else []),
-                    (1263, []),  # of the first library or of the second
+                    (1263, []),  # ambiguous: a function of the first library or of the second
                     (1285, ["inside", "lib_version_1 [tail call]"] if known else None),
                     (1271, ["called"])):  # lib_call may call any function
                 if expected is not None:
@@ -192,7 +194,7 @@ def tail_calls_into_a_library_of_cxx():
 
 @test
 def no_tail_calls_without_optimisation():
-    """Each function is a frame, and stands in the path once."""
+    """At -O0 each function is an ordinary frame, and no function is named as a tail call."""
     with scratch() as where:
         with target([compile_c(where, "-O0")]) as live:
             dump = live.dump()
@@ -240,7 +242,7 @@ def tail_calls_in_every_output():
 
 @test
 def tail_calls_in_profiles():
-    """Readers of other formats see a frame as any other."""
+    """In pprof, speedscope and heaptrack files, a function that ended in a tail call is a frame."""
     with scratch() as where:
         names = {kind: os.path.join(where, kind)
                  for kind in ("pprof", "few", "speedscope", "heaptrack", "heaptrack.gz")}
@@ -280,7 +282,7 @@ def tail_calls_in_profiles():
 
 
 def check_stacks(held):
-    """`held`: bytes by stack, innermost first."""
+    """Checks the stacks of a profile. `held`: stack, innermost function first -> bytes."""
     def up_to_main(*names):
         return [size for stack, size in held.items() if stack[:len(names)] == names and stack[len(names)] == "main"]
     check_equal(up_to_main("one_work", "one"), [1011], "one")
@@ -308,7 +310,7 @@ def tail_calls_in_the_paths_of_doctor():
             check("add_record [tail call]" in text, text)
 
 
-# Holes: most chunks are freed, the rest keep their pages.
+# A program that frees most chunks; the others keep its pages in use.
 GROW = r"""
 #include <stdio.h>
 #include <stdlib.h>

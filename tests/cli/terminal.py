@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the command prints on a terminal: units, width, colour; and the name of the program."""
+"""Output of the command on a terminal: units, width, colour, and the name of the program."""
 import fcntl
 import json
 import os
@@ -14,11 +14,12 @@ import harness
 from harness import Skip, Target, build_program, check, check_equal, clean_env, test
 from clitest import CLI, scratch, succeed, target
 
-EXACT = re.compile(r"\b\d{5,}\b")  # a number of bytes that nobody rounded
+EXACT = re.compile(r"\b\d{5,}\b")  # an exact number of bytes
 
 
 def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
-    """What the command prints where standard output is a terminal of so many columns; warned: its standard error has this."""
+    """Runs the command on a terminal with `columns` columns; returns its output. Its standard error
+    must match `warned`."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     env = {**(env or clean_env()), "TERM": "xterm", "PAGER": "cat", **extra}
@@ -46,12 +47,13 @@ def plain(text):
 
 @test
 def units_on_a_terminal():
-    """KiB and MiB on a terminal, exact bytes elsewhere; --bytes and --human say otherwise, and the last one counts."""
+    """Sizes are in KiB and MiB on a terminal, else exact bytes. The last of --bytes and --human
+    wins."""
     program = build_program("tests/cli/programs/allocate.c")
     with target([program]) as live:
         env = live.cli_env
         succeed("mark", live.pid, env=env)
-        succeed("ps", env=env)  # it removes sockets that other tests left, and says so
+        succeed("ps", env=env)  # removes sockets that other tests left, which prints a line
         context = next(one["id"] for one in live.dump()["contexts"] if one["self"]["live_chunks"] > 0)
         for words in (["dump", live.pid], ["dump", live.pid, "--flat"], ["frag", live.pid], ["ps"], ["diff", live.pid],
                       ["trim", live.pid, context]):
@@ -68,7 +70,7 @@ def units_on_a_terminal():
 
 @test
 def doctor_fits_the_terminal():
-    """Lines break where the terminal ends; the severity alone has a colour."""
+    """doctor breaks lines at the terminal's width, and colours only the severity."""
     program = build_program("tests/diagnosis/planted.cc")
     with harness.runtime_dir() as runtime, Target([program, "survivors"], runtime, MEMCTX_CONTROL="eager") as live:
         check_equal(live.hear(60), "look", "what the program says")
@@ -88,7 +90,8 @@ def doctor_fits_the_terminal():
 
 @test
 def program_is_named_as_started():
-    """By the symbolic link, or the script, that the user started; in a snapshot, too."""
+    """A program is named after the symbolic link or script that the user started, also in a
+    snapshot."""
     program = build_program("tests/cli/programs/allocate.c")
     with scratch() as directory:
         link = os.path.join(directory, "shop-server")
@@ -114,7 +117,8 @@ def program_is_named_as_started():
 
 @test
 def redis_is_named_redis_server():
-    """Debian's redis-server is a symbolic link to redis-check-rdb, and writes a title into its arguments."""
+    """redis-server is named so, although Debian's is a link to redis-check-rdb and changes its
+    arguments."""
     server = shutil.which("redis-server")
     if not server:
         raise Skip("redis-server is not installed")
@@ -127,7 +131,7 @@ def redis_is_named_redis_server():
             check(re.search(r"^redis-server \(pid ", text, re.M), text)
 
 
-SHORT_NAMES = (  # a function's name, how a text has it, and how the table of who.c has it
+SHORT_NAMES = (  # a function's full name, its short name in texts, and its name in the table of who.c
     ("operator new(unsigned long)", "operator new", "operator new"),
     ("void* operator new(unsigned long, std::align_val_t)", "operator new", "operator new"),
     ("session_open()", "session_open", "session_open"),
@@ -158,7 +162,8 @@ SHORT_NAMES = (  # a function's name, how a text has it, and how the table of wh
 
 @test
 def names_are_shortened():
-    """Without parameters and return types; with template arguments only where they are short."""
+    """Short names have no parameters and return types, and template arguments only if these are
+    short."""
     tools = os.path.join(harness.ROOT, "tools/memctx")
     program = build_program("tests/cli/programs/short_names.c", "short_names",
                             ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx top: as text, and on a terminal of its own whose screen is read."""
+"""memctx top: with --batch, and on an emulated terminal."""
 import contextlib
 import json
 import os
@@ -62,7 +62,8 @@ def sum_of(frame, function):
 @test
 @in_tries
 def top_batch():
-    """Frames as JSON: totals, contexts and rates are those of the program; --batch N prints N of them."""
+    """--batch N --json prints N frames whose totals, contexts and rates are those of the
+    program."""
     with lively() as live:
         words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
         with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
@@ -80,8 +81,9 @@ def top_batch():
         check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
         grown = [frame["process"]["requested_bytes"] for frame in frames]
         check_equal(grown[-1] - grown[0], 200000, "growth of the total")
-        # A rate times the time between two readings is the growth, but for the rounding of rates to whole numbers. The
-        # figures of a new call path are read a little later than the others, and its rate is by that later time.
+        # A rate times the time between two frames is the growth, except for rounding. The figures
+        # of a new call path are read a little later than the others, and its rate uses that later
+        # time.
         pairs = [(later, later["process"]["uptime_s"] - earlier["process"]["uptime_s"]) for earlier, later in zip(frames, frames[1:])]
         rounding = 1 + 0.2 * len(frames)
         for what, want, rate, error in (("bytes", 200000, lambda frame: frame["process"]["growth_bytes_per_s"], rounding),
@@ -99,7 +101,8 @@ def top_batch():
 
 @test
 def top_batch_text():
-    """Frames as text, the flat list and the tree; a closed pipe ends them without a message."""
+    """--batch prints the flat list and the tree as text; a closed pipe ends top without a
+    message."""
     with lively() as live:
         done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", "100ms", "--limit", 2, env=live.cli_env)
         check_equal(len(re.findall(r"^pid \d+ \(lively\), frame \d of 2", done.stdout, re.M)), 2, done.stdout)
@@ -118,7 +121,7 @@ def top_batch_text():
 
 @test
 def top_batch_ends():
-    """A target that ends in the middle: the frames so far, how it ended, exit code 1."""
+    """If the target ends, top --batch says how it ended and exits with 1."""
     for end, pattern in (("exit 3", r"has exited with status 3|has ended"), ("kill", r"was killed by signal 9 \(Killed\)|has ended")):
         with lively() as live:
             words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1"]
@@ -135,7 +138,7 @@ def top_batch_ends():
 
 @test
 def top_refuses():
-    """Without a terminal, or with one that is not known, the message names --batch."""
+    """Without a terminal, or with an unknown TERM, top refuses; the message names --batch."""
     with lively() as live:
         expect(2, "standard (in|out)put is no terminal; --batch N", "top", live.pid, env=live.cli_env)
         for name, pattern in ((None, "TERM is not set.*--batch N"), ("no-such-terminal", 'called "no-such-terminal".*--batch N'),
@@ -158,7 +161,7 @@ def top_refuses():
 
 @test
 def top_list():
-    """The flat list on 80x24: live bytes, growth while the program allocates, sorting, search, the base, threads."""
+    """The flat list on a terminal of 80x24: live bytes, growth, sorting, search, base, threads."""
     with lively() as live, top(live) as screen:
         screen.wait(r"^ +97\.7K .* 100 load_chunk \(lively\.c:\d+\)", "the first look")
         screen.wait(r">" + TITLES + " CALL PATH", "sorted by live bytes")
@@ -197,7 +200,8 @@ def top_list():
 
 @test
 def top_threads_batch():
-    """--threads: the sums of the threads are those of the process, and what grew is in the thread that allocated it."""
+    """--batch --threads: the threads add up to the process, and growth is in the thread that
+    allocated."""
     with lively() as live:
         words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1", "--json", "--threads"]
         with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
@@ -235,7 +239,7 @@ def top_threads_batch():
 
 @test
 def top_threads_list():
-    """T lists the threads; sorting, the search and Enter work there, and T goes back."""
+    """T lists the threads. Sorting, search and Enter work in that list, and T leaves it."""
     with lively() as live, top(live) as screen:
         screen.wait("load_chunk", "the first look")
         screen.press("T")
@@ -262,7 +266,8 @@ def top_threads_list():
 
 @test
 def top_tree():
-    """The tree on 200x60 is folded and opened; the screen follows the terminal's size."""
+    """The tree on a terminal of 200x60 can be folded and opened, and follows the terminal's
+    size."""
     with lively() as live, top(live, live.pid, "--tree", rows=60, columns=200) as screen:
         screen.wait(r"- \[the whole program\]$", "the root")
         screen.wait(r"^ +97\.7K .* feed_chunk \(lively\.c:\d+\) < feeder \(lively\.c:\d+\)", "a line of the tree")
@@ -298,7 +303,8 @@ def top_tree():
 
 @test
 def top_ends():
-    """The screen outlives its target, and says how it ended, or that it does not answer."""
+    """When its target has ended, the screen stays and says how; it also says if the target does not
+    answer."""
     for end, pattern in (("exit 3", r"exited with status 3|has ended"), ("kill", r"killed by signal 9|has ended")):
         with lively() as live, top(live) as screen:
             screen.wait("load_chunk", "the first look")
@@ -317,7 +323,7 @@ def top_ends():
 
 @test
 def top_restores():
-    """Signals restore the terminal; SIGTSTP does until SIGCONT; without UTF-8 the sparkline is ASCII."""
+    """Signals that end or stop top restore the terminal; without UTF-8 the sparkline is ASCII."""
     with lively() as live:
         for number in (signal.SIGTERM, signal.SIGINT):
             with top(live, LC_ALL="C") as screen:
@@ -326,7 +332,7 @@ def top_restores():
                 screen.process.send_signal(number)
                 check_equal(screen.ended(), -number, "how it ended")
                 check(screen.is_restored(), f"signal {number}")
-        # A shell that controls jobs, because the kernel stops no process that nobody could continue.
+        # A shell with job control: the kernel ignores SIGTSTP in an orphaned process group.
         shell = ["bash", "-c", 'set -m; "$@"; echo "stopped: $?"; read -r line; fg >/dev/null; echo "ended: $?"', "bash"]
         with top(live, before=shell) as screen:
             screen.wait("load_chunk", "the first look")
@@ -344,8 +350,8 @@ def top_restores():
 
 @test
 def top_of_several():
-    """Several targets: a list, Enter and back; --all finds them; --batch prints the list. A process has the name by
-    which the user started it, of which the kernel keeps 15 characters."""
+    """Several targets: top lists them, Enter shows one of them; --all finds them, --batch prints
+    the list. Each has the full name by which the user started it."""
     program = build_program("tests/cli/programs/lively.c")
     with scratch() as where, named_lively(where) as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
         check_equal(other.hear(), "ready", "the second program")
@@ -379,7 +385,7 @@ def top_of_several():
 
 @test
 def top_new_paths():
-    """A call path that is new while top runs is shown with its name."""
+    """A call path that appears while top runs is shown with its function's name."""
     with target([build_program("tests/cli/programs/allocate.c")]) as live, top(live) as screen:
         screen.wait("allocate_first", "the first look")
         check("allocate_more" not in screen.text(), screen.text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx watch: conditions and actions on live processes, what is kept, faults, a real cgroup."""
+"""memctx watch: conditions and actions on live processes, kept snapshots, faults, a real cgroup."""
 import contextlib
 import glob
 import json
@@ -44,7 +44,7 @@ class Watch:
         self.process.communicate()
 
     def next(self, timeout_s=PATIENCE_S):
-        """The next event; None at the end of the output, or when nothing came in time."""
+        """The next event. None: the output has ended, or timeout_s has passed."""
         deadline = time.monotonic() + timeout_s
         fd = self.process.stdout.fileno()
         while b"\n" not in self.buffer:
@@ -74,14 +74,15 @@ class Watch:
                               f"exit {self.process.poll()}")
 
     def quiet(self, *names, for_s=0.4):
-        """None of these events comes within the time."""
+        """Checks that none of these events comes within for_s."""
         deadline = time.monotonic() + for_s
         while (left := deadline - time.monotonic()) > 0:
             event = self.next(left)
             check(event is None or event["event"] not in names, f"unexpected: {event}")
 
     def end(self, number=signal.SIGTERM):
-        """Ends the command by a signal, or waits for its end; returns status and standard error."""
+        """Sends the command a signal (0: none) and waits for its end; returns status and standard
+        error."""
         if number:
             self.process.send_signal(number)
         while self.next() is not None:
@@ -95,7 +96,7 @@ def dumps_of(live):
 
 
 def wait_for_looks(live):
-    """Waits until the command has judged figures that it asked for after this call."""
+    """Waits until the command has judged figures that it read after this call."""
     before = dumps_of(live)
     wait_until(lambda: dumps_of(live) >= before + 2, "two looks of the command")
 
@@ -142,7 +143,7 @@ def watch_acts_again_only_after_cool_and_fall():
         check(watch.until("condition")["when"] == "inuse>10M", watch.seen)
         took = time.monotonic() - started
         check(took >= 0.6, f"again after {took:.2f} s")
-        watch.quiet("condition", for_s=0.9)  # it holds all the time, so cool alone is not enough
+        watch.quiet("condition", for_s=0.9)  # the condition stays true, so the cool-down's end starts no second action
 
 
 @test
@@ -243,7 +244,7 @@ def watch_of_a_target_that_ends_in_the_middle():
             Watch(live, "--when", "rss>1K", "--dir", where) as watch:
         watch.until("condition")
         wait_until(lambda: len(files_in(where)) == 1, "the unfinished file")
-        time.sleep(0.3)  # by now it waits for the rest of an answer
+        time.sleep(0.3)  # now the command waits for the rest of an answer
         live.kill()
         failed = watch.until("failed")
         check("the process ended meanwhile" in failed["text"], failed)
@@ -261,7 +262,7 @@ def watch_goes_on_when_files_cannot_be_written():
         failed = watch.until("failed")
         check("could not be written; File too large" in failed["text"], failed)
         check_equal(files_in(where), [], "files")
-        watch.until("failed")  # tried again
+        watch.until("failed")  # the action is tried again
         status, _ = watch.end()
         check_equal(status, 1, "status")
         gone = os.path.join(where, "gone")
@@ -290,7 +291,7 @@ def watch_of_a_stopped_target():
         watch.quiet("condition", for_s=0.2)
         os.kill(live.pid, signal.SIGSTOP)
         check("kill -CONT" in watch.until("silent")["text"], watch.seen)
-        watch.quiet("silent", "condition", for_s=0.3)  # said once
+        watch.quiet("silent", "condition", for_s=0.3)  # the event comes only once
         os.kill(live.pid, signal.SIGCONT); watch.until("answers")
         live.ask("take 20")
         watch.until("exec")
@@ -303,7 +304,7 @@ def watch_all_finds_new_processes():
     with hold() as first, scratch() as where, \
             Watch(None, "--all", "--match", "ho?d", "--when", "inuse>10M", "--do", "exec:true", "--dir", where,
                   env=first.cli_env) as watch:
-        while watch.until("found")["pid"] != first.pid:  # other suites may run beside this one
+        while watch.until("found")["pid"] != first.pid:  # skip processes of other suites
             pass
         with target([build_program("tests/cli/programs/allocate.c")]), Target([program], first.runtime,
                                                                               MEMCTX_CONTROL="eager") as second:
@@ -354,7 +355,7 @@ def watch_refuses_what_makes_no_sense():
 
 @contextlib.contextmanager
 def real_cgroup(limit):
-    """A cgroup with this limit, of the version that has the memory controller here."""
+    """Creates a memory cgroup (v1 or v2) with this limit."""
     with open("/proc/self/mountinfo", encoding="ascii") as file:
         mounts = [line.split() for line in file]
     made = None
@@ -410,7 +411,7 @@ def watch_in_a_real_cgroup():
         live.kill()
 
 
-# Reads a file through a mapping for some seconds; it does not fit into the cgroup of this process.
+# Reads a file larger than its cgroup's limit through a mapping, for some seconds.
 THRASH = """
 import mmap, sys, time
 with open(sys.argv[1], "rb") as file:
@@ -431,7 +432,7 @@ def stalled_us():
 
 @test
 def watch_wakes_up_under_pressure():
-    """The kernel's trigger, because --every is far away. The target is in no cgroup with pressure of its own."""
+    """The kernel's pressure trigger (PSI) wakes watch up before the next look of --every."""
     before = stalled_us()
     if os.geteuid() != 0:
         raise Skip("other users than root may set no trigger on the machine's pressure")
@@ -441,7 +442,7 @@ def watch_wakes_up_under_pressure():
             out.write(os.urandom(64 * MIB))
             out.flush()
             os.fsync(out.fileno())
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that its pages count for the reader
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # drop the cache, so that the pages are charged to the reader's cgroup
 
         def enter():
             with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as procs:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A library that stands in front of libc's poll, as some preloaded libraries do: adds 100. */
+/* A preloaded library whose poll calls the next one, libc's, and adds 100 to the result. */
 #include <dlfcn.h>
 #include <poll.h>
 

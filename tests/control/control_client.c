@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_client - connects to a control socket as whoever runs it, and says what came of it.
+ * control_client - connects to a control socket as the current user, and prints the result.
  *
- * `control_client PATH` prints "denied", or "got N": the bytes that the server sent before it
- * waited for us or closed. `control_client PATH COUNT` opens so many connections, one after the
- * other, keeps them, and prints "got N" for all of them together.
- * In C, because a test's interpreter may lie where other users cannot go.
+ * `control_client PATH` prints "denied", or "got N": the number of bytes that the server sent
+ * first. `control_client PATH COUNT` opens COUNT connections one after the other, keeps them, and
+ * prints "got N" for their sum. It is written in C because other users may not be able to run the
+ * suite's interpreter.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Returns the number of bytes that came on one connection, which stays open; -1: not permitted to
- * connect. */
+/* Opens a connection, which stays open, and returns the number of bytes that the server sent; -1:
+ * the user may not connect. */
 static long greeting_bytes(const struct sockaddr_un *address) {
     char bytes[4096];
     struct timeval patience = {.tv_sec = 3};

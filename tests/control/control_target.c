@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_target - a program that keeps allocating while its control socket is under attack.
+ * control_target - a program that allocates all the time while its control socket is under attack.
  *
- * Words on its command line, done in their order: "contexts N" makes N live chunks, each on a call
- * path of its own (about 4 N contexts with the inner nodes); "daemon" forks twice, as daemons do,
- * and goes on in the grandchild; "fds" prints the descriptors that the program can see and the
- * number that the next open gets. Then it prints "ready PID" and answers lines on stdin: "ops" with
- * the number of allocations made so far, "fds" as above, "closefrom" and "dup2" the same after it
- * has closed every descriptor from 3 on, or put /dev/null on all up to 899, "fork" with the exit
- * status of a child that allocates and exits, "chroot DIR" once it is in there, "limit N" when it
- * may have so many descriptors. The end of stdin ends it with status 0.
+ * Words on the command line, done in their order:
+ *   contexts N  makes N live chunks, each on a call path of its own (about 4 N contexts)
+ *   daemon      forks twice, as daemons do, and goes on in the grandchild
+ *   fds         prints the descriptors that the program can see and the number that open returns
+ * Then it prints "ready PID" and answers each line on stdin:
+ *   ops         the number of allocations made so far
+ *   fds         as above
+ *   closefrom   closes every descriptor from 3 on, then answers as fds
+ *   dup2        puts /dev/null on every descriptor up to 899, then answers as fds
+ *   fork        the exit status of a child that allocates and exits
+ *   chroot DIR  changes the root directory to DIR
+ *   limit N     allows itself N descriptors
+ * The end of stdin ends it with status 0.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +41,7 @@ static void *allocate_for_ever(void *unused) {
             abort();
         memset(blocks[i % 64], 1, i * 37 % 5000);
         if (atomic_fetch_add(&operations, 1) % 256 == 0)
-            usleep(500); /* the machine is shared */
+            usleep(500); /* leaves time to other processes */
     }
     return unused;
 }
@@ -55,7 +60,7 @@ __attribute__((noinline)) static void *turn_right(unsigned bits, unsigned depth)
     return block;
 }
 
-/* Each number takes its own way down: its bits say left or right. */
+/* Each number has a call path of its own: its bits choose between two calls on each level. */
 __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
     if (depth == 0)
         return malloc(24);
@@ -114,7 +119,7 @@ static void enter_root(const char *directory) {
     printf("in %s\n", directory);
 }
 
-/* exit, not _exit: a child that runs the exit handlers must leave its parent's socket alone. */
+/* The child ends by exit: its exit handlers must not remove the parent's socket. */
 static void print_fork(void) {
     int status = -1;
     fflush(stdout);

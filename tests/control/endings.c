@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program whose threads end in the way that its argument says. Its exit handlers must run, and
- * print "end", when its last thread has ended; the library's own thread does not count. cancel the
- * first thread cancels itself, where it may be cancelled at any moment cancel-late    the same at
- * the next cancellation point cancel-others  the same at any moment, while another thread works on
+ * A program whose threads end in the way that its argument names. Its exit handlers must run and
+ * print "end" when its last thread has ended; the library's own thread does not count.
+ *   cancel         the first thread cancels itself, with asynchronous cancellation
+ *   cancel-late    the first thread cancels itself and ends at a cancellation point
+ *   cancel-others  like cancel, while a second thread still runs
  *   cancel-second  the second thread cancels itself, the first one returns from main
- *   cancel-joined  the first one cancels the second, waits for it, and leaves by pthread_exit
+ *   cancel-joined  the first thread cancels the second, joins it, and ends by pthread_exit
  *   cancel-child   in a forked child the only thread cancels itself
- *   exit           the first thread leaves by pthread_exit, alone
- *   exit-others    the same while another one works on, which never allocates
+ *   exit           the only thread ends by pthread_exit
+ *   exit-others    like exit, while a second thread runs that never allocates
  *   return         main returns
  */
 #include <pthread.h>
@@ -25,7 +26,7 @@ static void say_end(void) {
 static void *work(void *allocates) {
     if (allocates)
         free(malloc(100));
-    usleep(200000); /* the first thread is long gone */
+    usleep(200000); /* by then the first thread has ended */
     return NULL;
 }
 
@@ -55,7 +56,8 @@ int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     atexit(say_end);
     usleep(
-        50000); /* so that an allocation starts the library's thread, where it does not run yet */
+        /* a process that is older than 20 ms starts the library's thread in an allocation */
+        50000);
     for (int i = 0; i < 1000; i++)
         free(malloc((size_t)i * 50));
     if (!strcmp(how, "cancel-child")) {

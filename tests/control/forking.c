@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A young process that forks again and again, and allocates in between, until it has a second
- * thread. Says when that came: "between two forks" before it had been alive for 0.9 s and though no
- * two forks were 20 ms apart, else nothing more than "started"; or "never" within 30 s.
+ * thread, the control thread. It prints "never" if it has none after 30 s, else "started", with
+ * "between two forks" if the thread came within 0.9 s although all forks were less than 20 ms
+ * apart.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ int main(void) {
             _exit(0);
         if (child < 0 || waitpid(child, NULL, 0) != child)
             return 4;
-        kept[count++ % (1 << 16)] = malloc(1000); /* in a new place, so often a slow one */
+        /* nothing is freed, so many of these allocations take the slow path */
+        kept[count++ % (1 << 16)] = malloc(1000);
         since = now_s(CLOCK_MONOTONIC) - forked;
         pause = since > pause ? since : pause;
         early = has_thread() && pause < 0.02 && age_s() < 0.9;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Clients that do everything wrong: each loses its connection, and nobody else loses anything."""
+"""Hostile clients: the server drops such a client or answers it, and serves all other clients."""
 import contextlib
 import os
 import random
@@ -16,7 +16,7 @@ from wire import Closed, Wire, constant, frame
 
 FUZZ_FRAMES = int(os.environ.get("MEMCTX_FUZZ_FRAMES", "600"))
 SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
-# The server's deadline, and how long a loaded machine may take beyond it.
+# The server's deadline for a request; tests wait 58 s longer, because the machine may be loaded.
 DEADLINE_S = constant("WIRE_DEADLINE_MS") / 1000
 PATIENCE_S = DEADLINE_S + 58
 
@@ -35,7 +35,7 @@ def start_target(directory, *words, **env):
 
 
 def expect_unharmed(target):
-    """The target runs on, a good client is served, and the CLI's answer adds up."""
+    """Checks that the target runs on, a correct client is served, and a dump adds up."""
     before = int(target.ask("ops").split()[1])
     path = target.socket_path()
     started = time.monotonic()
@@ -61,7 +61,8 @@ def attacked(*words, **env):
 
 
 def expect_closed(target, data, what, within_s=PATIENCE_S):
-    """The server closes the connection before its deadline; on a loaded machine that may take some tries."""
+    """Checks that the server closes the connection of a client that sends `data` within
+    within_s."""
     def is_closed():
         with Wire(target.socket_path()) as client:
             try:
@@ -150,7 +151,7 @@ def ask(client, name, body):
 
 @test
 def contexts_that_are_not_there():
-    """A request that names contexts says how many; each must exist."""
+    """A request is refused if its count of contexts is wrong or a context does not exist."""
     head = wire.size_of("wire_contexts_request")
     with attacked() as target, Wire(target.socket_path()) as client:
         for name in ("WIRE_TRIM", "WIRE_PLACE"):
@@ -170,7 +171,7 @@ def contexts_that_are_not_there():
 
 @test
 def notes_make_room():
-    """More notes than are kept: the oldest goes, nothing else."""
+    """A note above the maximum number replaces the oldest note."""
     with attacked() as target, Wire(target.socket_path()) as client:
         for i in range(40):
             status, _ = ask(client, "WIRE_NOTE", b"n%d " % i + b"x" * (i * 12))
@@ -182,7 +183,7 @@ def notes_make_room():
 
 @test
 def half_a_frame():
-    """A request that has begun must be complete within the deadline."""
+    """A client that sends only a part of a request loses its connection after the deadline."""
     request = wire.dump_request()
     with attacked() as target:
         clients = []
@@ -206,12 +207,13 @@ def byte_by_byte():
             head, body = client.read_frame()
             check_equal(wire.get(head, "wire_frame.status"), constant("WIRE_OK"), "status")
             check(b"depth\t" in body, "no options in the answer")
-            client.dump()  # the connection is still good
+            client.dump()  # the connection still works
 
 
 @test
 def two_requests_at_once():
-    """A client may send one request at a time. One that sends two is answered in order, or closed, but not left waiting."""
+    """A client that sends two requests at once is answered in order or dropped, but does not wait
+    for ever."""
     request = frame(constant("WIRE_OPTIONS"))
     with attacked() as target:
         with Wire(target.socket_path()) as client:
@@ -233,7 +235,7 @@ def silent_clients():
                 expect_unharmed(target)
 
 
-BIG = ("contexts", "2500")  # its contexts take many pieces
+BIG = ("contexts", "2500")  # a target with so many contexts that a dump has many pieces
 
 
 def big_request(flags=0):
@@ -242,7 +244,7 @@ def big_request(flags=0):
 
 @test
 def client_that_never_reads():
-    """A client asks for many answers and reads none: the server drops it, and no other client waits."""
+    """A client that asks for many answers and reads none is dropped, and delays no other client."""
     with attacked(*BIG) as target:
         started = time.monotonic()
         with Wire(target.socket_path(), receive_buffer=4096) as client:
@@ -252,7 +254,7 @@ def client_that_never_reads():
                     client.send(big_request(constant("WIRE_DUMP_THREADS")))
             expect_unharmed(target)
             hung_up = select.poll()
-            hung_up.register(client.socket, 0)  # asks for nothing but the end, which reads nothing
+            hung_up.register(client.socket, 0)  # waits for the end of the connection without reading
             check(hung_up.poll(1000 * PATIENCE_S), "still connected")
             took = time.monotonic() - started
     return f"dropped after {took:.1f} s"
@@ -267,7 +269,7 @@ def expect_quick_dump(target):
 
 @test
 def slow_reader():
-    """A client that reads a little at a time delays no other client, whether the server drops or serves it."""
+    """A client that reads a little at a time delays no other client."""
     with attacked(*BIG) as target:
         with Wire(target.socket_path(), receive_buffer=4096) as client:
             for _ in range(10):
@@ -279,7 +281,7 @@ def slow_reader():
 
 
 def fill_places(target, stack, data=b""):
-    """Connections to all places, each with these bytes sent."""
+    """Opens as many connections as the server serves at once, and sends `data` on each."""
     clients = []
     for _ in range(constant("WIRE_CLIENTS_MAX")):
         client = stack.enter_context(Wire(target.socket_path(), receive_buffer=4096))
@@ -291,7 +293,7 @@ def fill_places(target, stack, data=b""):
 
 @test
 def readers_that_stop_make_room():
-    """Eight clients that have asked and read nothing more keep their places until the deadline."""
+    """Eight clients that do not read their answers lose their places after the deadline."""
     with attacked(*BIG) as target, contextlib.ExitStack() as stack:
         for client in fill_places(target, stack):
             client.socket.settimeout(0.2)
@@ -304,7 +306,7 @@ def readers_that_stop_make_room():
 @test
 @in_tries
 def silent_places_are_given_away():
-    """A client that has connected and asks for nothing loses its place within a fraction of a second when another one waits."""
+    """A client that asks for nothing loses its place within a second if another client waits."""
     with attacked() as target, contextlib.ExitStack() as stack:
         fill_places(target, stack)
         started = time.monotonic()
@@ -318,7 +320,8 @@ def silent_places_are_given_away():
 @test
 @in_tries
 def places_of_those_who_ask_are_kept():
-    """Seven clients that ask now and then keep their places beside forty silent ones."""
+    """Seven clients that send a request now and then keep their places beside forty silent
+    clients."""
     with attacked() as target, contextlib.ExitStack() as stack:
         busy = [stack.enter_context(Wire(target.socket_path())) for _ in range(7)]
         for client in busy:
@@ -332,7 +335,7 @@ def places_of_those_who_ask_are_kept():
 
 
 def flock(target, stack, count, data):
-    """Opens so many connections that stay; each sends these bytes as soon as it can."""
+    """Opens `count` connections that stay open, and sends `data` on each."""
     for _ in range(count):
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stack.callback(client.close)
@@ -344,22 +347,23 @@ def flock(target, stack, count, data):
 
 @test
 def garbage_that_stays():
-    """Forty that send garbage and stay: a real client is served within a fraction of a second."""
+    """A correct client is served within a second beside forty clients that send garbage and
+    stay."""
     longest = max(within_tries(lambda data=data: dump_beside(data))
                   for data in (b"x", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, b"MCT", b""))
     return f"at most {longest * 1000:.0f} ms"
 
 
 def dump_beside(data):
-    """Returns how long a dump takes while forty clients have sent these bytes."""
+    """Returns how long a dump takes beside forty clients that have sent `data`."""
     with attacked() as target, contextlib.ExitStack() as stack:
         flock(target, stack, 40, data)
         started = time.monotonic()
         done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
         took = time.monotonic() - started
         check_equal(done.returncode, 0, f"dump beside {data[:10]!r} ({done.stderr})")
-        # The server drops clients whose first byte is wrong at once. Of clients that send nothing, or
-        # an unfinished request, it drops eight every tenth of a second.
+        # The server drops a client at once if its first byte is wrong. Each tenth of a second it
+        # drops eight clients that have sent nothing or an unfinished request.
         limit = 1 if data and data[0] != ord("M") else 2
         check(took < limit, f"dump beside 40 that sent {data[:10]!r} took {took:.2f} s")
         return took
@@ -367,7 +371,7 @@ def dump_beside(data):
 
 @test
 def wrong_bytes_close_at_once():
-    """The server does not wait for the rest of a frame that begins wrong."""
+    """The server drops a client at the first wrong byte of a frame's head."""
     magic = frame(constant("WIRE_OPTIONS"))
     with attacked() as target:
         for data in (b"x", magic[:3] + b"x", magic[:4] + b"\xff", magic[:5] + b"\xff"):
@@ -377,7 +381,8 @@ def wrong_bytes_close_at_once():
 @test
 @in_tries
 def the_command_waits_for_a_place():
-    """All places are taken by clients that are served: the command says that it waits, and gets one."""
+    """If the server serves other clients in all places, the command says that it waits, and is
+    served later."""
     with attacked() as target, contextlib.ExitStack() as stack:
         clients = fill_places(target, stack)
         served = threading.Event()
@@ -392,7 +397,7 @@ def the_command_waits_for_a_place():
         try:
             with subprocess.Popen([harness.CLI, "dump", "--no-symbols", str(target.pid)], env=target.cli_env,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as command:
-                said = command.stderr.readline()  # or the end, when it gets a place without waiting
+                said = command.stderr.readline()  # empty if the command need not wait
                 served.set()
                 thread.join()
                 said += command.stderr.read()
@@ -405,7 +410,7 @@ def the_command_waits_for_a_place():
 
 @test
 def every_part_in_odd_pieces():
-    """A request for any part, known or not, from any place on, for any number of records, gets an answer within the bound."""
+    """A request with any part, start and number of records gets an answer of bounded size."""
     dice = random.Random(SEED)
     with attacked("contexts", "500") as target, Wire(target.socket_path()) as client:
         client.ask(frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
@@ -426,7 +431,8 @@ def every_part_in_odd_pieces():
 
 @test
 def flood():
-    """A hundred at once: eight are served, the others wait or are refused, none does harm."""
+    """Of a hundred clients at once eight are served and the others wait or are refused; the target
+    runs on."""
     with attacked() as target:
         with contextlib.ExitStack() as stack:
             clients = []
@@ -439,22 +445,22 @@ def flood():
                     clients.append(client)
             greeted = harness.wait_until(lambda: greeted_at_once(clients), "a greeting")
             check(greeted <= constant("WIRE_CLIENTS_MAX"), f"{greeted} clients are connected")
-            # The hundred are silent and stay: somebody honest must still get through.
+            # The hundred clients stay silent; a correct client must still be served.
             wait_for_service(target, PATIENCE_S)
         wait_for_service(target, PATIENCE_S)
     return f"{len(clients)} connected, {greeted} greeted"
 
 
 def greeted_at_once(clients):
-    """Returns the number of clients that have the hello and are connected at one moment. The first pass finds
-    the clients with a hello, while silent clients lose their places. A client that is connected in the
-    second pass was connected between the two passes."""
+    """Returns how many clients with a hello were connected at one moment. The first pass finds
+    clients with a hello. Those that are still connected in the second pass were all connected
+    between the passes."""
     greeted = [client for client in clients if received(client)]
     return sum(received(client) is not None for client in greeted)
 
 
 def received(client):
-    """Returns the bytes that have come; None if the connection has ended."""
+    """Returns the bytes that the client has received; None if its connection has ended."""
     got = b""
     try:
         while data := client.recv(4096):
@@ -500,7 +506,8 @@ def disconnect_in_the_request():
 
 @test
 def refusals_keep_the_connection():
-    """A request of the right form that the library cannot meet is answered with a reason."""
+    """A valid request that the library must refuse is answered with a reason, on the same
+    connection."""
     none = constant("WIRE_NONE")
     mark_size = constant("WIRE_MARK_NAME_MAX")
     requests = {
@@ -528,7 +535,7 @@ def refusals_keep_the_connection():
                 marks += status == constant("WIRE_OK")
             check_equal(marks, constant("WIRE_MARKS_MAX"), "marks that were made")
             client.dump()
-        # A name that fills its field has no end: cut, refused or closed, never read past.
+        # A name that fills its field has no NUL: the library must not read past the field.
         with Wire(target.socket_path()) as client:
             with contextlib.suppress(Closed):
                 _, body = client.ask(frame(constant("WIRE_MARK"), b"x" * mark_size))
@@ -536,14 +543,14 @@ def refusals_keep_the_connection():
 
 
 def whole_frames(data):
-    """How many frames a request is by the length that it claims; 0: it is not whole, or longer."""
+    """1 if the data is exactly one frame by the length in its head, else 0."""
     head = wire.size_of("wire_frame")
     return int(len(data) >= head and wire.get(data, "wire_frame.length") == len(data) - head)
 
 
 @test
 def mutated_frames():
-    """Valid requests with some bytes changed: an answer or the end of the connection."""
+    """A valid request with some bytes changed gets an answer, or the connection is closed."""
     dice = random.Random(SEED)
     valid = [wire.dump_request(7), frame(constant("WIRE_OPTIONS")), frame(constant("WIRE_SELF")),
              frame(constant("WIRE_TRIM"), b"\0" * 8), wire.piece_request("PAGES"), big_request(2),
@@ -563,12 +570,12 @@ def mutated_frames():
             client = client or Wire(target.socket_path())
             try:
                 client.send(data)
-                if whole_frames(data) != 1:  # no more is coming: no deadline
+                if whole_frames(data) != 1:  # end the stream, so that the server need not wait for its deadline
                     client.socket.shutdown(socket.SHUT_WR)
                 client.read_frame()
                 answers += 1
                 if whole_frames(data) == 1:
-                    continue  # in the same connection
+                    continue  # keep the connection for the next request
             except (Closed, OSError):
                 closures += 1
             client.close()

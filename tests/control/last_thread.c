@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program whose first thread ends by pthread_exit: the process ends, with its exit handlers, when
- * the last of its own threads does. With an argument that thread waits for ever. */
+/* A program whose first thread ends by pthread_exit. The process must end, after its exit handlers,
+ * when its second thread ends. With an argument the second thread waits for ever. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static void *work(void *wait) {
     free(malloc(100));
-    usleep(300000); /* the first thread is long gone */
+    usleep(300000); /* by then the first thread has ended */
     if (wait)
         pause();
     return NULL;

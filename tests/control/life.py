@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The socket through a process's life: start, descriptors, daemons, fork, exit; and its speed."""
+"""The control thread and socket in a process's life: start, descriptors, daemons, fork, exit; the
+time of a dump."""
 import contextlib
 import os
 import re
@@ -16,13 +17,14 @@ from wire import Wire
 
 
 def run_argv(*words):
-    """The target under `memctx run`, which execs it: the pid stays."""
+    """The words that start the target under `memctx run`, which execs the target and so keeps its
+    pid."""
     return [harness.CLI, "run", "--", *target_argv(*words)]
 
 
 @test
 def run_is_eager():
-    """memctx run's program has its socket without doing anything, and cleans up at its end."""
+    """A program under memctx run has its socket at once, and removes it at its end."""
     with runtime_dir() as directory:
         with harness.Target(run_argv(), directory, preload=False) as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
@@ -35,7 +37,8 @@ def run_is_eager():
 
 @test
 def control_modes():
-    """off never has a socket; auto has one after its first thread; eager at once."""
+    """MEMCTX_CONTROL: off gives no socket, auto one after the program's first thread, eager one at
+    once."""
     idle = ["sleep", "600"]
     with runtime_dir() as directory:
         with harness.Target(idle, directory, MEMCTX_CONTROL="eager") as target:
@@ -61,8 +64,8 @@ def threads_named_memctx(pid):
 
 @test
 def forks_come_first():
-    """auto: while a young process forks again and again its thread waits for a pause, but starts after a
-    second all the same: the fork of a program with two threads is dearer."""
+    """With auto, the control thread waits while a young process forks often, at most a second: a
+    fork of a process with two threads costs more."""
     program = harness.build_program("tests/control/forking.c")
     with runtime_dir() as directory:
         done = harness.run_program([program], harness.preloaded_env(
@@ -72,7 +75,7 @@ def forks_come_first():
 
 @test
 def short_life_has_no_socket():
-    """A process of a few milliseconds leaves no trace in the directory."""
+    """A process that lives some milliseconds leaves nothing in the socket directory."""
     with runtime_dir() as directory:
         for _ in range(20):
             done = harness.run_program(["/bin/true"],
@@ -84,7 +87,7 @@ def short_life_has_no_socket():
 
 @test
 def descriptors_unseen():
-    """The program sees 0, 1, 2 and gets 3 next; its tables look the same as without us."""
+    """The program has only the descriptors 0, 1, 2 and gets 3 next, as without the library."""
     with runtime_dir() as directory:
         with start_target(directory, "fds") as target:
             check_equal(target.first_line, "fds 0 1 2 next 3", "descriptors at the start")
@@ -97,7 +100,8 @@ def descriptors_unseen():
 
 @test
 def closed_standard_descriptors():
-    """0, 1 and 2 closed at the start stay closed: a socket must not become standard output."""
+    """If 0, 1 and 2 are closed at the start, they stay closed: no socket becomes standard
+    output."""
     with runtime_dir() as directory:
         probe = ("import os, time\nfds = []\n"
                  "time.sleep(0.5)\n"
@@ -127,7 +131,7 @@ def closefrom_leaves_the_socket():
 
 @test
 def dup2_leaves_the_socket():
-    """The program puts a file of its own on every number that a descriptor of ours could have."""
+    """The socket still works after the program used dup2 on every descriptor number."""
     with attacked() as target:
         with Wire(target.socket_path()) as client:
             check(target.ask("dup2").endswith(" next 900"), "not all numbers are in use")
@@ -136,11 +140,13 @@ def dup2_leaves_the_socket():
 
 @contextlib.contextmanager
 def refusing(*calls):
-    """The target where the kernel refuses these system calls: our descriptors are in its table then."""
+    """Starts the target with a filter that refuses these system calls. Without unshare the
+    library's descriptors are in the program's table."""
     argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
-        # Eager would start no thread: the library cannot know that this filter allows a new thread.
+        # With eager no thread would start: the library cannot know that the filter allows its
+        # calls.
         with harness.Target(argv, directory, MEMCTX_CONTROL="always") as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
             yield target
@@ -149,8 +155,8 @@ def refusing(*calls):
 
 
 def served(target):
-    """Returns the path of the target's socket; waits until the target itself answers there, and not the program before its
-    exec."""
+    """Waits until the target answers (before its exec another program may own the socket); returns
+    the socket's path."""
     harness.wait_until(lambda: harness.run_cli("dump", "--self", target.pid, env=target.cli_env)
                        .returncode == 0, "an answer")
     return target.socket_path()
@@ -158,7 +164,7 @@ def served(target):
 
 @test
 def shared_descriptors_are_high():
-    """Without unshare our descriptors are above what programs count on, and a client is served."""
+    """Without unshare the library's descriptors have high numbers, and a client is served."""
     with refusing("unshare") as target:
         with Wire(served(target)) as client:
             client.dump()
@@ -172,8 +178,8 @@ def shared_descriptors_are_high():
 
 @test
 def shared_descriptors_closed_are_forgotten():
-    """The program closes the library's descriptors and opens files with these numbers: the library neither reads, writes nor
-    closes them."""
+    """If the program closes the library's descriptors and opens files with these numbers, the
+    library does not read, write or close these files."""
     for words in (("dup2",), ("closefrom", "dup2")):
         with refusing("unshare") as target:
             with Wire(served(target)) as client:
@@ -181,7 +187,7 @@ def shared_descriptors_closed_are_forgotten():
                 for word in words:
                     target.ask(word)
                 spent = harness.library_thread_ns(target.pid)
-                time.sleep(1.5)  # more than one round of the control thread's
+                time.sleep(1.5)  # the control thread looks once a second
                 seen = target.ask("fds").split()
                 check_equal(seen[1:], [*map(str, range(900)), "next", "900"], "descriptors, later")
                 spent = harness.library_thread_ns(target.pid) - spent
@@ -190,7 +196,8 @@ def shared_descriptors_closed_are_forgotten():
 
 @test
 def close_range_that_is_not_known():
-    """Older kernels: what the program has open is closed in the control thread's table all the same."""
+    """Without close_range (older kernels) the control thread's table has none of the program's
+    files."""
     with refusing("close_range") as target:
         served(target)
         thread = harness.library_thread(target.pid)
@@ -201,8 +208,9 @@ def close_range_that_is_not_known():
 
 @test
 def no_descriptor_left_is_no_spin():
-    """A client waits, but the process may have no more descriptors: nobody is served, nothing spins."""
-    # The listener and each client have one; with fewer allowed than there are, poll itself is refused.
+    """If RLIMIT_NOFILE allows no descriptor for a waiting client, the control thread does not
+    spin."""
+    # The listener and each client use a descriptor. With a lower limit, poll itself fails.
     for limit, others in ((0, 0), (1, 0), (5, 4), (9, 8), (3, 8)):
         with attacked() as target, contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Wire(target.socket_path())) for _ in range(others)]
@@ -236,7 +244,7 @@ def daemon_auto():
 
 
 def daemon_gets_socket(mode):
-    """Two forks and closed descriptors later, the grandchild has a socket of its own."""
+    """A daemon (after two forks, with all descriptors closed) has its own socket."""
     with runtime_dir() as directory:
         parent = harness.Target(target_argv("daemon"), directory, MEMCTX_CONTROL=mode)
         with parent:
@@ -248,9 +256,9 @@ def daemon_gets_socket(mode):
                 with Wire(path) as client:
                     check_equal(wire.get(client.hello, "wire_hello.pid"), pid, "pid of the hello")
                 harness.check_sums(parent.dump(pid=pid))
-                # The first process may have had a socket, or been about to, before it left by _exit, which runs no
-                # handler. memctx ps removes what that process left, a socket with a temporary name only when it is
-                # old.
+                # The first process may have left a socket, because it ended by _exit, which runs no
+                # exit handler. memctx ps removes that socket; one with a temporary name only when
+                # it is old.
                 for name in os.listdir(os.path.dirname(path)):
                     if name.endswith(".tmp"):
                         os.utime(os.path.join(os.path.dirname(path), name), (0, 0))
@@ -258,10 +266,11 @@ def daemon_gets_socket(mode):
                     check_equal(harness.run_cli("ps", env=parent.cli_env).returncode, 0, "memctx ps")
                     return os.listdir(os.path.dirname(path)) == [f"{pid}.sock"]
                 harness.wait_until(swept, "no other sockets")
-                parent.process.stdin.close()  # the daemon has it too: it ends
+                parent.process.stdin.close()  # the daemon's standard input too, so it ends
                 harness.wait_until(lambda: not os.path.exists(path), "the daemon's clean end")
             finally:
-                # It is ours: its socket carries the pid that it printed to our own pipe.
+                # End the daemon if it still runs. Its command line proves that the pid is not
+                # another process.
                 if os.path.exists(f"/proc/{pid}") and b"control_target" in open(
                         f"/proc/{pid}/cmdline", "rb").read():
                     os.kill(pid, 9)
@@ -269,7 +278,7 @@ def daemon_gets_socket(mode):
 
 @test
 def child_leaves_parents_socket():
-    """A child that exits with all exit handlers unlinks nothing."""
+    """A forked child that runs all exit handlers does not remove its parent's socket."""
     with attacked() as target:
         for _ in range(20):
             check_equal(target.ask("fork"), "fork 0", "the child's status")
@@ -289,7 +298,7 @@ def chroot_keeps_the_socket():
             check_equal(os.listdir(root), [], "what came to lie in the new root")
             dump = target.dump("--no-symbols")
             check("how" not in dump, f"the command did not ask it: {dump.get('how')}")
-            rss_bytes = harness.rss_kib(target.pid) << 10  # the process itself does not know it without /proc
+            rss_bytes = harness.rss_kib(target.pid) << 10  # without /proc the target cannot read its own
             check(rss_bytes / 2 < dump["rss_bytes"] < rss_bytes * 2, f"resident: {dump['rss_bytes']}, {rss_bytes}")
             done = harness.run_cli("trim", str(target.pid), "--bytes", env=target.cli_env)
             check(done.returncode == 0 and "-1" not in done.stdout, f"trim: {done.stdout}{done.stderr}")
@@ -297,7 +306,7 @@ def chroot_keeps_the_socket():
 
 @test
 def no_thread_to_be_had():
-    """RLIMIT_NPROC too small for our thread: the program runs, there is just no socket."""
+    """If RLIMIT_NPROC allows no control thread, the program runs without a socket."""
     if os.geteuid() != 0:
         raise Skip("needs root to become a user with a limit of its own")
     with runtime_dir(owner=harness.NOBODY) as directory:
@@ -314,7 +323,8 @@ def no_thread_to_be_had():
 
 @test
 def privileges_dropped():
-    """A program that gives up root beside the control thread gives it up in every thread, and is not killed for it."""
+    """A program that gives up root beside a control thread gives it up in all threads, and runs
+    on."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     drop = ("import os, sys\n"
@@ -340,20 +350,20 @@ def became(target, name):
 
 @test
 def launchers_have_no_thread():
-    """setpriv keeps its capabilities over setresuid and then calls setresgid, which would fail in a
-    thread beside it, and glibc aborts the program for that; the kernel lets only a process of one
-    thread change its user or mount namespace. What they become has its socket at once."""
+    """setpriv and unshare start no control thread, but the program that they exec has its socket.
+    With two threads glibc would abort setpriv, whose second thread may not call setresgid, and the
+    kernel would refuse unshare a user or mount namespace."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     allowed = 0
     cli = harness.public_copy(harness.CLI)
-    harness.public_copy(harness.LIB)  # found beside it
+    harness.public_copy(harness.LIB)  # the public copy of the command finds the library in its folder
     for argv in (["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
                  ["unshare", "--user", "--map-root-user"],
                  ["nsenter", "--mount=/proc/self/ns/mnt", "--root=/"],
                  ["env", "setpriv", "--no-new-privs"]):
         if harness.run_program([*argv, "true"], harness.clean_env()).returncode != 0:
-            continue  # a container may forbid it without us
+            continue  # also fails without the library, as in some containers
         allowed += 1
         for mode in ("auto", "eager"):
             with runtime_dir() as directory:
@@ -369,7 +379,7 @@ def launchers_have_no_thread():
 
 @test
 def last_thread_ends_the_process():
-    """The control thread does not keep a process alive whose own threads have all ended."""
+    """A process ends when its own threads have ended, although the control thread runs."""
     program = harness.build_program("tests/control/last_thread.c")
     with runtime_dir() as directory:
         started = time.monotonic()
@@ -387,8 +397,8 @@ ENDINGS = ("cancel", "cancel-late", "cancel-others", "cancel-second", "cancel-jo
 
 @test
 def ends_as_without_us():
-    """However its threads end, the program ends with the last of its own, by its exit handlers. (glibc
-    alone hangs where a thread of the program's own was there and the last one cancels itself at once.)"""
+    """However its threads end, the program ends with its last own thread, and runs its exit
+    handlers, as without the library."""
     program = harness.build_program("tests/control/endings.c")
     for how in ENDINGS:
         plain = harness.run_program([program, how], harness.clean_env(), timeout_s=PATIENCE_S)
@@ -409,7 +419,7 @@ def ends_as_without_us():
 @test
 @in_tries
 def exit_is_not_delayed():
-    """A client that holds its connection does not keep the program from ending."""
+    """A client that does not read its answer does not delay the program's exit."""
     with runtime_dir() as directory, start_target(directory, "contexts", "2500") as target:
         with Wire(target.wait_socket(), receive_buffer=4096) as client:
             client.send(wire.piece_request("CONTEXTS"))
@@ -420,12 +430,12 @@ def exit_is_not_delayed():
             check(took < 5, f"the end took {took:.1f} s")
 
 
-# --- how fast -------------------------------------------------------------------------------
+# --- time and settings ----------------------------------------------------------------------
 
 
 @test
 def ten_thousand_contexts():
-    """Prints what a dump of 10 000 contexts takes. The figure never decides: machines differ."""
+    """Prints how long a dump of 10 000 contexts takes; the time has no limit."""
     with runtime_dir() as directory:
         with start_target(directory, "contexts", "2000", MEMCTX_FOLD="off") as target:
             target.wait_socket()
@@ -454,7 +464,7 @@ def ten_thousand_contexts():
 
 @test
 def huge_pages_as_asked_for():
-    """MEMCTX_THP reaches the kernel: the mappings of segments and of large chunks say so."""
+    """MEMCTX_THP sets the huge page flags of the mappings of segments and large chunks."""
     if not os.path.exists("/sys/kernel/mm/transparent_hugepage"):
         raise Skip("the kernel has no transparent huge pages")
     program = ["python3", "-S", "-c", "big = bytearray(9 << 20); print('ready', flush=True); input()"]
@@ -466,7 +476,8 @@ def huge_pages_as_asked_for():
                 with open(f"/proc/{target.pid}/smaps", encoding="utf-8") as file:
                     maps = file.read().split("VmFlags:")
                 flags = [flag.split("\n")[0].split() for flag in maps[1:]]
-                # Without a name or a file, and readable: the interpreter's own memory is ours.
+                # Readable anonymous mappings without a name are the library's segments and large
+                # chunks.
                 sizes = [int(line.split()[1]) for text in maps for line in text.splitlines()
                          if line.startswith("Size:")]
                 marked = sum(size for size, flag in zip(sizes, flags) if want in flag)
@@ -477,7 +488,8 @@ def huge_pages_as_asked_for():
 
 @test
 def statistics_move():
-    """What the library says of itself: always the same names, figures that move."""
+    """The library's statistics have a fixed set of names, and their figures change while it
+    works."""
     with attacked() as target:
         with Wire(target.socket_path()) as client:
             before = client.statistics()

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * many_contexts COUNT - eight functions that call each other at random, 5 to 40 deep: COUNT
- * chunks, nearly each on a call path of its own, of which the last 4 096 stay. Prints "ready PID";
- * then each line on stdin makes a thousand more, and is answered. The end of stdin ends it.
+ * many_contexts COUNT - eight functions that call each other at random, 5 to 40 deep, make COUNT
+ * chunks, nearly each on a call path of its own. Each chunk replaces a random one of 4 096. Prints
+ * "ready PID". For each line on stdin it makes a thousand more and prints "made". The end of stdin
+ * ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void make(long count) {
 
 int main(int argc, char **argv) {
     char line[100];
-    setvbuf(stdin, NULL, _IONBF, 0); /* so that nothing is allocated after the line "ready" */
+    setvbuf(stdin, NULL, _IONBF, 0); /* so that stdio allocates nothing after the line "ready" */
     make(argc > 1 ? atol(argv[1]) : 1000);
     printf("ready %d\n", (int)getpid());
     fflush(stdout);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The cost of requests for the process that is asked: next to no memory, however many contexts it has, and no time once the
-client has left."""
+"""The cost of requests for the target: hardly any memory, however many contexts it has, and no
+processor time after the client has left."""
 import contextlib
 import json
 import os
@@ -19,7 +19,7 @@ from harness import PATIENCE_S, Failure, Skip, check, check_equal, in_tries, run
 from hostile import attacked
 from wire import Wire, constant, frame
 
-CHUNKS = 17000  # some 300 000 contexts
+CHUNKS = 17000  # the target then has some 300 000 contexts
 RISE_MAX_KIB = 1024
 
 
@@ -44,13 +44,14 @@ def resident_kib(pid, kind="Rss"):
 
 
 def anonymous_kib(pid):
-    """Without the pages of files: the kernel maps 64 KiB of libc's code where one function of it is called first, and keeps
-    them mapped."""
+    """KiB of resident anonymous memory. Pages of files do not count: a first call of a libc
+    function maps 64 KiB of code."""
     return resident_kib(pid, "Anonymous")
 
 
 class Watched:
-    """The resident set of a process, or a kind of it, while something happens: how much it rises at the most."""
+    """Measures the largest rise of a process's resident set (or a kind of it) during a `with`
+    block."""
 
     def __init__(self, pid, kind="Rss"):
         self.pid, self.kind = pid, kind
@@ -70,14 +71,14 @@ class Watched:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
-        self.most = max(self.most, resident_kib(self.pid, self.kind))  # a quick verb is over before the first look
+        self.most = max(self.most, resident_kib(self.pid, self.kind))  # the block may have ended before the first sample
 
     def rise(self):
         return self.most - self.before
 
 
 def verbs(target, directory):
-    """Every verb that reads, as its words."""
+    """The command lines of all verbs that read a target."""
     path = os.path.join(directory, "out")
     pid = target.pid
     return [["ps"], ["dump", pid, "--no-symbols"], ["dump", pid, "--flat", "--limit", 20], ["dump", "--self", pid],
@@ -88,7 +89,7 @@ def verbs(target, directory):
 
 @test
 def asking_costs_no_memory():
-    """The target's resident set stays where it is while any verb runs, and after it."""
+    """No verb makes the target's resident set rise by more than 1 MiB."""
     worst = (-1, "")
     with many_contexts() as target, runtime_dir() as directory:
         with Wire(target.socket_path()) as client:
@@ -107,7 +108,7 @@ def asking_costs_no_memory():
 
 @test
 def eight_dumps_at_once():
-    """All places are taken by dumps: each is whole, and the control thread holds no more than 256 KiB for them."""
+    """Eight dumps at once are all complete, and cost the target at most 256 KiB for answers."""
     with many_contexts() as target:
         with Watched(target.pid, "Anonymous") as watched:
             running = [subprocess.Popen([harness.CLI, "dump", str(target.pid), "--flat", "--limit", "3", "--no-symbols"],
@@ -116,13 +117,13 @@ def eight_dumps_at_once():
             answers = []
             for process in running:
                 out, err = process.communicate(timeout=100)
-                # On a machine that is slow enough the command says that it waits.
+                # The command may have had to wait for a place, which it says.
                 err = re.sub(r"memctx: pid \d+ is busy .*; waiting for a free connection\n", "", err)
                 check_equal((process.returncode, err), (0, ""), "a dump beside seven others")
                 answers.append(out[out.index("\n"):out.index("page headers")])
         check_equal(len(set(answers)), 1, "different answers about a target that does nothing")
         check(watched.rise() <= 256 + 64, f"the target grew by {watched.rise()} KiB")
-        # The same eight, which have all asked and wait.
+        # Eight clients that have each got an answer and stay connected.
         with contextlib.ExitStack() as stack:
             before = anonymous_kib(target.pid)
             for _ in range(constant("WIRE_CLIENTS_MAX")):
@@ -136,9 +137,9 @@ def eight_dumps_at_once():
 
 
 @test
-@in_tries  # the processor time is read a little after the last hello has come
+@in_tries  # the processor time is read later than the last hello
 def who_connects_waits_for_one_answer():
-    """Seven connect while an eighth has asked for thirty marks: they get their hello when the first of these is set."""
+    """While a client asks for thirty marks, new clients wait only until the first mark is set."""
     with many_contexts() as target, contextlib.ExitStack() as stack:
         busy = stack.enter_context(Wire(target.socket_path()))
         request = frame(constant("WIRE_MARK"), wire.struct_bytes("wire_mark_request"))
@@ -161,8 +162,8 @@ def who_connects_waits_for_one_answer():
 
 
 def quiet_after(target, most_s, what):
-    """Waits until the control thread is idle, and checks that it takes at most `most_s` seconds of processor
-    time until then. The elapsed time does not matter: it depends on the other programs of the machine."""
+    """Waits until the control thread is idle. Checks that it used at most `most_s` seconds of
+    processor time until then."""
     first = last = harness.library_thread_ns(target.pid)
     for _ in range(PATIENCE_S * 2):
         time.sleep(0.5)
@@ -175,7 +176,8 @@ def quiet_after(target, most_s, what):
 
 @test
 def who_leaves_leaves_nothing():
-    """The command is interrupted, or killed, in the middle: the target stops at once, and serves the next one."""
+    """If a signal ends the command during a request, the target stops work on it and serves other
+    clients."""
     with many_contexts() as target:
         before = anonymous_kib(target.pid)
         for how in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
@@ -187,7 +189,7 @@ def who_leaves_leaves_nothing():
                     process.wait(timeout=PATIENCE_S)
             quiet_after(target, 0.1, f"after {how.name}")
         harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 64, "what was taken for them is given back")
-        # Requests that are on their way when their client leaves.
+        # Clients that close the connection right after their request.
         for _ in range(30):
             with Wire(target.socket_path()) as client:
                 for _ in range(40):
@@ -197,8 +199,8 @@ def who_leaves_leaves_nothing():
 
 @test
 def who_stops_reading_costs_nothing():
-    """Eight clients ask for much and then read nothing: the control thread rests, holds the room for its answers and no more,
-    and serves other clients once these are gone."""
+    """If eight clients ask and then read nothing, the control thread is idle and holds only its
+    answer buffers. It serves other clients when the eight have left."""
     with many_contexts() as target, contextlib.ExitStack() as stack:
         before = anonymous_kib(target.pid)
         for part, fields in (("CONTEXTS", {}), ("PAGES", {}), ("BEST", {"least": -1 << 62}), ("CONTEXTS", {})) * 2:
@@ -218,7 +220,7 @@ def who_stops_reading_costs_nothing():
 
 
 def records_of(body, at):
-    """The ids and sums of the contexts of a piece, from a place in it on; sums None: it has none."""
+    """{id: sums} of the contexts in a piece, from offset `at` on. None: the record has no sums."""
     found = {}
     for _ in range(wire.get(body, "wire_piece.count")):
         sums = None
@@ -232,8 +234,8 @@ def records_of(body, at):
 
 @test
 def the_best_are_chosen_in_the_target():
-    """A piece of BEST has exactly the contexts that have enough, and the sums of all; PATH has the path to each; --limit costs
-    few bytes."""
+    """WIRE_PART_BEST gives exactly the contexts with at least `least`, and the sums of all
+    contexts; WIRE_PART_PATH gives their paths. So --limit transfers few bytes."""
     with many_contexts() as target, Wire(target.socket_path()) as client:
         contexts = {}
         for body in client.pieces("CONTEXTS"):
@@ -267,9 +269,9 @@ def the_best_are_chosen_in_the_target():
 
 @test
 def ps_asks_for_totals_alone():
-    """A head has one size, and takes no longer where there are many contexts than where there are few."""
+    """memctx ps reads only a dump's head, which takes under 1 ms also with 300 000 contexts."""
     took = {}
-    many = 20000  # 0.3 M contexts
+    many = 20000  # chunks, for 300 000 contexts
     for chunks in (100, many):
         with many_contexts(chunks) as target, Wire(target.socket_path()) as client:
             times = [wire.get(client.head(constant("WIRE_DUMP_SUMS")), "wire_dump.took_ns") for _ in range(20)]
@@ -288,7 +290,8 @@ def ps_asks_for_totals_alone():
     return ", ".join(f"{chunks} chunks: {ms:.3f} ms" for chunks, ms in took.items())
 
 
-# A small process that starts the command: what it reports is that of the command, and not of what forked it.
+# A small process that starts the command: ru_maxrss of a child includes the memory of the process
+# that forked it.
 MEASURE = """
 import os, sys
 pid = os.fork() or os.execv(sys.argv[1], sys.argv[1:])
@@ -300,7 +303,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @test
 def flat_lists_need_no_memory():
-    """`dump --flat --limit 20` of a large tree: the command's own memory is that of the list."""
+    """`dump --flat --limit 20` of a large tree needs memory only for the list."""
     with many_contexts() as target:
         usage = {}
         for words in (["--flat", "--limit", "20"], ["--flat", "--limit", "1000"]):
@@ -313,7 +316,7 @@ def flat_lists_need_no_memory():
                 short = lines
         check(usage["20"] < 40 << 10, f"{usage['20']} KiB for a list of 20")
         check(usage["1000"] > 2 * usage["20"], f"the other way takes {usage['1000']} KiB: nothing is compared")
-        # Both ways tell the same of the twenty, and of all.
+        # The list of 20 equals the first 20 lines of the list of 1000, and the totals are equal.
         end = next(i for i, line in enumerate(short) if line.startswith("... "))
         check_equal(short[1:end], lines[1:end], "the list")
         check_equal(short[-6:-2] + short[-1:], lines[-6:-2] + lines[-1:], "the foot")
@@ -326,12 +329,13 @@ def flat_lists_need_no_memory():
     return f"{usage['20']} KiB, {usage['1000']} KiB for a list of 1000"
 
 
-# --- where memory is short ------------------------------------------------------------------
+# --- too little memory ----------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def memory_cgroup():
-    """A directory of the memory controller, and the names of its limit and of what is used; Skip where there is none."""
+    """Creates a memory cgroup. Yields its directory and the names of its files for the limit and
+    the usage; skips the test if there is no memory controller."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
         groups = dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
     candidates = [("/sys/fs/cgroup/memory" + groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -353,12 +357,12 @@ def memory_cgroup():
 
 @test
 def a_full_memory_cgroup():
-    """A process that may have 2 MiB more is asked for everything that a client can ask for: it lives on."""
+    """All requests to a process whose cgroup has 2 MiB left do not get it killed."""
     with memory_cgroup() as (path, limit, usage), many_contexts() as target:
         try:
             with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
                 file.write(str(target.pid))
-            # What it has stays on the account of the old group: what is new comes on this one's.
+            # The new group is charged only for memory that the process touches from now on.
             with open(os.path.join(path, limit), "w", encoding="ascii") as file:
                 file.write(str(2 << 20))
             with runtime_dir() as directory:
@@ -391,8 +395,9 @@ while not select.select([0], [], [], 0.005)[0]:
 
 @test
 def a_leak_in_a_memory_cgroup():
-    """doctor says when the group's memory, not the machine's, is used up, also where the limit is that of the group above."""
-    limit_bytes = 512 << 20  # the program needs two minutes for them
+    """doctor says when a leak reaches the limit of the cgroup, also if a parent of the cgroup has
+    the limit."""
+    limit_bytes = 512 << 20  # the program leaks that in two minutes
     with memory_cgroup() as (path, limit, usage), runtime_dir() as directory:
         inner = os.path.join(path, "inner")
         os.mkdir(inner)
@@ -406,7 +411,8 @@ def a_leak_in_a_memory_cgroup():
                 first = used = None
 
                 def told():
-                    """Returns the seconds until memory is used up, which doctor prints when there are enough marks."""
+                    """Returns the seconds until memory is used up; None: doctor has too few
+                    marks."""
                     nonlocal first, used
                     before = read_number(os.path.join(path, usage))
                     done = harness.run_cli("doctor", "--json", target.pid, env=target.cli_env)
@@ -421,8 +427,8 @@ def a_leak_in_a_memory_cgroup():
     out = first["out"]
     check(out and out["limit"].startswith(f"{limit} of cgroup ") and out["limit"].endswith(os.path.basename(path)), f"limit: {first}")
     check_equal(out["limit_bytes"], limit_bytes, "the limit")
-    # The group's usage when doctor looked lies between the two readings. The kernel adds up its counters
-    # of each processor late.
+    # doctor's figure lies between the two readings of the usage, within 2 MiB: the kernel sums its
+    # counters of each processor late.
     at_the_look = limit_bytes - out["left_bytes"]
     check(used[0] - (2 << 20) <= at_the_look <= used[1] + (2 << 20), f"{used} bytes were used before and after: {out}")
     check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / first["growth"]["bytes_per_s"]) < 0.1, f"when: {first}")
@@ -431,7 +437,8 @@ def a_leak_in_a_memory_cgroup():
 
 @test
 def no_address_space_left():
-    """While the process may map nothing more, it says so, and the command prints that; afterwards it answers again."""
+    """While a target can map no memory, the command prints that reason; later the target answers
+    again."""
     with many_contexts(300) as target:
         size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
         old = resource.prlimit(target.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
@@ -453,7 +460,8 @@ def set_mark(client, name):
 
 @test
 def marks_that_are_too_large():
-    """A mark takes less than 1 MiB: what holds least is left out, and told; all together have a bound, past which one is refused."""
+    """A mark takes under 1 MiB: it leaves out the contexts that hold least, and says so. Marks
+    beyond a bound in sum are refused."""
     with many_contexts(200000) as target, Wire(target.socket_path()) as client:
         before = resident_kib(target.pid)
         status, body = set_mark(client, "m")
@@ -475,7 +483,8 @@ def marks_that_are_too_large():
         growth = [row["growth"]["requested_bytes"] for row in diff["contexts"]]
         check(most < 64, f"what holds {most} bytes was left out")
         check(len(growth) > 1000, f"{len(growth)} contexts grew or shrank")
-        # The growth of the contexts adds up to that of the totals, except for the contexts that the mark left out.
+        # The contexts' growth adds up to the growth of the totals, but for the contexts that the
+        # mark left out.
         total = diff["totals"]["growth"]["requested_bytes"]
         check(sum(growth) - left_bytes <= total <= sum(growth) + left_out * most, f"{total} of {sum(growth)}")
     return f"{entries} contexts in {rise} KiB, {left_out} of at most {most} bytes each left out"
@@ -488,7 +497,8 @@ def reset_all(client):
 
 
 def set_marks(client):
-    """As many marks as may be set; the status and the text of the last answer."""
+    """Sets WIRE_MARKS_MAX marks, or fewer if one is refused; returns status and text of the last
+    answer."""
     for number in range(constant("WIRE_MARKS_MAX")):
         status, body = set_mark(client, f"mark-{number}")
         if status != constant("WIRE_OK"):
@@ -498,8 +508,8 @@ def set_marks(client):
 
 @test
 def marks_and_resets_have_a_bound():
-    """What marks and resets keep is counted in the tables, and has a quarter of them at the most, marks an eighth; what is
-    refused costs nothing."""
+    """Marks and baselines of resets take at most a quarter of the tables budget, marks alone an
+    eighth. A refused mark costs nothing."""
     bounded = {}
     for first in ("reset", "marks"):
         with attacked("contexts", "60000", MEMCTX_FOLD="off", MEMCTX_TABLES=16 << 20) as target, Wire(target.socket_path()) as client:
@@ -549,7 +559,8 @@ def ledger(target, name):
 
 @test
 def holes_go_back_while_the_program_sleeps():
-    """Empty OS pages in pages in use go back although their thread does nothing; frag knows, and so does the setting."""
+    """Empty OS pages in pages in use go back to the kernel although their thread sleeps;
+    MEMCTX_HOLES=0 prevents that."""
     with sparse(50, MEMCTX_HOLES="0") as target:
         harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist", 60)
         before = anonymous_kib(target.pid)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Processes without an answer, and core files: their figures equal those that the socket told."""
+"""Processes that do not answer, and core files: figures from their memory equal those of the
+socket."""
 import json
 import os
 import random
@@ -16,20 +17,22 @@ from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_u
 from hostile import ask
 from wire import Wire
 
-# Figures that only the process itself can tell, or that change while the test looks.
+# Figures that only the process itself knows, or that change during the test.
 INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
 MAGIC = b"memctx: read from outside here."
 
 
 def read(target, *options, code=0):
-    """`memctx dump --json` of a pid or a core file, with the figures of threads."""
+    """Runs `memctx dump --json --threads` of a pid or a core file. Returns the dump, or stderr if
+    code is not 0."""
     done = harness.run_cli("dump", "--json", "--threads", "--no-symbols", *options, str(target))
     check_equal(done.returncode, code, f"exit status of dump {target}; stderr: {done.stderr}")
     return json.loads(done.stdout) if code == 0 else done.stderr
 
 
 def contexts_of(dump):
-    """What is resident may change under a process at rest: empty memory goes back to the kernel."""
+    """{id: context} without resident bytes, which may change in an idle process as memory goes
+    back."""
     contexts = {}
     for context in dump["contexts"]:
         for part in (context["self"], context["total"]):
@@ -39,7 +42,7 @@ def contexts_of(dump):
 
 
 def compare(inside, outside, core=False):
-    """Every context, page figure, module and thread is equal."""
+    """Checks that contexts, figures of pages, modules and threads of two dumps are equal."""
     resident = [dump["totals"]["resident_bytes"] for dump in (inside, outside)]
     check(abs(resident[0] - resident[1]) < 2 << 20, f"resident bytes: {resident}")
     one, other = contexts_of(inside), contexts_of(outside)
@@ -51,11 +54,12 @@ def compare(inside, outside, core=False):
     for key in ("segments_mapped", "pages_reserved", "mixed_reserved", "mixed_block_bytes",
                 "segment_headers", "metadata_used", "untouched_bytes"):
         check_equal(outside["ledger"][key], inside["ledger"][key], f"ledger: {key}")
-    # The answer over the socket touches some more. gcore fills the holes of a core, so OS pages may seem
+    # The answer over the socket touches up to 64 KiB more, and the library may give some OS pages back
+    # before the second look. gcore fills the holes of a core file, so in a core file OS pages may seem
     # resident that are not.
     tables = [dump["ledger"]["metadata_resident"] for dump in (inside, outside)]
-    most = inside["ledger"]["metadata_mapped"] if core else tables[0] + (64 << 10)
-    check(tables[1] is not None and tables[0] <= tables[1] <= most, f"resident bytes of the library's tables: {tables}")
+    least, most = tables[0] - (64 << 10), inside["ledger"]["metadata_mapped"] if core else tables[0] + (64 << 10)
+    check(tables[1] is not None and least <= tables[1] <= most, f"resident bytes of the library's tables: {tables}")
     stacks = [dump["ledger"]["control_bytes"] for dump in (inside, outside)]
     check(0 < stacks[1] <= stacks[0], f"control thread, with its answer and without: {stacks}")
     check_equal([thread["tid"] for thread in outside["threads"]],
@@ -86,7 +90,8 @@ def start_python(directory, **env):
 
 @test
 def outside_equals_inside():
-    """A process at rest has the same figures, and rules, on its socket, from outside and while it is stopped."""
+    """An idle process has equal figures and rules over its socket, read from outside, and while
+    stopped."""
     with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
@@ -114,7 +119,7 @@ def outside_equals_inside():
 
 @test
 def outside_without_socket():
-    """Without a control thread, and in a program that never allocates again nor waits, there are figures."""
+    """A process without a control thread is read from outside, and the dump names the reason."""
     with runtime_dir() as directory:
         with start_python(directory, MEMCTX_CONTROL="off") as target:
             advice = harness.run_cli("doctor", str(target.pid), env=target.cli_env).stdout
@@ -128,13 +133,14 @@ def outside_without_socket():
         with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
             wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
             check("nothing was ever allocated" in read(target.pid)["how"], "a program that never allocates")
-        # On a busy machine cat may begin so slowly that it allocates after 20 ms, and has a socket.
+        # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
+        # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")
 
 
 def cat_is_read_from_outside(directory):
-    """Returns false if the process has a socket."""
-    with harness.Target(["cat"], directory) as target:  # it waits in read, which starts no thread
+    """Checks that a dump of cat is read from outside; returns False if cat has a socket."""
+    with harness.Target(["cat"], directory) as target:  # waits in read(), which starts no control thread
         wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
         if "how" not in read(target.pid):
             return False
@@ -159,7 +165,8 @@ def start_sandboxed(argv, directory):
 
 @test
 def outside_in_a_sandbox():
-    """A process in namespaces of its own (bwrap, else unshare), without a socket, is read."""
+    """A process in its own namespaces (bwrap, else unshare) and without a socket is read from
+    outside."""
     with runtime_dir() as directory:
         program = ["env", f"LD_PRELOAD={harness.LIB}", "MEMCTX_CONTROL=off", "/usr/bin/python3", "-c",
                    PYTHON.replace("'ready'", "'ready', flush=True) or print(len(kept)")]
@@ -194,7 +201,7 @@ def is_below(pid, ancestor):
 
 @test
 def without_the_first_thread():
-    """A process whose first thread ended answers, and is listed, watched and read as any other one."""
+    """A process whose first thread has ended is listed, dumped, watched and read from outside."""
     program = harness.build_program("tests/control/last_thread.c")
     with runtime_dir() as directory, harness.Target([program, "wait"], directory, MEMCTX_CONTROL="eager") as target:
         pid = target.pid
@@ -224,7 +231,7 @@ def without_the_first_thread():
 
 @test
 def no_process_is_seen_without_proc():
-    """Without /proc, as in a chroot with nothing but the command, a verb names the reason; files are read."""
+    """Without /proc, as in a chroot, the verbs say so, but can still read files."""
     hide = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /proc && cd {harness.ROOT} && exec \"$@\"", "sh"]
     if harness.run_program([*hide, "true"], harness.clean_env()).returncode != 0:
         raise Skip("needs root, to hide /proc in a mount namespace")
@@ -237,7 +244,7 @@ def no_process_is_seen_without_proc():
 
 @test
 def outside_forbidden():
-    """A user reads no memory of another user's process, stopped or not."""
+    """A user cannot read another user's process, stopped or not."""
     if os.geteuid() != 0:
         raise Skip("needs root, to be another user")
     with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="off") as target:
@@ -250,7 +257,8 @@ def outside_forbidden():
 
 @test
 def outside_of_a_user_with_a_foreign_directory():
-    """A process that inherited the name of root's directory, and has no socket, is read by its own user."""
+    """A process with root's XDG_RUNTIME_DIR, and so without a socket, is read from outside by its
+    own user."""
     if os.geteuid() != 0:
         raise Skip("needs root, to be another user")
     with runtime_dir() as directory, harness.Target(["/bin/cat"], directory, uid=harness.NOBODY) as target:
@@ -263,7 +271,8 @@ def outside_of_a_user_with_a_foreign_directory():
 
 @test
 def outside_in_a_debugger():
-    """A process that a debugger has stopped is read; the reason names the debugger."""
+    """A process that a debugger has stopped is read from outside; the dump's reason names the
+    debugger."""
     if not shutil.which("gdb"):
         raise Skip("no gdb")
     with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager") as target:
@@ -283,7 +292,8 @@ def outside_in_a_debugger():
 
 
 def core_of(target, directory):
-    """Kill the target so that the kernel writes its core; return the file's path."""
+    """Ends the target by SIGSEGV, so that the kernel writes its core file; returns the file's
+    path."""
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
         pattern = file.read().strip()
     if "/" in pattern or pattern.startswith("|") or "%" in pattern:
@@ -318,7 +328,7 @@ def grown_since(target, mark, **options):
 
 
 def records_of(target, place, **options):
-    """The marks, with their entries, and the notes of a process or a core file."""
+    """The marks and notes of a process or a core file, from `memctx dump -o`."""
     saved = os.path.join(place, "records.json")
     done = harness.run_cli("dump", "--json", "--no-symbols", "-o", saved, str(target), **options)
     check_equal(done.returncode, 0, f"dump -o; {done.stderr}")
@@ -328,7 +338,7 @@ def records_of(target, place, **options):
 
 @test
 def core_equals_socket():
-    """The core file of a python3 that ended by SIGSEGV has the figures that the socket told before."""
+    """The core file of a crashed python3 has the figures that its socket gave before."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
         with start_python(directory, MEMCTX_CONTROL="eager") as target:
             target.wait_socket()
@@ -337,7 +347,7 @@ def core_equals_socket():
                 check_equal(done.returncode, 0, f"{verb}; {done.stderr}")
                 check_equal(target.ask("more"), "more", "its answer")
             with Wire(target.socket_path()) as client:
-                for number in range(20):  # more than are kept
+                for number in range(20):  # more notes than the library keeps
                     ask(client, "WIRE_NOTE", b"note %d" % number)
             inside = target.dump("--threads", "--no-symbols")
             check(inside["reallocs"], "counts of realloc are missing inside")
@@ -377,7 +387,7 @@ def core_equals_socket():
 
 @test
 def core_of_redis():
-    """The core file of redis-server, which was busy with commands before."""
+    """The figures in the core file of a redis-server are exact and add up."""
     server = shutil.which("redis-server")
     if not server:
         raise Skip("no redis-server")
@@ -394,11 +404,11 @@ def core_of_redis():
 
 
 def sleeps(pid):
-    """The program is past its start: it is in nanosleep."""
+    """True if the program sleeps in nanosleep, so its start is over."""
     try:
         with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
             sleeping = file.read().split()[0] in ("35", "230")
-    except OSError:  # this kernel or container does not tell
+    except OSError:  # /proc/PID/syscall cannot be read
         sleeping = harness.read_status(pid, "State").startswith("S")
     return sleeping and "libmemctx" in maps_of(pid)
 
@@ -416,7 +426,7 @@ def small_core(directory, place):
 
 
 class Tables:
-    """Where the library's tables stand in a core file, by the lists of include/memctx/outside.h."""
+    """Finds the library's tables in a core file, by the lists of include/memctx/outside.h."""
 
     def __init__(self, core):
         self.core = core
@@ -444,7 +454,7 @@ class Tables:
         return int.from_bytes(self.core[at:at + size], "little")
 
     def place(self, address):
-        """The offset in the file of an address."""
+        """The offset of an address in the file."""
         for kind, _, offset, start, _, held, _, _ in self.loads:
             if kind == 1 and start <= address < start + held:
                 return offset + address - start
@@ -454,7 +464,7 @@ class Tables:
         return self.number(self.place(address), size)
 
     def targets(self):
-        """Ranges of the file that a reader follows: name -> (offset, bytes)."""
+        """Tables that memctx reads: name -> (offset in the file, bytes)."""
         heap = self.word(self.addresses["heap_global"] + self.fields["heap_global.first"])
         views = self.word(heap + self.fields["heap.views"])
         nodes = self.word(self.addresses["tree_blocks"])
@@ -497,7 +507,7 @@ WILD = [0, 1, 7, 8, 127, 255, 4096, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 
 
 def spoil(core, targets, kind, rng):
-    """Damage a copy of the core: cut it, or write over headers or over one of the tables."""
+    """Returns a damaged copy of the core file: cut, or with overwritten headers or tables."""
     if kind == "cut":
         return core[:rng.randrange(len(core))]
     core = bytearray(core)
@@ -513,7 +523,7 @@ def spoil(core, targets, kind, rng):
 
 @test
 def core_damaged():
-    """Damaged core files give figures or a message, in little time, and never a crash."""
+    """Damaged core files give figures or a message within a bounded time, never a crash."""
     rounds = int(os.environ.get("MEMCTX_TEST_CORES", "120"))
     rng = random.Random(int(os.environ.get("MEMCTX_TEST_SEED", "1")))
     seen = set()
@@ -537,7 +547,8 @@ def core_damaged():
 
 @test
 def core_without_tables():
-    """What is missing is said: other layouts, and a core without anonymous memory."""
+    """A core file of another layout, or without anonymous memory, gives a message with the
+    reason."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
         core = small_core(directory, place)
         path = os.path.join(place, "core.other")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.c - a program to record: it leaks at a steady rate, and obeys words on standard input:
- * "fork" makes a child that leaks, too, and prints its pid; "fast" leaks fast, until it is ended;
- * "drop" makes it another user's; "exit" and "_exit" end it. */
+/* recorded.c - a program for MEMCTX_RECORD: it leaks at a steady rate and obeys words on standard
+ * input. "fork" forks a child that leaks, too, and prints its pid; "fast" leaks fast until the
+ * process is killed; "drop" changes the user to 65534; "exit" and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ __attribute__((noinline)) static void *keep_small(void) {
 
 static void *volatile kept;
 
-/* Obeys a word if there is one. */
+/* Waits 1 ms for a word on standard input and obeys it. */
 static void obey(void) {
     char word[64];
     struct pollfd input = {.fd = 0, .events = POLLIN};

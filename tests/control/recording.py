@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The black box (MEMCTX_RECORD): its file is whole whatever ends the process, and says so when it lacks
-something. The reader here knows include/memctx/record.h alone. MEMCTX_RECORD_ROUNDS: how often a
-process is ended at a random moment (make torture-control: 100)."""
+"""Recordings (MEMCTX_RECORD): a recording is readable whatever ends the process, and says what it
+lacks. The reader in this file is written from include/memctx/record.h alone. MEMCTX_RECORD_ROUNDS:
+how many processes a test ends at a random time (make torture-control: 100)."""
 import concurrent.futures
 import contextlib
 import json
@@ -25,7 +25,7 @@ RING_AT = 4096 + 2 * (1536 << 10)
 BLOCK = struct.Struct("<IIQQQ")
 HEAD, END, DIRECTORY, MOMENT = 0x44484352, 0x44454352, 0x52444352, 0x4D4D4352
 CGROUP_BYTES = 96 << 20
-OLDEST_S = 60 if ROUNDS <= 5 else 12  # a moment is due after 10 s; the machine may be busy
+OLDEST_S = 60 if ROUNDS <= 5 else 12  # maximum age of the last moment: 10 s, more on a busy machine
 
 
 def checksum(data):
@@ -38,7 +38,7 @@ def checksum(data):
 
 
 def block_at(data, at, kind):
-    """The sequence and the body of a valid block; None if there is none."""
+    """(sequence, body) of the block at offset `at`; None if that block is not valid."""
     if len(data) < at + BLOCK.size:
         return None
     found, length, sequence, body_sum, head_sum = BLOCK.unpack_from(data, at)
@@ -50,7 +50,7 @@ def block_at(data, at, kind):
 
 
 def moments_of(data):
-    """(place, sequence, body) of each valid moment, the oldest first."""
+    """(offset, sequence, body) of each valid moment, the oldest first."""
     found, at = [], RING_AT
     while at < len(data):
         block = block_at(data, at, MOMENT) if data[at:at + 4] == b"RCMM" else None
@@ -74,15 +74,15 @@ def read(path):
 
 
 def wait_moments(path, count=1):
-    """Waits until the file has so many moments."""
+    """Waits until the file has at least `count` moments."""
     return wait_until(lambda: os.path.exists(path) and len(moments_of(read(path))) >= count,
                       f"{count} moments in {path}", timeout_s=60)
 
 
 @contextlib.contextmanager
 def recorded(*words, members=None):
-    """The program under memctx run --record, and the directory of the recording. `members`: the file of
-    a control group, which the program enters before it starts."""
+    """Starts the program under memctx run --record; yields it and the directory of the recording.
+    `members`: cgroup.procs of a cgroup that the program enters first."""
     program = harness.build_program("tests/control/recorded.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         argv = [harness.CLI, "run", f"--record={directory}", "--", program, *map(str, words)]
@@ -106,7 +106,8 @@ def postmortem_of(path, *options):
 
 
 def check_whole(path, ended_s):
-    """The last moment is complete, not too old, and the figures of its contexts are its totals."""
+    """Checks that the last moment is complete and recent, and that its contexts add up to its
+    totals."""
     moments = moments_of(read(path))
     check(moments, f"{path} has no moment")
     age = ended_s - wall_s(moments[-1])
@@ -125,8 +126,8 @@ def check_whole(path, ended_s):
 
 
 def end_once(number, wait_s):
-    """Ends a process so long after its first moment that has the named context, and reads what is left. On a busy
-    machine an earlier moment may be older than main."""
+    """Ends a process wait_s after its first moment with the named context, and checks the
+    recording. (Earlier moments may be older than main.)"""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         ready_s = time.time()
@@ -141,7 +142,7 @@ def end_once(number, wait_s):
 
 
 def end_at_random(number):
-    """As often as asked, some at a time: they mostly wait."""
+    """Ends ROUNDS processes by this signal at random times, several at once."""
     random.seed(number)
     waits = [random.random() * 0.6 for _ in range(ROUNDS)]
     harness.build_program("tests/control/recorded.c")
@@ -151,18 +152,19 @@ def end_at_random(number):
 
 @test
 def recording_outlives_sigkill():
-    """SIGKILL at random moments: the file is whole, and at most 10 s old."""
+    """After SIGKILL at a random time the recording is readable and at most 10 s old."""
     end_at_random(signal.SIGKILL)
 
 
 @test
 def recording_outlives_a_crash():
-    """SIGSEGV at random moments: the file is whole, and at most 10 s old."""
+    """After SIGSEGV at a random time the recording is readable and at most 10 s old."""
     end_at_random(signal.SIGSEGV)
 
 
 def own_memory_cgroup():
-    """(directory, the file of the limit, directory of a group in it) of a new control group below ours."""
+    """Creates a memory cgroup; returns (its directory, the file of its limit, a cgroup inside
+    it)."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
         groups = dict((line.split(":")[1], line.strip().split(":", 2)[2]) for line in file)
     v1 = "memory" in groups
@@ -187,7 +189,8 @@ def own_memory_cgroup():
 
 @test
 def recording_outlives_the_oom_killer():
-    """memory.max of a control group, or of the one above it: the file is whole, and postmortem blames the OOM killer."""
+    """If the OOM killer of a cgroup or its parent ends the process, the recording is readable and
+    postmortem names the OOM killer."""
     group, limit, inner = own_memory_cgroup()
     members = os.path.join(inner, "cgroup.procs")
     try:
@@ -205,7 +208,7 @@ def recording_outlives_the_oom_killer():
 
 
 def check_oom(target, path, above):
-    """The program leaks until the kernel ends it."""
+    """Lets the program leak until the kernel kills it, and checks the recording."""
     wait_moments(path)
     target.say("fast")
     check_equal(target.process.wait(timeout=60), -signal.SIGKILL, "exit status at the limit")
@@ -229,14 +232,14 @@ def read_state(pid):
 
 @test
 def recording_of_a_child():
-    """A forked child has a file of its own, and its end leaves the parent's alone. An older file of the
-    same pid and name becomes .1.rec."""
+    """A forked child has its own recording, and its end does not change its parent's. An older file
+    with the child's pid and name is renamed to .1.rec."""
     with recorded() as (target, directory):
         own = recording_of(directory, target.pid)
         wait_moments(own)
         child = int(target.ask("fork").split()[1])
         path = recording_of(directory, child)
-        with contextlib.suppress(FileExistsError):  # this test was late: the child has lived for 2 s
+        with contextlib.suppress(FileExistsError):  # the child already has its file
             with open(path, "x", encoding="ascii") as file:
                 file.write("older")
             kept = path.replace(".rec", ".1.rec")
@@ -255,7 +258,8 @@ def recording_of_a_child():
 
 @test
 def recording_tells_an_exit():
-    """exit leaves an end in the file, _exit leaves none; the program's exit status is its own."""
+    """postmortem says "normally" after exit and "killed" after _exit; the exit status is the
+    program's."""
     for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed")):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
@@ -269,7 +273,8 @@ def recording_tells_an_exit():
 
 
 def tell_exit_of_another_user():
-    """The exit handler may not open the file any more, so nothing is claimed."""
+    """If the program changed its user and cannot open the file at exit, postmortem does not guess
+    the end."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         wait_moments(path)
@@ -282,7 +287,8 @@ def tell_exit_of_another_user():
 
 @test
 def recording_names_the_program():
-    """A program that has a title in place of its first argument keeps its name, and so does one with a space in its path."""
+    """The recording has the program's name, also if the program overwrites its arguments with a
+    title, or has a space in its path."""
     program = harness.build_program("tests/control/recorded.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         spaced = os.path.join(directory, "my recorded")
@@ -299,7 +305,8 @@ def recording_names_the_program():
 
 @test
 def recording_has_a_history():
-    """FILE@start, FILE@-TIME and FILE@now are states of one process; doctor sees its growth."""
+    """FILE@start, FILE@-TIME and FILE@now read moments of a recording; doctor finds the growth
+    between them."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         wait_moments(path, 4)
@@ -312,7 +319,7 @@ def recording_has_a_history():
             check_equal(dump_of(f"{path}@{at}")["totals"]["requested_bytes"],
                         moment["requested_bytes"], f"live bytes at @{at}")
         last_s = moments[-1]["uptime_s"]
-        back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # just before that moment
+        back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # a time just before moment 2
         check_equal(f'{dump_of(f"{path}@-{back_ms}ms")["uptime_s"]:.3f}',
                     f'{moments[1]["uptime_s"]:.3f}', "the moment at @-TIME")
         done = run_cli("diff", "--json", f"{path}@start", f"{path}@now")
@@ -323,7 +330,7 @@ def recording_has_a_history():
         check_equal(report["growth"]["requested_bytes"],
                     grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
         found = json.loads(run_cli("doctor", "--json", path).stdout)
-        # Moments that are close to each other, as on a busy machine, share a mark.
+        # Moments that follow each other closely share a mark.
         check(2 <= found["samples"] <= min(len(moments), 25), f"looks of doctor: {found['samples']}")
         for word, code in (("-99h", 1), ("soon", 2)):
             check_equal(run_cli("dump", f"{path}@{word}").returncode, code, f"exit status of @{word}")
@@ -350,7 +357,8 @@ def plain_program(runtime, record, **extra):
 
 @test
 def recording_without_a_directory():
-    """A directory that cannot be made: counted, told with MEMCTX_VERBOSE; memctx run refuses to start."""
+    """If the directory cannot be created, the library counts that (and says so with
+    MEMCTX_VERBOSE), and memctx run refuses to start the program."""
     with runtime_dir() as runtime:
         with plain_program(runtime, "/dev/null/rec", MEMCTX_VERBOSE="1") as target:
             target.hear()
@@ -369,7 +377,7 @@ def recording_without_a_directory():
 
 @test
 def recording_on_a_full_disk():
-    """Where a file may not grow, the ring turns in what it has; what was lost is counted."""
+    """If the file cannot grow, newer moments replace older ones, and lost moments are counted."""
     for bytes_most, lost in ((RING_AT + (256 << 10), False), (1 << 20, True)):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
@@ -396,7 +404,7 @@ def tiny_disk(directory, mebibytes):
 
 @test
 def recording_when_no_block_is_left():
-    """A file system without a free block: what was written before stays readable, the rest is counted."""
+    """On a full file system the moments written before stay readable, and lost ones are counted."""
     with tempfile.TemporaryDirectory(prefix="mctx-disk-") as disk:
         tiny_disk(disk, 1)
         try:
@@ -417,7 +425,7 @@ def check_full_disk(disk):
                 while True:
                     file.write(bytes(4096))
                     file.flush()
-            wait_moments(path, 12)  # more than an OS page: the ring has its first 256 KiB
+            wait_moments(path, 12)  # the ring of moments has got its first 256 KiB
             target.process.kill()
             target.process.wait(timeout=60)
             check_whole(path, time.time())
@@ -425,7 +433,8 @@ def check_full_disk(disk):
 
 @test
 def recording_that_is_damaged():
-    """Cut at any place, or with any byte changed: an older state or a clear message, never a crash."""
+    """A recording that is cut, or has a changed byte, gives an older moment or a message, never a
+    crash."""
     random.seed(28)
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
@@ -460,12 +469,12 @@ def recording_that_is_damaged():
             check_damaged(data, [0, 1])
 
 
-BLOCK_BYTES = 3000  # the first bytes of a directory
+BLOCK_BYTES = 3000  # the test changes bytes at the beginning of the block at offset 4096
 
 
 @test
 def recording_of_a_quiet_process():
-    """Without growth a moment is written every 10 s."""
+    """A process that does nothing still gets a moment every 10 s."""
     if ROUNDS <= 5:
         raise Skip("takes 12 s; make torture-control does it")
     with recorded(0) as (target, directory):
@@ -475,7 +484,7 @@ def recording_of_a_quiet_process():
 
 
 def shares_of(targets):
-    """The share of a core that the control thread of each takes, within a second."""
+    """For each target, the share of a core that its control thread uses during a second."""
     before_ns, began = [harness.library_thread_ns(each.pid) for each in targets], time.monotonic()
     time.sleep(1)
     took_s = time.monotonic() - began
@@ -485,7 +494,7 @@ def shares_of(targets):
 
 @test
 def recording_costs_little():
-    """The control thread takes at most 0.2 % of a core for it, and 2 MiB of address space."""
+    """A recording costs at most 0.2 % of a core and 2 MiB of address space."""
     program = harness.build_program("tests/control/recorded.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         argv = [harness.CLI, "run", "--", program, "100"]
@@ -496,7 +505,7 @@ def recording_costs_little():
                 each.hear()
                 each.wait_socket()
             wait_moments(recording_of(directory, target.pid))
-            for _ in range(10):  # something else may run in this second
+            for _ in range(10):  # several tries, because other programs may disturb one
                 shares = shares_of((plain, target))
                 if shares[1] - shares[0] < 0.002:
                     break
@@ -509,7 +518,7 @@ NAMES_AT, NAMES_BYTES, NAMES = 15 << 20, 512 << 10, 0x4D4E4352
 
 
 def names_of(path):
-    """The sequences of the valid blocks of names."""
+    """The sequence numbers of the two blocks of names; 0: the block is not valid."""
     data = read(path)
     found = [block_at(data, NAMES_AT + i * NAMES_BYTES, NAMES) for i in range(2)]
     return [block[0] if block else 0 for block in found]
@@ -525,7 +534,8 @@ def functions_of(path):
 
 @contextlib.contextmanager
 def short_lived_program(*options):
-    """A copy of the program, which can be removed, under memctx run --record; gives it, its path and the recording."""
+    """Runs a copy of the program, which a test can remove, under memctx run --record. Yields the
+    target, the copy's path and the recording."""
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         program = os.path.join(directory, "recorded")
         shutil.copy(harness.build_program("tests/control/recorded.c"), program)
@@ -536,7 +546,7 @@ def short_lived_program(*options):
 
 
 def companions_of(pid):
-    """The processes that keep the names of this process."""
+    """The pids of the processes that write the names of process `pid` into its recording."""
     found = []
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -547,14 +557,15 @@ def companions_of(pid):
 
 @test
 def recording_keeps_names():
-    """Names are in the file while the program runs; they are there when it and its file are gone."""
+    """--names stores function names in the recording; they are there after the program's file is
+    removed."""
     with short_lived_program("--names") as (target, program, path):
         wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
         beside = companions_of(target.pid)
         check_equal(len(beside), 1, "processes beside the program")
         check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev, "its standard input")
         check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid, "it is a child of the program")
-        os.kill(beside[0], signal.SIGTERM)  # as a service manager does before it kills the program
+        os.kill(beside[0], signal.SIGTERM)  # a service manager sends SIGTERM to all processes of a service
         time.sleep(0.1)
         check_equal(companions_of(target.pid), beside, "SIGTERM ended it before the program")
         target.process.send_signal(signal.SIGKILL)
@@ -571,7 +582,8 @@ def recording_keeps_names():
 
 @test
 def names_are_added_later():
-    """Names are written to two places in turns; damaged names are ignored, and no other file is written to."""
+    """`memctx postmortem --names` writes names to two places alternately; damaged names are
+    ignored, and other files are refused."""
     with short_lived_program() as (target, program, path):
         wait_moments(path)
         target.process.send_signal(signal.SIGKILL)
@@ -602,7 +614,8 @@ def names_are_added_later():
 
 @test
 def recording_is_switched_on_and_off():
-    """memctx set begins and ends recordings of a running process; each file is whole and says how it ended."""
+    """memctx set starts and stops recordings of a running process; each file is readable and says
+    how it ended."""
     program = harness.build_program("tests/control/recorded.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as target:
@@ -627,7 +640,7 @@ def recording_is_switched_on_and_off():
             for where in (one, two, two):
                 switch(where)
                 wait_moments(recording_of(where, target.pid))
-            switch(two + "/nothing/x", 1, "its folder does not exist")  # the recording goes on
+            switch(two + "/nothing/x", 1, "its folder does not exist")  # the command fails, and the old recording goes on
             kept = recording_of(two, target.pid).replace(".rec", ".1.rec")
             for path in (recording_of(one, target.pid), kept):
                 check_whole(path, time.time())
@@ -647,7 +660,7 @@ def recording_is_switched_on_and_off():
 
 
 def first_moments():
-    """A recording of a process that grew, and was killed."""
+    """Yields a recording of a process that grew and was killed."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         wait_moments(path, 6)
@@ -657,7 +670,8 @@ def first_moments():
 
 @test
 def top_prints_a_recording():
-    """Frames are the moments of the file: their totals, the figures of each context, the growth since the moment before."""
+    """top --batch of a recording prints its moments: totals, contexts, and growth since the moment
+    before."""
     with contextlib.contextmanager(first_moments)() as path:
         moments = postmortem_of(path)["moments"]
         done = run_cli("top", path, "--batch", "1000", "--json", "--limit", "500")
@@ -686,7 +700,8 @@ def top_prints_a_recording():
 
 @test
 def top_shows_a_recording():
-    """The keys of the time axis; the sparklines are those of the whole recording, and a cursor stands in them."""
+    """top of a recording: keys move along the time axis, and sparklines show the whole recording
+    with a cursor."""
     with contextlib.contextmanager(first_moments)() as path:
         count = len(postmortem_of(path)["moments"])
         env = {**harness.clean_env(), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
@@ -725,8 +740,8 @@ def top_shows_a_recording():
 
 @test
 def top_goes_from_a_process_to_its_recording():
-    """[ shows what the process has recorded so far, b the process again; a process without a recording says so,
-    and shows one that memctx set began meanwhile, also when it was switched off."""
+    """In top, [ shows the recording of the process and b the process again. Without a recording [
+    gives a message; it also finds a recording that memctx set started or stopped meanwhile."""
     program = harness.build_program("tests/control/recorded.c")
     with recorded() as (target, directory), runtime_dir() as runtime:
         wait_moments(recording_of(directory, target.pid), 3)
@@ -770,7 +785,8 @@ def top_goes_from_a_process_to_its_recording():
 
 @test
 def recording_in_a_container_is_read_from_outside():
-    """Through /proc/PID/root, with the names of a program that only the container has: the agent of a node does so."""
+    """A recording in a container's file system is read through /proc/PID/root, and gets names of
+    the program in the container."""
     if os.geteuid() != 0:
         raise Skip("making namespaces takes root")
     program = harness.build_program("tests/control/recorded.c")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* refusing CALL... -- PROGRAM ARGUMENT... - runs the program where the kernel refuses these system
- * calls, as containers do: unshare with EPERM, close_range with ENOSYS. */
+/* refusing CALL... -- PROGRAM ARGUMENT... - runs the program under a filter that makes the named
+ * system calls fail, as containers do: unshare with EPERM, close_range with ENOSYS. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

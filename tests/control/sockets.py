@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the socket lies, who may use it, and what becomes of it."""
+"""The socket: its directory, the users that may connect, stale sockets, faked servers."""
 import contextlib
 import os
 import shutil
@@ -17,7 +17,7 @@ from harness import NOBODY, PATIENCE_S, Skip, check, check_equal, check_sums, ru
 from hostile import attacked, start_target
 from wire import Wire, constant, frame
 
-OTHER_UID = 1  # "daemon": neither root nor nobody
+OTHER_UID = 1  # the user "daemon", who is neither root nor the target's user nobody
 
 
 def need_root():
@@ -67,7 +67,8 @@ def permissions_under_odd_umask():
 
 @test
 def other_uid_refused():
-    """The directory keeps others out; and where somebody has opened it, SO_PEERCRED does."""
+    """Another user cannot connect: the directory's mode forbids it, and if that was changed, the
+    server refuses the client by SO_PEERCRED."""
     need_root()
     with runtime_dir(owner=NOBODY) as directory:
         program = target_argv()
@@ -87,7 +88,7 @@ def other_uid_refused():
             done = as_user(OTHER_UID, [harness.CLI, "dump", str(target.pid)], target.cli_env)
             check_equal(done.returncode, 4, f"exit status, modes opened ({done.stderr})")
             check(done.stderr.strip(), "no message for the other uid")
-            for uid in (NOBODY, 0):  # the owner and root may
+            for uid in (NOBODY, 0):  # the owner and root may connect
                 done = as_user(uid, connect, harness.clean_env())
                 check(done.stdout.startswith("got ") and done.stdout != "got 0\n",
                       f"uid {uid}: {done.stdout} {done.stderr}")
@@ -112,13 +113,14 @@ def many_refused_uids_cost_nothing():
 # --- the directory --------------------------------------------------------------------------
 
 
-# A user id that no account has, so the test may spoil /tmp/memctx-UID, the last directory that the library tries.
+# A user id without an account, so the tests may spoil /tmp/memctx-UID, the last directory of the
+# list.
 LONELY_UID = 61234
 
 
 def expect_no_socket(reason, spoil):
-    """With every possible directory unfit the program runs as without us, and in silence; under
-    MEMCTX_VERBOSE=1 one line says why. spoil(path) makes a directory unfit."""
+    """Checks that without a usable directory the program runs as without the library;
+    MEMCTX_VERBOSE=1 prints one line with the reason. spoil(path) makes a directory unusable."""
     need_root()
     last = f"/tmp/memctx-{LONELY_UID}"
     remove_any(last)
@@ -140,7 +142,7 @@ def run_without_socket(directory, reason, verbose):
                         MEMCTX_VERBOSE=verbose) as target:
         check_equal(target.hear(), f"ready {target.pid}", f"{reason}: the target's line")
         said = ""
-        if verbose == "1":  # it is not asked to end before it has found no place
+        if verbose == "1":  # wait for the line before the program is told to end
             said = target.process.stderr.readline().decode()
         else:
             time.sleep(0.3)
@@ -185,7 +187,8 @@ def directory_is_foreign():
 
 @test
 def directory_is_foreign_to_root():
-    """Root could write to a directory of another user, but that user could then remove the socket."""
+    """Root's process does not use a directory of another user, because that user could remove the
+    socket."""
     need_root()
     with runtime_dir() as directory:
         mine = os.path.join(directory, "memctx")
@@ -224,7 +227,8 @@ def directory_not_writable():
 
 @test
 def spoiled_directory_is_passed_over():
-    """Where only the first place is unfit, the next is taken, and the command finds it there."""
+    """If the first directory is unusable, the library uses the next, and the command finds the
+    socket there."""
     last = f"/tmp/memctx-{LONELY_UID}"
     need_root()
     remove_any(last)
@@ -246,7 +250,8 @@ def spoiled_directory_is_passed_over():
 
 @test
 def path_too_long():
-    """A socket's path has at most 107 bytes: what is longer is passed over, never cut."""
+    """A directory is passed over if the socket's path would exceed 107 bytes; the path is never
+    cut."""
     with runtime_dir() as directory:
         deep = os.path.join(directory, "d" * 100)
         os.mkdir(deep)
@@ -256,14 +261,15 @@ def path_too_long():
 
 
 def usual_place():
-    """Where the socket lies without XDG_RUNTIME_DIR."""
+    """The socket's directory if XDG_RUNTIME_DIR is not set."""
     uid = os.geteuid()
     home = f"/run/user/{uid}"
     return f"{home}/memctx" if os.path.isdir(home) else f"/tmp/memctx-{uid}"
 
 
 def socket_appears(path, **env):
-    """Starts a target with this environment, expects its socket in the directory `path`."""
+    """Starts a target with this environment, and checks that its socket is in the directory
+    `path`."""
     with runtime_dir() as directory:
         with harness.Target(target_argv(), directory, MEMCTX_CONTROL="eager", **env) as target:
             target.hear()
@@ -278,8 +284,9 @@ def socket_appears(path, **env):
 
 @test
 def runtime_dir_unset_or_odd():
-    """Without a usable XDG_RUNTIME_DIR it is /run/user/UID, and without that /tmp/memctx-UID."""
-    for value in (None, "", "relative/path", "."):  # the XDG rules: relative ones are ignored
+    """Without a usable XDG_RUNTIME_DIR the socket is below /run/user/UID, or else
+    /tmp/memctx-UID."""
+    for value in (None, "", "relative/path", "."):  # by the XDG specification relative paths are ignored
         socket_appears(usual_place(), XDG_RUNTIME_DIR=value)
     with runtime_dir() as directory:
         socket_appears(f"{directory}/memctx", XDG_RUNTIME_DIR=directory + "/")
@@ -321,7 +328,7 @@ def ps_leaves_other_files():
             check(name in left, f"ps removed {name}")
 
 
-# Binds the socket that its own library would have, then greets each client with what it is told.
+# A fake server: binds the socket path of its own pid, and greets each client with the given bytes.
 FAKE_SERVER = """
 import os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -362,8 +369,8 @@ def start_ticks(pid):
 
 
 def mark_of_fake(answer_for):
-    """What `memctx mark` says to a server that greets it with answer_for(pid). (`memctx dump` would
-    read the process from outside.)"""
+    """Runs `memctx mark` against a fake server that greets it with answer_for(pid). (`memctx dump`
+    would read the process from outside.)"""
     with runtime_dir() as directory:
         folder = os.path.join(directory, "memctx")
         os.mkdir(folder, 0o700)
@@ -376,7 +383,7 @@ def mark_of_fake(answer_for):
 
 @test
 def foreign_listener_refused():
-    """The command does not believe another server that listens at the path of a process without a socket."""
+    """The command refuses a server that listens at the socket path of another process."""
     with runtime_dir() as directory:
         with harness.Target(["sleep", "60"], directory, MEMCTX_CONTROL="off") as victim:
             folder = os.path.join(directory, "memctx")
@@ -385,7 +392,7 @@ def foreign_listener_refused():
                 server.bind(os.path.join(folder, f"{victim.pid}.sock"))
                 server.listen(5)
 
-                def greet():  # until the server's socket is shut down
+                def greet():  # ends when the server's socket is shut down
                     with contextlib.suppress(OSError):
                         while True:
                             with server.accept()[0] as client:
@@ -403,7 +410,7 @@ def foreign_listener_refused():
 
 @test
 def reused_pid_recognised():
-    """The socket's pid now belongs to a process that started later: not the one that answers."""
+    """The command refuses an answer whose pid or start time is not that of the process."""
     for what, answer in {
             "start time": lambda pid: hello(pid, start_ticks(pid) - 500),
             "pid": lambda pid: hello(pid + 1, start_ticks(pid))}.items():
@@ -430,7 +437,7 @@ def not_our_protocol():
 
 @test
 def oversize_answer_refused():
-    """The command does not believe a length either."""
+    """The command refuses an answer that announces an absurd length."""
     done = mark_of_fake(lambda pid: hello(pid, start_ticks(pid), length=1 << 62))
     check(done.returncode in (1, 3), f"exit status {done.returncode}")
     check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")
@@ -438,7 +445,8 @@ def oversize_answer_refused():
 
 @test
 def its_own_figures():
-    """How long allocations take, by samples, and how few walks are long."""
+    """The library's statistics of sampled allocation times, and of paths that need a long walk, are
+    consistent."""
     with attacked("contexts", "5000") as target:
         harness.wait_until(lambda: int(target.ask("ops").split()[1]) > 20000, "20 000 allocations")
         with Wire(target.socket_path()) as client:
@@ -449,7 +457,8 @@ def its_own_figures():
     check(known and min(known) <= figures["malloc_ns"] <= max(known),
           f"the mean of {kinds} is {figures['malloc_ns']}")
     check(figures["malloc_walked_ns"] > 0, "a walk took no time")
-    # Each of the 5 000 paths is walked, and differs from the one before in its outermost frames.
+    # Each of the 5 000 paths needs a long walk, because its outermost frames differ from the path
+    # before.
     far = figures["paths_walked_far"]
     check(5000 <= far <= figures["paths_missed"], f"{far} of {figures['paths_missed']} walks far")
     near = 1000 * (figures["allocs"] - far) / figures["allocs"]

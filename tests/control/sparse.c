@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes chunks, frees most of them, and sleeps in a read: sparse CHUNKS STAYS. One chunk in STAYS
- * stays. For each line on standard input it frees and makes a chunk, and checks what stayed; at the
- * end of input it frees all. */
+/* sparse CHUNKS STAYS - makes CHUNKS chunks, frees all but every STAYS-th, and waits in a read. For
+ * each line on standard input it makes and frees a chunk, and checks the content of the others. At
+ * the end of input it frees all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,12 +2,13 @@
 /*
  * waits NAME       waits in the function NAME until the process is killed
  * waits short      waits shortly in each function; prints the number of threads
- * waits same       prints what calls of these functions return; the same with and without memctx
- * waits young      prints results of first waits of children, which end early or late
- * waits ready      prints such results, and the threads, of waits that end at once
- * waits places     calls one where no thread may be started, then where it may; prints the threads
- * waits poll-once  prints what one poll without time returns
- * Allocates nothing before it prints: an allocation may start the control thread, too.
+ * waits same       prints what the functions return, which must be equal with and without memctx
+ * waits young      prints the results of first waits of forked children, ended after 5 or 40 ms
+ * waits ready      prints the results and the number of threads of waits that end at once
+ * waits places     waits where the library must start no thread, then where it may; prints the
+ *                  number of threads after each
+ * waits poll-once  prints the result of one poll with time-out 0
+ * It allocates nothing before it prints: an allocation may start the control thread, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static int threads(void) {
     return stat("/proc/self/task", &tasks) ? -1 : (int)tasks.st_nlink - 2;
 }
 
-/* Waits in the function of this name: an hour, or without end; or a millisecond. */
+/* Waits in the function of this name: a millisecond if `briefly`, else an hour or without end. */
 static void wait_in(const char *name, bool briefly) {
     const struct timespec *time = briefly ? &moment : &hour;
     struct timeval span = {.tv_sec = briefly ? 0 : 3600, .tv_usec = briefly ? 1000 : 0};
@@ -128,8 +129,7 @@ static void wait_briefly(void) {
     printf("%d\n", threads());
 }
 
-/* --- the same results --------------------------------------------------------------------------
- */
+/* --- the same results ------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t handled;
 
@@ -226,17 +226,18 @@ static void tell_same(void) {
     pthread_t thread;
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGALRM, &action, NULL);
-    tell_refused(); /* first, because a call from a bad address must not read the time-out there */
+    /* first: these calls have a bad address as time-out, which the library must not read */
+    tell_refused();
     tell_interrupted();
     if (!pthread_create(&thread, NULL, call_same, NULL))
         pthread_join(thread, NULL);
     tell_cancelled();
 }
 
-/* --- young processes ---------------------------------------------------------------------------
- */
+/* --- young processes -------------------------------------------------------------------------- */
 
-/* Waits without bound for a byte in the pipe, or for a signal. The result is told by text. */
+/* Waits without time limit for a byte in the pipe or for a signal. Writes the result into
+ * `text`. */
 static void wait_young(const char *name, int fd, char *text, size_t room) {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     struct epoll_event event = {.events = EPOLLIN, .data.fd = 77};
@@ -274,7 +275,8 @@ static void wait_young(const char *name, int fd, char *text, size_t room) {
              FD_ISSET(listener, &other) != 0, event.data.fd);
 }
 
-/* Forks a child that waits at once. After `ms` the parent sends a signal, or else writes a byte. */
+/* Forks a child that waits at once. After `ms` milliseconds the parent sends a signal if `signals`,
+ * else it writes a byte. */
 static void tell_child(const char *name, int ms, bool signals, bool threads_too) {
     int data[2], answer[2], got;
     char text[200] = "";
@@ -308,7 +310,8 @@ static void tell_young(bool threads_too) {
                                         "epoll_wait", "epoll_pwait", "sigsuspend"};
     struct sigaction action = {.sa_handler = handle};
     sigaction(SIGUSR1, &action, NULL);
-    /* Blocked except in waits with a mask: a signal that came before the wait would not end it. */
+    /* The signal is blocked except in waits with a mask, because a signal before the wait would not
+     * end the wait. */
     sigset_t usr1;
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);
@@ -327,12 +330,12 @@ static void tell_young(bool threads_too) {
     }
 }
 
-/* --- places ------------------------------------------------------------------------------------
- */
+/* --- places ----------------------------------------------------------------------------------- */
 
-static int in_place = -1; /* number of threads after the call */
+static int in_place = -1; /* number of threads after the last call of call_here */
 
-/* accept counts as a wait without bound, and returns at once. */
+/* The library takes accept for a wait without time limit, but with a bad descriptor it returns at
+ * once. */
 static void call_here(void) {
     accept(-1, NULL, NULL);
     in_place = threads();
@@ -349,7 +352,8 @@ static int call_in_callback(const void *a, const void *b) {
     return 0;
 }
 
-/* Calls a function. It has no unwind information, so that nobody knows who called it. */
+/* Calls a function. The assembly has no unwind information, so the library cannot find the
+ * callers. */
 void call_blindly(void (*function)(void));
 __asm__(".text\n"
         "call_blindly:\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A long wait starts the control thread of a plainly preloaded program, and changes nothing else."""
+"""In a program that is only preloaded, a long wait in libc starts the control thread, and works as
+before."""
 import contextlib
 import os
 
@@ -23,7 +24,8 @@ def run(*words, **extra):
 
 @test
 def waits_start_the_thread():
-    """A program that never allocates again has a socket as soon as it waits, in whatever function."""
+    """A program that waits in any waiting function of libc gets its socket, without allocating
+    again."""
     with runtime_dir() as directory, contextlib.ExitStack() as stack:
         targets = {name: stack.enter_context(harness.Target([program(), name], directory)) for name in WAITS}
         targets["sleep 60"] = stack.enter_context(harness.Target(["sleep", "60"], directory))
@@ -35,7 +37,7 @@ def waits_start_the_thread():
 
 @test
 def waits_that_are_short():
-    """A program that waits for milliseconds only, and one with MEMCTX_CONTROL=off, have no second thread."""
+    """A wait of some milliseconds, or with MEMCTX_CONTROL=off, starts no control thread."""
     with runtime_dir() as directory:
         check_equal(run("short", XDG_RUNTIME_DIR=directory), "1\n", "threads")
         with harness.Target([program(), "sleep"], directory, MEMCTX_CONTROL="off") as off:
@@ -47,7 +49,8 @@ def waits_that_are_short():
 
 @test
 def waits_keep_their_meaning():
-    """Results, errno, time that is left, cancellation: as without the library."""
+    """Waiting functions give the results, errno, remaining time and cancellation that libc's
+    give."""
     want = harness.run_program([program(), "same"], harness.clean_env())
     check_equal(want.returncode, 0, "without the library")
     with runtime_dir() as directory:
@@ -57,12 +60,13 @@ def waits_keep_their_meaning():
 
 @test
 def waits_of_young_processes():
-    """A process that begins with a wait for an event gets libc's result, and no thread if it ends at once."""
+    """A process that waits right after its start gets libc's result, and no control thread if the
+    wait is short."""
     want = harness.run_program([program(), "young"], harness.clean_env())
     check_equal(want.returncode, 0, "without the library")
     with runtime_dir() as directory:
         check_equal(run("young", XDG_RUNTIME_DIR=directory), want.stdout, "results")
-        for _ in range(20):  # a child that first ran after 20 ms has a thread
+        for _ in range(20):  # a child that was scheduled after 20 ms has a control thread, so the test tries again
             lines = run("ready", XDG_RUNTIME_DIR=directory).splitlines()
             alone = [line for line in lines if line.endswith(", 1")]
             if len(alone) >= len(lines) / 2:
@@ -72,7 +76,8 @@ def waits_of_young_processes():
 
 @test
 def waits_in_odd_places():
-    """No thread starts in a handler, below libc, in a vfork child or in a restricted process."""
+    """A wait in a signal handler, below a libc function such as qsort, in a vfork child or in a
+    process with seccomp starts no control thread."""
     with runtime_dir() as directory:
         got = dict(line.split(": ") for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
         want = {"in a handler": "1", "in a handler of a signal from outside": "1", "below qsort": "1",
@@ -83,7 +88,8 @@ def waits_in_odd_places():
 
 @test
 def waits_beside_other_preloads():
-    """Another preloaded library in front of libc's poll works before this library and behind it."""
+    """Another preloaded library that wraps poll works before and after libmemctx.so in
+    LD_PRELOAD."""
     other = harness.build_program("tests/control/between.c", "between.so", ("-shared", "-fPIC"))
     with runtime_dir() as directory:
         for order in ((harness.LIB, other), (other, harness.LIB)):

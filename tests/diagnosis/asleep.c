@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * asleep.c - a steady leak on a machine that slept: on demand, CLOCK_BOOTTIME is three hours
- * further from CLOCK_MONOTONIC than before, as after a suspend. Says "look" after 2 s, and goes on
- * until it is told to end.
+ * asleep.c - a steady leak on a machine that slept: after 1 s, CLOCK_BOOTTIME jumps three hours
+ * ahead of CLOCK_MONOTONIC, as after a suspend. It prints "look" after 2 s and goes on until a line
+ * comes.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 
 static volatile bool slept;
 
-/* The library's calls come here, because the program exports it. */
+/* Also the library calls this function, because the program exports it. */
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *now) {
     long done = syscall(SYS_clock_gettime, clock, now);
     if (clock == CLOCK_BOOTTIME && slept)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Doctor names the planted fault first; it raises no alarm about healthy programs."""
+"""doctor's first finding is the planted fault; doctor raises no alarm about healthy programs."""
 import contextlib
 import os
 import re
@@ -45,7 +45,7 @@ def keep_healthy(case):
     def run():
         with runtime_dir() as directory, planted(directory, case) as target:
             return check_healthy(target)
-    # A vocabulary grows ever more slowly, which a machine that gets slower meanwhile may hide.
+    # A vocabulary grows more and more slowly. A machine that becomes slower meanwhile hides that.
     test_named(f"healthy-{case}")(harness.in_tries(run) if "vocabulary" in case else run)
 
 
@@ -109,7 +109,7 @@ for real, command in REAL.items():
 
 
 def check_round(target, count):
-    """One look of several, with a mark after it."""
+    """Checks that doctor raises no alarm, and sets a mark."""
     alarms = [finding for finding in doctor(target)["findings"] if finding["severity"] in ALARMING]
     check(not alarms, f"look {count}: {alarms}")
     done = run_cli("mark", target.pid, f"look-{count}", env=target.cli_env)
@@ -132,7 +132,8 @@ def healthy_sqlite3():
 
 @contextlib.contextmanager
 def redis():
-    """A redis-server, and a function that sends it commands and waits for as many lines."""
+    """Starts redis-server; yields it and a function that sends commands and waits for as many
+    answers."""
     with runtime_dir() as directory:
         path = os.path.join(directory, "redis.sock")
         arguments = [installed("redis-server"), "--port", "0", "--unixsocket", path, "--save", "", "--dir", directory]
@@ -151,7 +152,7 @@ def redis():
 
 @test
 def healthy_redis():
-    """The same keys written and read again and again."""
+    """A redis-server whose clients write and read the same keys again and again raises no alarm."""
     with redis() as (target, ask):
         for count in range(4):
             for first in range(0, 60000, 1000):
@@ -162,7 +163,8 @@ def healthy_redis():
 
 @test
 def deep_recursion_is_one_finding():
-    """A recursion deeper than MEMCTX_DEPTH cuts the outer end off some paths; they are one cause with the others."""
+    """Leaks of a recursion are one finding, although MEMCTX_DEPTH cuts the outer end off some
+    paths."""
     with runtime_dir() as directory, planted(directory, "leaky-recursion", MEMCTX_DEPTH="10") as target:
         found = found_at(target, 4)
     check_first(found, "growth", "node_label")

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * causes.c - programs in which one cause shows at several call paths, and one with two causes.
+ * causes.c - programs in which one cause makes several call paths grow, and one with two causes.
  *
  *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
- *     causes requests   the parts of requests are never freed, made below one function
+ *     causes requests   parts of requests, made below one function, are never freed
  *     causes buffers    buffers stay; each has a small header beside it
  *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
- *     causes two        two containers grow that have nothing to do with each other
- *     causes shared     two functions keep 1 of 500 small chunks each, side by side
+ *     causes two        two independent containers grow
+ *     causes shared     two functions keep 1 of 500 small chunks each, in the same pages
  *
  * It prints "look" and waits for a line, as planted.cc does.
  */
@@ -88,7 +88,7 @@ static void sessions(void) {
         free(all[i]);
     }
     look();
-    /* A thread does its part of memctx trim when it next needs a page. */
+    /* A thread obeys a memctx trim when it next needs a page. */
     for (int i = 0; i < 1000; i++)
         kept = body_parse();
     look();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * causes.cc - C++ programs in which one cause shows at several call paths, or through the library.
+ * causes.cc - C++ programs in which one cause makes several call paths, or libstdc++, grow.
  *
  *     causes-cc orders    orders with strings, a vector and a map are never dropped
- *     causes-cc strings   one function keeps strings; the library allocates for it
+ *     causes-cc strings   one function keeps strings, which libstdc++ allocates
  *     causes-cc threads   four threads open sessions of several parts, of which 1 in 40 stays
  */
 #include <cstdio>

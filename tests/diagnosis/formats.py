@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other tools' formats: what memctx export writes is read by those tools."""
+"""Formats of other tools: the tools themselves read the files that memctx export writes."""
 import contextlib
 import csv
 import json
@@ -14,7 +14,8 @@ from planted import planted, installed
 
 @contextlib.contextmanager
 def exported(*formats, case="survivors"):
-    """A directory with one file for each format, of one dump, and the CSV file's rows."""
+    """Exports one dump in each format; yields the directory, the rows of the CSV file and the
+    target."""
     with runtime_dir() as directory, planted(directory, case, "xmalloc") as target:
         target.hear()
         target.wait_socket()
@@ -85,8 +86,8 @@ def speedscope_profiles():
         check("session_open()" in [frames[index]["name"] for index in best[1]], "whose pinned bytes are most")
 
 
-# Newer releases of go build pprof when it is used first, and keep it in this cache. The Makefile of
-# tests/preload/programs uses the same cache.
+# Newer releases of go build pprof at its first use, and keep it in this cache, which the Makefile
+# of tests/preload/programs uses, too.
 GO_CACHE = os.path.join(harness.ROOT, "out/test/go-cache")
 
 
@@ -117,7 +118,7 @@ def pprof_reads_it():
 
 @test
 def pprof_compares():
-    """Two profiles of one program that allocated in between: the growth, and nothing else."""
+    """pprof -base of two profiles shows only the memory allocated between them."""
     program = harness.build_program("tests/cli/programs/allocate.c")
     with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
         target.hear()
@@ -152,7 +153,8 @@ def heaptrack_reads_it():
 
 @test
 def flame_graph():
-    """A well-formed picture: boxes stand within those below them, and the widths are the figures."""
+    """The SVG flame graph is well-formed: a box lies within the box below, and its width is its
+    figure."""
     name = "{http://www.w3.org/2000/svg}"
     with exported() as (directory, rows, target):
         file = os.path.join(directory, "flame.svg")

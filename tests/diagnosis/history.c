@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache`
- * fills and then replaces what it has, `reserves` leaks chunks of which it touches a sixteenth.
- * Each says "look" after 2 s, and goes on until it is told to end. Amounts follow the clock, not
- * the number of turns.
+ * fills a table and then replaces entries, `reserves` leaks chunks of which it touches one OS page
+ * of sixteen. Each prints "look" after 2 s, and goes on until a line comes. The number of chunks
+ * depends on the clock.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #define RECORD_BYTES 500
 #define RECORDS_A_SECOND 8000 /* 3.8 MiB/s */
 #define RESERVED_BYTES 65536
-#define RESERVED_A_SECOND 200 /* 12.5 MiB/s, of which 0.8 MiB/s are in memory */
+#define RESERVED_A_SECOND 200 /* 12.5 MiB/s, of which 0.8 MiB/s are resident */
 #define LEAK_FROM_S 0.7
 #define LOOK_AT_S 2.0
 #define SLOTS 20000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What doctor tells from the marks that a process keeps by itself (MEMCTX_MARKS)."""
+"""doctor's findings from marks that the process sets by itself (MEMCTX_MARKS)."""
 import json
 import os
 import re
@@ -36,21 +36,21 @@ def python(directory, most):
 
 
 def growth_of(target):
-    """The findings about growth when the program says so."""
+    """Waits until the program prints "look"; returns doctor's findings about growth."""
     check_equal(target.hear(60), "look", "what the program says")
     return [finding for finding in doctor(target)["findings"] if finding["id"] == "growth"]
 
 
 def leave_room(target, bytes_left):
-    """Lets the process's address space grow by so much, and no more."""
+    """Limits the process's address space to bytes_left more than now."""
     size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
     resource.prlimit(target.pid, resource.RLIMIT_AS, (size + bytes_left, resource.RLIM_INFINITY))
 
 
 @test
-@in_tries  # the marks come at their time only where the processor is free then
+@in_tries  # on a busy machine marks may be late
 def history_late_leak():
-    """The first look tells the rate, the moment at which the leak began, and when memory is used up."""
+    """A single run of doctor tells a leak's rate, its beginning, and when memory is used up."""
     with runtime_dir() as directory, history(directory, "late") as target:
         check_equal(target.hear(60), "look", "what the program says")
         begun = time.time() - target.dump("--no-symbols")["uptime_s"]
@@ -63,20 +63,21 @@ def history_late_leak():
     check(names(first, "record_keep"), f"path: {first['path'][:4]}")
     rate, planted_rate = first["growth"]["bytes_per_s"], 8000 * 500
     check(abs(rate - planted_rate) < planted_rate / 5, f"{rate} bytes/s instead of {planted_rate}")
-    # It began between two marks, however late these were; the program's clock starts a little after the process's.
+    # The leak began 0.7 s after the program's start, which must lie between the two marks of the
+    # finding.
     since = first["growth"]["since_uptime_s"]
     later = min((mark["uptime_s"] for mark in listed if mark["uptime_s"] > since + 0.001), default=99)
     check(first["growth"]["began"] and since - 0.3 <= 0.7 <= later + 0.1, f"since when: {first['growth']}, the next mark is at {later}")
     out = first["out"]
     check_equal(out["limit"], "RLIMIT_AS", "the limit")
-    # The program grows on, by 4 MB a second, until it is looked at.
+    # The program grows by 4 MB a second until doctor looks.
     check(24 << 20 < out["left_bytes"] < 65 << 20, f"what is left: {out}")
     check(abs(out["seconds"] - out["left_bytes"] / rate) < 0.1, f"when it is used up: {out}")
     check(re.search(r"growth of [34]\.\d MiB/s since \d\d:\d\d:\d\d \(record_keep, history.c:\d+\)", verdict(text)), text)
     check(re.search(r"^\d\d:\d\d:\d\d, or up to \d\.\d s later: \+[34]\.\d MiB/s", labelled(text, 1, "since")), text)
     check(re.search(r"^memory is used up at \d\d:\d\d:\d\d, in 1?\d\.\d s, if this goes on: [2-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
     check("too few to find leaks" not in text, text)
-    for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # the time is the user's
+    for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # times are in the user's time zone
         since = re.search(r"since (\d\d):(\d\d):(\d\d)", verdict(in_zone[zone]))
         check(since, in_zone[zone])
         told_s = int(since[1]) * 3600 + int(since[2]) * 60 + int(since[3])
@@ -87,7 +88,8 @@ def history_late_leak():
 @test
 @in_tries
 def history_memory_that_was_never_touched():
-    """The machine's memory is used up by what is touched, not by what is asked for."""
+    """For memory that the program never touches, the time until memory is used up counts touched
+    bytes."""
     with runtime_dir() as directory, history(directory, "reserves") as target:
         growth, text = growth_of(target), told(target)
         rss = harness.rss_kib(target.pid) << 10
@@ -98,7 +100,7 @@ def history_memory_that_was_never_touched():
     told_s = re.search(r"in about ([0-9.]+) (s|min|h|days) at this rate; .*; at most (\d+) % of what the program asked for is in memory", out)
     check(told_s, text)
     seconds = float(told_s[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[told_s[2]]
-    # The text comes a moment after the figures, so the parts differ.
+    # The text is from a later run than the figures, so they differ a little.
     planned = growth[0]["out"]["left_bytes"] / (rate * int(told_s[3]) / 100)
     check(abs(seconds - planned) < planned / 4, f"{out}: {planned} s")
     check(rss / growth[0]["bytes"] < 0.6 and int(told_s[3]) < 60, f"{rss} bytes resident: {out}")
@@ -107,7 +109,8 @@ def history_memory_that_was_never_touched():
 @test
 @in_tries
 def history_python():
-    """A list that grows without end is a leak; one of a fixed length is none."""
+    """In python a list that grows without end is an alarm; one that stays at a fixed length is
+    none."""
     with runtime_dir() as directory, python(directory, 0) as target, python(directory, 500) as healthy:
         growth, text = growth_of(target), told(target)
         alarms = [finding for finding in growth_of(healthy) if finding["severity"] in ALARMING]
@@ -119,7 +122,7 @@ def history_python():
     moment = r"\d\d:\d\d:\d\d"
     began = re.search(rf"growth of \S+ MiB/s since (before )?{moment} \(", verdict(text))
     check(began, text)
-    # On a busy machine there are marks before python has started.
+    # On a busy machine the first marks may be older than the program's start.
     said = rf"{moment}, or up to \d\.\d s later" if not began[1] else rf"before {moment}, when memctx first looked"
     check(re.search(rf"^{said}: \+\S+ MiB/s from then on, steadily$", labelled(text, 1, "since")), text)
     rough = re.search(r"^memory is used up in about ([0-9.]+) (s|min|h|days) at this rate; a rough figure, because the growth was watched for ([0-9.]+) s only: "
@@ -153,7 +156,8 @@ def set_marks(target, value, status=0):
 
 @test
 def history_marks_are_the_newest():
-    """As many as were asked for, the newest, beside the user's; `off` drops them; a forked child has none."""
+    """The process keeps the newest N automatic marks beside the user's; `off` drops them; a forked
+    child has none."""
     with runtime_dir() as directory:
         program = ("import os, sys, time\nprint('ready', flush=True)\nsys.stdin.readline()\n"
                    "parent = os.getpid()\nchild = os.fork()\nif child:\n    print(child, flush=True)\n    sys.stdin.readline()\n"
@@ -165,19 +169,19 @@ def history_marks_are_the_newest():
             check_equal(run_cli("mark", target.pid, "auto-2", env=target.cli_env).returncode, 0, "a mark of the user's")
             check("marks is now 100ms,3" in set_marks(target, "100ms,3"), "the answer")
             seen = [marks_of(target)]
-            while int(seen[-1][-1]["name"].split("-")[1]) < 6:  # the test's time is bounded
+            while int(seen[-1][-1]["name"].split("-")[1]) < 6:  # until mark auto-6
                 time.sleep(0.03)
                 seen.append(marks_of(target))
             check_equal(max(len(marks) for marks in seen), 4, "most marks, with the user's")
-            set_marks(target, "1h,3")  # no further ones come; what there is stays
+            set_marks(target, "1h,3")  # with an interval of 1 h no new mark comes; the old ones stay
             listed = marks_of(target)
             last = int(listed[-1]["name"].split("-")[1])
             check_equal([mark["name"] for mark in listed[1:]], [f"auto-{number}" for number in range(last - 2, last + 1)], "the newest")
             check_equal((listed[0]["name"], last >= 6), ("auto-2", True), "the user's, which is older")
             steps = [b["uptime_s"] - a["uptime_s"] for a, b in zip(listed[1:], listed[2:])]
             check(all(0 < step < harness.PATIENCE_S for step in steps), f"their intervals: {steps}")
-            # A late mark does not delay the next one, so an interval may be short; but none is early. There is
-            # no auto-2 among them, because the user's has that name: auto-3 is the second one.
+            # No mark is early; an interval may be short after a late mark. The name auto-2 is the
+            # user's, so auto-3 is the second automatic mark.
             begun = listed[0]["uptime_s"]
             early = [mark for mark in listed[1:]
                      if mark["uptime_s"] < begun + 0.1 * (int(mark["name"].split("-")[1]) - 1) - 0.002]
@@ -200,7 +204,8 @@ def history_marks_are_the_newest():
 
 @test
 def history_marks_stay_small():
-    """Many contexts: the marks take no more than their share, leave out the small contexts, and leave room for others."""
+    """With many contexts, automatic marks stay within 1/16 of the tables budget by leaving out
+    small contexts, and the user can still set a mark."""
     def tables():
         lines = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout.splitlines()
         return {line.split()[0]: int(line.split()[1]) for line in lines if len(line.split()) > 1 and line.split()[1].isdigit()}
@@ -222,7 +227,7 @@ def history_marks_stay_small():
 
 @test
 def history_bad_settings():
-    """The library warns and keeps no marks; the command refuses."""
+    """A wrong MEMCTX_MARKS gives a warning and no marks; a wrong --marks is refused."""
     with runtime_dir() as directory:
         with Target(["/usr/bin/python3", "-c", "print('ready', flush=True); input()"], directory, MEMCTX_MARKS="10m,99",
                     MEMCTX_CONTROL="eager") as target:
@@ -245,7 +250,7 @@ def history_bad_settings():
 @test
 @in_tries
 def history_of_a_machine_that_slept():
-    """Three hours of sleep in between: the clock tells them, the rate does not know them."""
+    """If the machine slept three hours, times of marks include the sleep and the rate does not."""
     program = harness.build_program("tests/diagnosis/asleep.c", flags=["-rdynamic"])
     with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")

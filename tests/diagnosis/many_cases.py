@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Doctor of programs with a million call paths, and what a terminal shows while a command works."""
+"""doctor of programs with a million call paths, and progress messages on a terminal."""
 import contextlib
 import os
 import pty
@@ -17,7 +17,8 @@ MANY = {"MEMCTX_TABLES": "4G", "MEMCTX_FOLD": "off", "MEMCTX_DEPTH": "32"}
 
 
 def look_at_many(target):
-    """Marks, growth, and what doctor says of more than a million contexts."""
+    """Checks that marks and doctor work with more than a million contexts, and that growth is
+    found."""
     for number in range(4):
         check_equal(target.hear(120), "look", "what the program says")
         target.wait_socket()
@@ -62,7 +63,8 @@ def snapshot_of(directory):
 
 
 def read_slowly(directory, snapshot, words, stderr, may_go_on):
-    """Runs a command on a snapshot of which the second half comes when `may_go_on` returns."""
+    """Runs a command that reads a snapshot from a pipe. The second half is written after
+    may_go_on()."""
     path = os.path.join(directory, "slow")
     os.mkfifo(path)
 
@@ -82,7 +84,7 @@ def read_slowly(directory, snapshot, words, stderr, may_go_on):
 
 
 def hear_terminal(terminal, wanted, heard):
-    """Reads until the text stands there."""
+    """Reads from the terminal until `wanted` has come."""
     deadline = time.monotonic() + harness.PATIENCE_S
     while wanted not in b"".join(heard):
         if time.monotonic() > deadline or not select.select([terminal], [], [], 1)[0]:
@@ -93,9 +95,9 @@ def hear_terminal(terminal, wanted, heard):
 
 
 def hear_the_rest(terminal, heard):
-    """Reads to the end, which comes when the last descriptor of the other side is closed. The kernel
-    hands on later what was written, so that nothing to read now does not mean nothing more."""
-    with contextlib.suppress(OSError):  # EIO is the end
+    """Reads from the terminal until EIO: the other side is closed. (No data now is no end, because
+    the kernel passes data on with a delay.)"""
+    with contextlib.suppress(OSError):  # EIO
         while part := os.read(terminal, 4096):
             heard.append(part)
 

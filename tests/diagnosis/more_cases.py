@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Doctor tells further faults, and only these: growth that is not malloc's, memory that was never touched, peaks."""
+"""More planted faults: growth that is not malloc's, memory that was never touched, peaks, trims of
+sleeping threads."""
 import json
 import os
 import re
@@ -21,7 +22,7 @@ def more_cc(directory, *arguments, **extra):
 
 
 def watched(target, seconds=2):
-    """What doctor finds when it watches, after the program has said that it works."""
+    """Waits until the program prints "look", then returns the findings of `doctor --watch`."""
     check_equal(target.hear(), "look", "what the program says")
     return doctor(target, "--watch", str(seconds))
 
@@ -69,7 +70,8 @@ while not select.select([sys.stdin], [], [], 0.01)[0]:
 
 @test
 def grows_elsewhere_python():
-    """Python's own allocator maps memory for small objects."""
+    """Growth of python's small objects, which its own allocator maps, is found as growth not by
+    malloc."""
     argv = ["/usr/bin/python3", "-c", PYTHON_GROWS]
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
         found = watched(target)
@@ -159,7 +161,8 @@ for round in range(3):
 
 @test
 def own_memory_is_not_the_programs():
-    """A program of many paths, with tables that may be as large as it likes, which is dumped often."""
+    """doctor does not blame the program for the large tables of memctx in a program with many
+    paths."""
     argv = ["/usr/bin/python3", "-c", MANY_PATHS]
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc",
                                             MEMCTX_TABLES="400M", MEMCTX_FOLD="off", MEMCTX_DEPTH="64") as target:
@@ -190,7 +193,7 @@ def own_memory_is_not_the_programs():
 
 
 def past_peaks(directory, dump, peak, mapped):
-    """The past peak that doctor tells of a snapshot with this peak and tables."""
+    """The sizes in MiB of past peaks that doctor finds in the snapshot with these figures."""
     dump["mappings"]["peak_rss_bytes"] = dump["ledger"]["rss_bytes"] + peak
     dump["ledger"]["metadata_mapped"] = mapped
     file = os.path.join(directory, "changed.json")
@@ -203,7 +206,7 @@ def past_peaks(directory, dump, peak, mapped):
 
 @test
 def a_peak_of_memctx_itself_is_not_told():
-    """The tables may have been resident as a whole at the time of the peak."""
+    """A past peak that memctx's own tables may explain is not told."""
     with runtime_dir() as directory, more_c(directory, "sleepers") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
@@ -257,7 +260,8 @@ def what_ended_threads_of_python_held_is_not_temporary():
 
 @test
 def isolating_what_an_ended_thread_thinned_out_is_not_promised():
-    """The holes are its own: in pages of their own, the same chunks would leave them as well."""
+    """No saving is predicted for isolating chunks that an ended thread freed in part: in pages of
+    their own they would leave holes, too."""
     with runtime_dir() as directory, more_cc(directory, "thinned") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
@@ -289,7 +293,7 @@ FREE_LINES = ("holes_bytes", "mixed_free_bytes", "kept_bytes", "freelist_bytes")
 
 @test
 def chunks_of_the_c_library_are_the_callers():
-    """asprintf calls malloc in a function of libc's inside; the program's function is to blame."""
+    """For chunks that asprintf allocates, doctor blames the program's function, not libc's."""
     with runtime_dir() as directory, more_c(directory, "labels") as target:
         growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth"]
         text = told(target)
@@ -300,7 +304,7 @@ def chunks_of_the_c_library_are_the_callers():
 
 @test
 def rounding_that_was_never_touched_is_no_waste():
-    """The rest of the block behind a chunk that is aligned to an OS page is a page of its own, which nobody touches."""
+    """Slack in OS pages that are never touched, as behind page-aligned chunks, is no finding."""
     with runtime_dir() as directory, more_c(directory, "sectors") as target:
         check_equal(target.hear(60), "look", "what the program says")
         found = doctor(target)
@@ -311,7 +315,7 @@ def rounding_that_was_never_touched_is_no_waste():
 
 
 def check_waste_is_resident(target, live_is_touched):
-    """No figure of free memory counts more than what is resident beside the live chunks."""
+    """Checks that free memory in the ledger and in findings counts only resident bytes."""
     check_equal(target.hear(), "look", "what the program says")
     found = doctor(target)
     ledger = command(target, "frag", target.pid)["ledger"]
@@ -320,8 +324,8 @@ def check_waste_is_resident(target, live_is_touched):
     free = sum(lines[name] for name in FREE_LINES)
     check(0 < free < rss, f"{free} bytes are free, {rss} resident")
     if live_is_touched:
-        # Threads that wait for the shared heap get heaps of their own sooner, and touch fewer of
-        # their bytes: 1 % on a quiet machine, 6 % on a busy one. It was -115 % before.
+        # On a busy machine threads get their own heaps sooner, and touch fewer of their bytes: 6 %
+        # instead of 1 % are not resident.
         check(abs(lines["not_resident_bytes"]) < rss / 10, f"not explained by touched memory: {lines}")
     for finding in found["findings"]:
         check(finding["bytes"] <= free * 1.1, f"only {free} bytes are free: {finding}")
@@ -343,7 +347,7 @@ def waste_of_buffers_is_what_they_touched():
         check(first["bytes"] > free / 2, f"of {free} bytes that are free: {first}")
         held = pinner(target, "buffer_new")
         trimmed = command(target, "trim", target.pid, held["context"])
-        target.say("malloc")  # the thread gives back its own pages with its next malloc
+        target.say("malloc")  # the thread gives its pages back at its next malloc
         check_equal(target.hear(), "look", "what the program says")
         came = trimmed["rss_before_bytes"] - (harness.rss_kib(target.pid) << 10)
         predicted = held["what_if"]["trim_bytes"]
@@ -356,7 +360,8 @@ def waste_of_buffers_is_what_they_touched():
 # --- trims of threads that sleep ------------------------------------------------------------------
 
 def check_verify_looks_again(target, function):
-    """The thread sleeps while it is asked; what it gives back with its next malloc counts."""
+    """memctx verify of a trim also counts memory that a sleeping thread gives back at its next
+    malloc."""
     check_equal(target.hear(), "look", "what the program says")
     target.wait_socket()
     held = pinner(target, function)

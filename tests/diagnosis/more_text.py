@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The text about memory that malloc did not give: the first line, and what stands behind each label."""
+"""doctor's text about memory that malloc did not give: its first line, and the text of each
+label."""
 import os
 import re
 
@@ -12,7 +13,7 @@ AMOUNT = r"[0-9.]+ [KMG]iB"
 
 
 def check_told(target, kind, fix, following):
-    """Doctor watches, and its first finding is the growth of this kind of memory."""
+    """Checks that the first finding of `doctor --watch` is the growth of this kind of memory."""
     check_equal(target.hear(), "look", "what the program says")
     text = told(target, "--watch", "2")
     check(re.search(rf"in use: in [0-9.]+ s, {AMOUNT} were added to {kind}(;|$)", verdict(text)), text)
@@ -48,7 +49,7 @@ def growth_elsewhere_is_told_python():
 
 @test
 def a_report_says_that_no_policy_saves_rounding():
-    """The reason why no command helps stands in the report, too."""
+    """memctx report also says why no policy saves the rounding of a finding."""
     with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * partly.c - pages of which only a part is resident: of 6000 buffers of 8000 bytes every second one
- * is filled and then freed, and the others are hardly touched. Says "look", and allocates now and
- * then, so that its heap can answer a trim, until it is told to end.
+ * is filled and then freed; of the others 16 bytes are written. It prints "look", and allocates
+ * until a line comes, so that its heap can obey a trim.
  */
 #include <poll.h>
 #include <stdio.h>

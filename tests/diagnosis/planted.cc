@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// planted - ordinary programs, each with one thing wrong, or nothing. `planted CASE [WRAPPER]`
-// works, and at each point where somebody is to look it prints "look" and waits for a line; at the
-// end of its input it ends. What is wrong, and where, the tests know; nothing in here says so to
-// memctx.
+// planted - ordinary programs, each with one fault or none. `planted CASE [WRAPPER]` prints "look"
+// and waits for a line at each point where doctor is to look at it. It ends at the end of its
+// input. WRAPPER is the function that it allocates with. The tests know the faults; this program
+// tells memctx nothing about them.
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,11 +39,11 @@ APART static char *get_by(Wrapper by, size_t size) {
         return static_cast<char *>(xmalloc(size));
     if (by == Wrapper::op_new)
         return static_cast<char *>(::operator new(size));
-    // A string of that size with its end, which stands behind this one.
+    // The end of `pattern` is a string that has `size` bytes with its NUL.
     return strdup(pattern + sizeof pattern - size);
 }
 
-// Inlined, so that with malloc alone the caller is the site.
+// Inlined, so that with Wrapper::malloc the calling function is the site.
 __attribute__((always_inline)) static inline char *get(size_t size) {
     char *block =
         wrapper == Wrapper::malloc ? static_cast<char *>(std::malloc(size)) : get_by(wrapper, size);
@@ -79,7 +79,7 @@ template <typename T> static void shuffle(std::vector<T> &items) {
         std::swap(items[i - 1], items[dice(i)]);
 }
 
-// --- what the cases have in common: work that leaves nothing behind ---------------------------
+// --- work that the cases share, which leaves no memory behind ---------------------------
 
 APART static char *parse_header(size_t size) {
     char *header = get(size);
@@ -153,7 +153,7 @@ APART static char *column_stats() {
     return stats;
 }
 
-static void columns() { // raw columns become small ones; what they took is not needed any more
+static void columns() { // columns shrink to 1/50; the memory of the raw ones is not needed
     std::vector<char *> raws, packed, stats;
     std::vector<size_t> sizes;
     look(); // before
@@ -183,7 +183,7 @@ APART static char *result_new() {
     return result;
 }
 
-static void phases() { // many of one size, then many of another one
+static void phases() { // many chunks of one size are freed, then many of another are made
     std::vector<char *> nodes, results;
     for (int i = 0; i < 1500000; i++)
         nodes.push_back(index_build());
@@ -253,7 +253,7 @@ APART static char *header_intern() {
     return name;
 }
 
-static void slow_leak() { // one of 10 000 is forgotten
+static void slow_leak() { // one chunk of 10 000 is never freed
     std::vector<char *> cache(20000);
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 1000000; i++) {
@@ -279,7 +279,7 @@ APART static char *listener_add() {
     return listener;
 }
 
-static void leak() { // nothing of it is ever freed
+static void leak() { // no listener is ever freed
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < 100000; i++) {
             listener_add();
@@ -309,7 +309,7 @@ APART static void samples_push(Samples &samples, size_t bytes) {
     samples.used += bytes;
 }
 
-static void doubling() { // arrays that grow by copying
+static void doubling() { // arrays that grow by malloc, memcpy and free
     std::vector<Samples> all(200);
     for (size_t used = 0; used < 300000; used += 100) {
         for (Samples &samples : all)
@@ -328,7 +328,7 @@ APART static char *task_alloc() {
 static pthread_barrier_t worked, checked;
 static void *worker(void *argument) {
     uintptr_t id = reinterpret_cast<uintptr_t>(argument);
-    int count = id % 4 == 0 ? 30000 : 300; // uneven
+    int count = id % 4 == 0 ? 30000 : 300; // every fourth thread makes 100 times as many
     for (int i = 0; i < count; i++)
         task_blocks[id][i] = task_alloc();
     for (int i = 0; i < count; i++)
@@ -339,7 +339,7 @@ static void *worker(void *argument) {
     return nullptr;
 }
 
-static void pool() { // four of sixteen threads had nearly all of the work
+static void pool() { // four of sixteen threads do nearly all of the work
     pthread_t threads[16];
     pthread_barrier_init(&worked, nullptr, 17);
     pthread_barrier_init(&checked, nullptr, 17);
@@ -358,7 +358,7 @@ APART static char *row_new() {
     return row;
 }
 
-static void above() { // a size just above a block's
+static void above() { // rows of 1030 bytes, just above a block of 1024
     std::vector<char *> rows;
     for (int i = 0; i < 100000; i++)
         rows.push_back(row_new());
@@ -372,7 +372,7 @@ APART static char *format_key() {
     return key;
 }
 
-static void temporary() { // made and dropped at once, again and again
+static void temporary() { // four million chunks that are freed at once
     std::vector<char *> cache;
     for (int i = 0; i < 20000; i++)
         cache.push_back(cache_store(300));
@@ -381,7 +381,7 @@ static void temporary() { // made and dropped at once, again and again
     look();
 }
 
-static void drip() { // leaks while it works, until it is told to stop
+static void drip() { // leaks while it works, until a line comes
     fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
     char line[100];
     puts("look");
@@ -394,7 +394,7 @@ static void drip() { // leaks while it works, until it is told to stop
     }
 }
 
-static void mapped() { // most of it is not from malloc
+static void mapped() { // most of the memory is from mmap, not from malloc
     size_t bytes = 200U << 20;
     char *arena = static_cast<char *>(
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -403,7 +403,7 @@ static void mapped() { // most of it is not from malloc
     look();
 }
 
-APART static char *plugin_state(int id) { // from 400 places: a call path for each
+APART static char *plugin_state(int id) { // has 400 call paths, one for each plugin
     char *chunk = get(3000);
     chunk[0] = static_cast<char>(id);
     return chunk;
@@ -420,7 +420,7 @@ template <int... ids> static std::vector<Init> inits(std::integer_sequence<int, 
     return {plugin_init<ids>...};
 }
 
-static void plugins() { // 400 call paths through one function, none of which stands out
+static void plugins() { // 400 call paths through one function, each with a small share
     std::vector<char *> states;
     std::vector<Init> all = inits(std::make_integer_sequence<int, 400>{});
     for (int round = 0; round < 120; round++)
@@ -433,7 +433,7 @@ static void plugins() { // 400 call paths through one function, none of which st
     look();
 }
 
-static void thrashing() { // a large working set that is made and freed again and again
+static void thrashing() { // 70 MB in 700 chunks, made and freed 60 times
     for (int round = 0; round < 60; round++) {
         std::vector<char *> buffers;
         for (int i = 0; i < 700; i++)
@@ -463,7 +463,7 @@ APART static Node *build(int levels) {
     return node;
 }
 
-static void prune(Node *node) { // the labels of nineteen nodes of twenty
+static void prune(Node *node) { // frees the labels of 19 nodes of 20
     if (!node)
         return;
     if (dice(20)) {
@@ -480,7 +480,7 @@ static void recursion() {
     look();
 }
 
-APART static void visit(Node *node) { // leaves something behind somewhere
+APART static void visit(Node *node) { // leaks a label on a random path of the tree
     if (dice(4) == 0) {
         node_label();
         return;
@@ -499,9 +499,9 @@ static void leaky_recursion() {
     }
 }
 
-// --- cases in which something is done about it ---------------------------------------------------
+// --- cases in which the test applies a remedy ---------------------------------------------------
 
-static void work_until_told() { // as a server does: some work, then a moment of nothing
+static void work_until_told() { // like a server: works and pauses, until a line comes
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     char line[100];
     puts("look");
@@ -518,7 +518,7 @@ APART static char *late_buffer() {
     return buffer;
 }
 
-static void sparse() { // survivors, in a program that goes on working
+static void sparse() { // like survivors, but the program works on
     std::vector<char *> open;
     for (int i = 0; i < 300000; i++)
         open.push_back(session_open());
@@ -528,7 +528,7 @@ static void sparse() { // survivors, in a program that goes on working
             put(std::exchange(open[i], nullptr));
     work_until_told();
     char *late = late_buffer();
-    for (size_t i = 0; i < open.size(); i++) // and all of it comes into use again
+    for (size_t i = 0; i < open.size(); i++) // the freed memory is used again
         if (!open[i])
             open[i] = session_open();
     for (char *session : open)
@@ -553,7 +553,7 @@ APART static char *handler_state(size_t size) {
     return kept;
 }
 
-// A thousand call paths that never have much each: all of them share the thread's mixed pages.
+// A thousand call paths with few live bytes each, so all of them share the thread's mixed pages.
 template <int id>
 APART static void handle(std::vector<char *> &scratch, std::vector<char *> &states) {
     for (int i = 0; i < 50; i++) {
@@ -570,7 +570,7 @@ template <int... ids> static std::vector<Handler> handlers(std::integer_sequence
 }
 
 static void
-among() { // small long-lived chunks among small short-lived ones; the same again and again
+among() { // small long-lived chunks among small short-lived ones; equal rounds without end
     std::vector<Handler> all = handlers(std::make_integer_sequence<int, 1000>{});
     std::vector<char *> scratch, states;
     scratch.reserve(100000);
@@ -594,7 +594,7 @@ APART static char *row_store(size_t size) {
     return row;
 }
 
-static void padded() { // many rows of one size, just above a size of blocks; replaced in any order
+static void padded() { // rows of 1040 bytes, just above a block of 1024; replaced at random
     std::vector<char *> rows(20000);
     for (;;) {
         for (size_t i = 0; i < 20 * rows.size(); i++) {
@@ -615,7 +615,7 @@ APART static char *message_new(size_t size) {
     return message;
 }
 
-static void queued() { // messages of all sizes, freed in the order they came
+static void queued() { // messages of 517 to 606 bytes, freed first in, first out
     std::vector<char *> waiting(40000);
     for (;;) {
         for (size_t i = 0; i < 3 * waiting.size(); i++) {
@@ -629,7 +629,7 @@ static void queued() { // messages of all sizes, freed in the order they came
     }
 }
 
-static void handed() { // two threads allocate, the first one frees half of the second one's
+static void handed() { // two threads allocate; the first frees half of the second's chunks
     std::vector<char *> theirs(20000), mine(1000);
     pthread_t other;
     pthread_create(
@@ -654,7 +654,7 @@ static void handed() { // two threads allocate, the first one frees half of the 
     work_until_told();
 }
 
-// --- growth that is not one more chunk at each interval ---------------------------------------
+// --- growth other than equally many new chunks in each interval -------------------------------
 
 APART static void log_append(char *&log, size_t &size, size_t bytes) {
     log = static_cast<char *>(std::realloc(log, size + bytes));
@@ -662,7 +662,7 @@ APART static void log_append(char *&log, size_t &size, size_t bytes) {
     size += bytes;
 }
 
-static void one_buffer() { // one chunk, which realloc makes larger and larger
+static void one_buffer() { // one chunk that grows by realloc
     char *log = nullptr;
     size_t size = 0;
     for (int round = 0; round < 5; round++) {
@@ -680,7 +680,7 @@ APART static char *picture_keep() {
     return picture;
 }
 
-static void few_large() { // one large chunk more each time
+static void few_large() { // one more large chunk in each round
     for (int round = 0; round < 5; round++) {
         picture_keep();
         serve(20000);
@@ -694,7 +694,7 @@ APART static void record_widen(char *&record, size_t &size, size_t bytes) {
     size += bytes;
 }
 
-static void wider() { // always as many records, each ever larger
+static void wider() { // a fixed number of records, each of which grows
     std::vector<char *> records(5000);
     std::vector<size_t> sizes(5000);
     for (int round = 0; round < 5; round++) {
@@ -711,7 +711,7 @@ APART static char *order_open() {
     return order;
 }
 
-// Opens or closes orders until there are so many; every tenth that is closed is forgotten.
+// Opens or closes orders until there are `count`. With `forgets`, one of ten closed orders leaks.
 static void trade(std::vector<char *> &orders, size_t count, bool forgets) {
     while (orders.size() < count)
         orders.push_back(order_open());
@@ -723,7 +723,7 @@ static void trade(std::vector<char *> &orders, size_t count, bool forgets) {
     serve(3000);
 }
 
-static void waves() { // a load that comes and goes, and orders that are forgotten
+static void waves() { // a load that rises and falls, and orders that leak
     std::vector<char *> orders;
     static const size_t load[] = {2000, 9000, 20000, 9000};
     for (int round = 0; round < 15; round++) {
@@ -732,7 +732,7 @@ static void waves() { // a load that comes and goes, and orders that are forgott
     }
 }
 
-static void one_dip() { // it falls once, a little
+static void one_dip() { // the number of orders falls once, by a tenth
     std::vector<char *> orders;
     static const size_t load[] = {4000, 9000, 15000, 13500, 20000, 26000, 31000};
     for (size_t count : load) {
@@ -743,7 +743,7 @@ static void one_dip() { // it falls once, a little
 
 // --- healthy ones -------------------------------------------------------------------------------
 
-static void full_cache() { // large, all of it used; entries are replaced
+static void full_cache() { // a large cache that is full; entries are replaced
     std::vector<char *> cache(300000);
     for (auto &entry : cache)
         entry = cache_store(300);
@@ -757,14 +757,14 @@ static void full_cache() { // large, all of it used; entries are replaced
     }
 }
 
-static void steady() { // a server with work and nothing to keep
+static void steady() { // a server that keeps no memory
     for (int round = 0; round < 4; round++) {
         serve(50000);
         look();
     }
 }
 
-static void table() { // one large array, used
+static void table() { // 201 large chunks, all of them written
     char *all = get(512 << 10);
     std::vector<char *> rows;
     for (int i = 0; i < 200; i++)
@@ -773,7 +773,7 @@ static void table() { // one large array, used
     look();
 }
 
-static void grows_and_stays() { // grows while it starts, and not afterwards
+static void grows_and_stays() { // grows in the first round only
     std::vector<char *> cache;
     for (int round = 0; round < 4; round++) {
         if (round == 0)
@@ -784,7 +784,7 @@ static void grows_and_stays() { // grows while it starts, and not afterwards
     }
 }
 
-static void filling_cache() { // random keys: it grows ever more slowly
+static void filling_cache() { // random keys: the cache grows ever more slowly
     std::vector<char *> cache(100000);
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < 200000; i++) {
@@ -797,7 +797,7 @@ static void filling_cache() { // random keys: it grows ever more slowly
     }
 }
 
-static void sawtooth() { // the load of each day, and one day with more of it long ago
+static void sawtooth() { // a load that rises and falls each day, with an early peak
     std::vector<char *> orders;
     static const size_t load[] = {3000, 30000, 2000, 12000, 2500, 14000, 3000, 16000, 3500, 18000};
     for (size_t count : load) {
@@ -806,7 +806,7 @@ static void sawtooth() { // the load of each day, and one day with more of it lo
     }
 }
 
-static void days() { // the same load each day
+static void days() { // an equal load each day
     std::vector<char *> orders;
     static const size_t load[] = {3000, 9000, 20000, 9000};
     for (int round = 0; round < 14; round++) {
@@ -831,12 +831,12 @@ static void vocabulary() {
                 word_learn(200);
             serve(i % 20 == 0);
         }
-        usleep(600000); // the time of a round is more than that of a look, on a busy machine, too
+        usleep(600000); // a round takes longer than a look, on a busy machine, too
         look();
     }
 }
 
-// The same, looked at late: 200 000 words were read before.
+// Like vocabulary, but the first look comes after 240 000 words.
 static void late_vocabulary() {
     uint64_t read = 0;
     for (int round = -5; round < 5; round++) {
@@ -863,7 +863,7 @@ APART static char *row_refresh() {
     return row;
 }
 
-static void reloaded() { // loaded by one path, replaced bit by bit by another one
+static void reloaded() { // rows are loaded on one path and replaced on another
     std::vector<char *> rows(40000);
     for (auto &row : rows)
         row = table_load();

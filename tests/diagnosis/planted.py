@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the files of the diagnosis suite share: planted programs, what doctor finds in them, commands."""
+"""Shared by the files of the diagnosis suite: the planted cases, runs of doctor and other
+commands."""
 import json
 import re
 import shutil
@@ -7,7 +8,7 @@ import shutil
 import harness
 from harness import Skip, Target, check, check_equal, run_cli
 
-PLANTED = {  # case: the id of its finding, and the function to blame
+PLANTED = {  # case -> (id of the finding, function to blame)
     "survivors": ("nearly-empty-pages", "session_open"),
     "columns": ("past-peak", "column_load"),
     "phases": ("nearly-empty-pages", "index_build"),
@@ -29,18 +30,18 @@ PLANTED = {  # case: the id of its finding, and the function to blame
     "waves": ("growth", "order_open"),
     "one-dip": ("growth", "order_open"),
 }
-# Cases that allocate by realloc, or are tried with malloc alone.
+# Cases without the variants: they allocate by realloc, or run only with malloc.
 PLAIN = ("one-buffer", "few-large", "wider", "waves", "one-dip")
 SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves", "one-dip")
 ALARMING = ("warning", "critical")
-# What the first finding has to put together, of the 11 700 that are left behind at any depth of a recursion.
+# case -> chunks that the first finding must join. The recursion leaks 11 700, at any depth.
 CHUNKS_TOGETHER = {"leaky-recursion": 11000}
-# Cases that need a setting: with a freelist, what is made and freed again and again is kept.
+# Cases that need a setting. With a freelist, memory that is allocated and freed in turns is kept.
 SETTINGS = {"thrashing": {"MEMCTX_FREELIST_KIB": "0"}}
 
 
 def doctor(target, *options, pid=None, status=0):
-    if not isinstance(pid, str):  # a file
+    if not isinstance(pid, str):  # a snapshot file needs no socket
         target.wait_socket(pid)
     done = run_cli("doctor", "--json", *options, pid or target.pid, env=target.cli_env)
     check_equal((done.returncode, done.stderr), (status, ""), "memctx doctor")
@@ -48,7 +49,8 @@ def doctor(target, *options, pid=None, status=0):
 
 
 def looks(target):
-    """For each time that the program says so: what doctor finds, with a mark for each time before."""
+    """Yields the findings of doctor each time the program prints "look", and sets a mark after
+    each."""
     count = 0
     while True:
         try:
@@ -67,11 +69,12 @@ def looks(target):
 
 
 def found_at(target, count, ask=doctor):
-    """What doctor finds at the look of that number, with a mark for each one before. The program still waits there."""
+    """Lets the program go on to its look number `count`, with a mark at each look before; returns
+    doctor's findings there. The program still waits."""
     for number in range(1, count + 1):
         check_equal(target.hear(120), "look", "what the program says")
         if number == 1:
-            target.wait_socket()  # the first look may come before the control thread is there
+            target.wait_socket()  # the control thread may start after the first look
         if number < count:
             done = run_cli("mark", target.pid, f"look-{number}", env=target.cli_env)
             check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")

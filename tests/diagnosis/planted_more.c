@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * planted_more.c - further programs with one thing wrong each, in C, for more_cases.py.
+ * planted_more.c - programs in C with one fault each, for more_cases.py.
  *
- * planted_more CASE says "look" when there is something to see. Cases that go on working, as a
- * server does, end with a line on stdin or its end.
+ * planted_more CASE prints "look" when doctor is to look at it. Cases that work on, like a server,
+ * end at a line on stdin or at its end.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ static void say_look(void) {
     fflush(stdout);
 }
 
-/* Returns true when a line came, or the end of stdin. */
+/* True if a line or the end of stdin comes within `ms` milliseconds. */
 static bool told_within(int ms) {
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     char line[100];
@@ -89,13 +89,13 @@ static void share_more(int number) {
     memset(memory, 's', STEP_BYTES);
 }
 
-/* Malloc's memory grows, and nothing else. */
+/* Only the memory of malloc grows. */
 static void only_malloc(int number) {
     for (int i = 0; i < 200 && number >= 0; i++)
         memset(malloc(1000), 'm', 1000);
 }
 
-/* A garbage collector's heap: it fills and is emptied, again and again. */
+/* The heap of a garbage collector: it fills and is emptied, again and again. */
 static void collector(int number) {
     static char *places[100];
     int at = number % 100;
@@ -131,8 +131,8 @@ static void collects(void) {
     go_on(collector);
 }
 
-/* --- memory that was never touched -------------------------------------------------------------
- */
+/* --- memory that the program never touches
+ * ------------------------------------------------------------- */
 
 #define SLEEPERS 500
 
@@ -140,7 +140,7 @@ APART static void *job_state(size_t bytes) {
     return memset(malloc(bytes), 'j', bytes);
 }
 
-/* Each thread allocates often enough to get a heap of its own, and keeps a few chunks of many
+/* A thread that allocates often enough to get a heap of its own, and keeps a few chunks of many
  * sizes. Each size has a page of its own, of which only the first blocks are touched. */
 static void *sleep_with_little(void *argument) {
     pthread_barrier_t *barrier = argument;
@@ -216,7 +216,7 @@ APART static char *label_make(int number) {
     return asprintf(&label, "label %d: %0150d", number, number) < 0 ? NULL : label;
 }
 
-static void labels(void) { /* nobody frees them */
+static void labels(void) { /* the labels are never freed */
     do {
         for (int number = 0; number < 20000; number++)
             label_make(number);
@@ -228,7 +228,7 @@ APART static char *sector_new(void) {
     return memset(aligned_alloc(4096, 4096), 's', 4096);
 }
 
-static void sectors(void) { /* the pages behind them are never touched */
+static void sectors(void) { /* the OS pages behind the chunks are never touched */
     for (int number = 0; number < 5000; number++)
         sector_new();
     say_look();
@@ -264,7 +264,7 @@ static void sessions(void) {
 typedef void turn(uint64_t way, int depth);
 static turn *const turns[4];
 
-static size_t left_bytes = 48; /* of the next chunk */
+static size_t left_bytes = 48; /* bytes of the next chunk */
 
 APART static void leave_chunk(void) {
     memset(malloc(left_bytes), 'c', left_bytes);
@@ -289,8 +289,8 @@ TURN(go_up)
 TURN(go_down)
 static turn *const turns[4] = {turn_left, turn_right, go_up, go_down};
 
-/* paths COUNT TURNS: so many ways through TURNS turns. Each ends in a path of its own, which leaves
- * a chunk each time. */
+/* paths COUNT TURNS: takes COUNT ways through TURNS calls. Each way is a call path, which leaves a
+ * chunk in each round. */
 static void paths(char **words) {
     uint64_t count = strtoull(words[0], NULL, 10);
     int turns_made = atoi(words[1]);
@@ -315,7 +315,7 @@ APART static char *index_entry(size_t bytes) {
     return entry;
 }
 
-/* Has all its chunks at the same time, and none when it ends. */
+/* A thread that holds all its chunks at one moment and none at its end. */
 static void *hold_all(void *argument) {
     char **held = malloc(HELD * sizeof *held);
     for (size_t i = 0; i < HELD; i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// planted_more.cc - further programs with one thing wrong each, in C++, for more_cases.py.
+// planted_more.cc - programs in C++ with one fault each, for more_cases.py.
 //
-// planted_more CASE says "look" when there is something to see. Cases that go on working, as a
-// server does, end with a line on stdin or its end.
+// planted_more CASE prints "look" when doctor is to look at it. Cases that work on, like a server,
+// end at a line on stdin or at its end.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +36,7 @@ template <typename Step> static void go_on(Step step) {
 
 // --- growth that is not malloc's ----------------------------------------------------------------
 
-// An array in a mapping of its own, which mremap makes larger and may move.
+// An array in a mapping of its own, which grows by mremap and may move.
 template <typename T> class MappedArray {
     T *items = nullptr;
     size_t count = 0, capacity = 0;
@@ -78,7 +78,7 @@ APART static Buffer *buffer_new() {
     return new Buffer;
 }
 
-// Buffers of which only the beginning is ever written; one of four stays.
+// Buffers of which only the beginning is written. One of four is not freed.
 static void barely_written() {
     std::vector<Buffer *> buffers(16000);
     for (auto &buffer : buffers)
@@ -116,8 +116,8 @@ static void handle_all(std::vector<Item *> &items, std::integer_sequence<int, id
     (handle<ids>(items), ...);
 }
 
-// Many paths with little each, so all of them share mixed pages. A thread makes the items and frees
-// nearly all of them again; those that stay would stand as wide apart in pages of their own.
+// Many paths with few live bytes each, so they share mixed pages. A thread makes the items and
+// frees nearly all of them; pages of their own would not bring the remaining items closer together.
 static void thinned() {
     for (;;) {
         std::vector<Item *> items;
@@ -141,8 +141,8 @@ static void thinned() {
 struct alignas(128) AlignedSample {
     char values[384];
 };
-/* A block above 1024 bytes is aligned to 64 bytes at least, so that a larger alignment needs room.
- */
+/* Blocks above 1024 bytes are aligned to at least 64 bytes, so an alignment of 512 bytes needs more
+ * room. */
 struct alignas(512) WideSample {
     char values[1536];
 };
@@ -192,7 +192,7 @@ template <int level, int number> APART static void step(uint64_t way) {
     asm volatile("" : : "r"(number));
 }
 
-// A million contexts. One path in a hundred leaves more chunks than the others.
+// A million contexts from 300 000 call paths. One path of a hundred leaves 20 chunks, others one.
 static void levels() {
     do {
         for (uint64_t i = 0; i < 300000; i++) {

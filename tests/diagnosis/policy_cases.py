@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a policy is predicted to save comes within a tenth of the resident set, or it is not offered."""
+"""An offered policy saves what is predicted, within a tenth of the resident set."""
 import re
 
 import harness
@@ -8,7 +8,7 @@ from more_cases import more_c, more_cc
 from planted import command, doctor
 from text import labelled, told
 
-ROWS = {  # case: rows, bytes from and to, alignment, order; the policies that must be offered
+ROWS = {  # case -> (rows, smallest and largest bytes, alignment, order of frees, policies that must be offered)
     "one-size": (20000, 1040, 1040, 0, "any", "slab"),
     "one-size-in-order": (20000, 1040, 1040, 0, "fifo", "slab generation"),
     "just-above-128": (150000, 130, 130, 0, "any", "slab"),
@@ -29,7 +29,8 @@ ROWS = {  # case: rows, bytes from and to, alignment, order; the policies that m
 
 
 def check_prediction(target, policy, offered, function):
-    """Sets the policy; the program then makes all of its chunks anew, twice."""
+    """Sets the policy, lets the program allocate all its chunks anew twice, and compares the saving
+    with the prediction."""
     command(target, "trim", target.pid)
     before = harness.rss_kib(target.pid) << 10
     frag = command(target, "frag", target.pid)
@@ -106,7 +107,7 @@ def policy_python_rows():
 # --- rounding that no policy saves ----------------------------------------------------------------
 
 def check_rounding(target, now, fix):
-    """What the text of the finding says behind two of its labels; the program has no other finding."""
+    """Checks that the finding "rounding" comes once, and its text at the labels "now" and "fix"."""
     check_equal(target.hear(), "look", "what the program says")
     found = [one for one in doctor(target)["findings"] if one["id"] == "rounding"]
     check_equal(len(found), 1, f"rounding: {found}")

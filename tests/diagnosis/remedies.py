@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What helps: trim, isolate, merge, policies and rules save what they predict; ages of chunks."""
+"""trim, isolate, merge, policies and rules save what they predict; ages of chunks."""
 import json
 import os
 import subprocess
@@ -11,9 +11,10 @@ from planted import planted, command, pinner, check_near
 
 
 @test
-@in_tries  # a trim waits a quarter of a second for the threads, and says how many did not come by
+@in_tries  # a trim waits 1/4 s for the threads, which may be too short on a busy machine
 def trim_gives_back_what_it_says():
-    """A program goes on working while it is trimmed; later it uses the empty memory again without harm."""
+    """A trim of a running program gives back the predicted bytes, and the program later uses that
+    memory again."""
     with runtime_dir() as directory, planted(directory, "sparse") as target:
         target.hear()
         target.wait_socket()
@@ -43,7 +44,8 @@ def trim_gives_back_what_it_says():
 @test
 @in_tries
 def trim_of_partly_resident_pages():
-    """The part of a page that is not resident belongs to live chunks, so it is no part of what a trim gives back."""
+    """The prediction of a trim counts only resident bytes, in pages of which a part is not
+    resident."""
     program = harness.build_program("tests/diagnosis/partly.c")
     with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
@@ -72,7 +74,7 @@ def isolate_saves_what_it_says():
         check_equal(placed["predicted_bytes"], held["what_if"]["isolate_bytes"], "what frag predicts")
         check_equal(command(target, "verify", target.pid)["actions"][0]["saved_bytes"] > placed["predicted_bytes"] / 2, False,
                     "it is saved before anything was freed")
-        target.say("")  # all is freed, and allocated again
+        target.say("")  # the program frees all chunks and allocates them again
         target.hear()
         outcome = command(target, "verify", target.pid)["actions"][0]
         check_near("what was free around them", outcome["predicted_bytes"], outcome["saved_bytes"])
@@ -98,7 +100,7 @@ def policies_of_a_context():
         check(merged["predicted_bytes"] > 10 << 20, f"what is free in its pages serves others: {merged}")
         check_equal(placement(), "shared", "after merge")
         pages = next(context for context in target.dump()["contexts"] if context["id"] == held)["self"]["pages"]
-        target.say("")  # its chunks are allocated again: no new pages of its own
+        target.say("")  # the program allocates its chunks again, which must not get own pages
         target.hear()
         now = next(context for context in target.dump()["contexts"] if context["id"] == held)["self"]["pages"]
         check(now <= pages, f"{now} pages of its own, before {pages}")
@@ -113,7 +115,8 @@ def policies_of_a_context():
 
 
 def keep_policy(policy, case, function):
-    """A policy of a context in use: what frag predicts comes, at last, as the program goes on."""
+    """A policy set for a context in use saves what frag predicts, once the program has replaced its
+    chunks."""
     def runs():
         with runtime_dir() as directory, planted(directory, case) as target:
             target.hear()
@@ -137,7 +140,7 @@ def keep_policy(policy, case, function):
             check_equal((own["live_chunks"], own["requested_bytes"]), (held["live_chunks"], held["requested_bytes"]), "what is alive")
             check(own["reserved_bytes"] >= own["block_bytes"] >= own["requested_bytes"], f"the books: {own}")
             check_equal(dump["exact"], True, "exact")
-            target.say("")  # goes on, and back to the allocator's own policy
+            target.say("")  # the program goes on; then the policy becomes the default again
             target.hear()
             command(target, "set", target.pid, held["id"], "policy=default")
             target.say("")
@@ -161,11 +164,11 @@ def largest(target):
 
 
 def placed_by_rule(rules, placement):
-    """The placement of the rows of a program that was started with these rules."""
+    """Starts a program with these rules, and checks the placement of its rows."""
     with runtime_dir() as directory, planted(directory, "padded", MEMCTX_RULES=rules) as target:
         target.hear()
         target.wait_socket()
-        # The tree is looked at ten times a second. The row that no rule places stands as it stood.
+        # The library applies rules ten times a second.
         wait_until(lambda: largest(target).get("placement") == placement, f"placed by {rules}")
         target.say("")
         target.hear()
@@ -246,7 +249,7 @@ def rules_of_memctx_run():
 
 @test
 def a_thread_that_sleeps_is_told():
-    """A sleeping thread cannot give back its own pages. trim says so, and the thread does it at its next malloc."""
+    """trim says how many threads sleep, which give their pages back only at their next malloc."""
     with runtime_dir() as directory, planted(directory, "survivors") as target:
         target.hear()
         target.wait_socket()
@@ -278,9 +281,9 @@ def ages_of_chunks():
         target.wait_socket()
         time.sleep(4)
         held = pinner(target, "session_open")
-        late = max(0, time.monotonic() - started - 5)  # the program and the command take a second where nobody else runs
+        late = max(0, time.monotonic() - started - 5)  # seconds more than on an idle machine
         check(4 <= held["oldest_age_s"] < 8 + late, f"the oldest: {held}")
-        # The median is known within a factor of two.
+        # The median age is known within a factor of two.
         check(2 <= held["median_age_least_s"] <= 5 + late and 4 <= held["median_age_most_s"] < 8 + 2 * late, f"the median: {held}")
         by_id = {context["id"]: context for context in command(target, "frag", target.pid)["contexts"]}
         one = by_id[held["context"]]
@@ -316,7 +319,7 @@ sys.stdin.readline()
 
 @test
 def ages_in_a_forked_child():
-    """Chunks that a forked child has from its parent are older than the child."""
+    """In a forked child, chunks of the parent are older than the child, and its own are younger."""
     argv, started = ["/usr/bin/python3", "-c", FORKING], time.monotonic()
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
         child = int(target.hear())
@@ -332,7 +335,7 @@ def ages_in_a_forked_child():
 
 @test
 def looking_does_not_make_resident():
-    """To look at memory that went back to the kernel does not make it resident again."""
+    """frag does not make memory resident again that a trim gave back."""
     with runtime_dir() as directory, planted(directory, "among") as target:
         target.hear()
         target.wait_socket()

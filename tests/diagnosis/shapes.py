@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What doctor says of growth depends on its shape alone: marks with times and figures that the test writes into a snapshot."""
+"""doctor judges growth by its shape over time. The tests write marks with chosen times and figures
+into a snapshot."""
 import copy
 import functools
 import json
@@ -15,7 +16,8 @@ KEPT, WORK = "record_keep", "request_work"
 
 @functools.lru_cache(None)
 def taken():
-    """A snapshot of a program that keeps records and works; the numbers of the contexts of both."""
+    """Takes a snapshot of a program that keeps records and does work; returns it and the contexts
+    of both."""
     program = harness.build_program("tests/diagnosis/history.c")
     with runtime_dir() as directory, Target([program, "late"], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")
@@ -25,7 +27,7 @@ def taken():
     found = {name: [one for one in dump["contexts"] if functions[one["id"]][0] == name and one["self"]["allocs"] > 0]
              for name in (KEPT, WORK)}
     check(found[KEPT] and found[WORK], f"contexts: {set(functions.values())}")
-    for one in found[WORK]:  # how much work was done depends on the machine; most allocations are its
+    for one in found[WORK]:  # give the work a fixed number of allocations, most of all
         for figures in (one["self"], one["total"]):
             figures["allocs"] = figures["frees"] = 1000000
     return dump, found
@@ -35,7 +37,7 @@ FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_b
 
 
 def leave_out_work(dump, found):
-    """Leaves the work out of the marks, as one that is short of room does: nothing of it was alive."""
+    """Removes the contexts of the work from the marks, as a mark does that is short of room."""
     work = [one["id"] for one in found[WORK]]
     for mark in dump["marks"]:
         left = [one for one in mark["contexts"] if one["id"] in work]
@@ -45,7 +47,7 @@ def leave_out_work(dump, found):
 
 
 def keep_work(dump, found):
-    """Makes the work a path that keeps as many chunks as the records have: a second chunk for each."""
+    """Makes the work a path that keeps a second chunk for each record."""
     kept, (work, *others) = found[KEPT][0], [one["id"] for one in found[WORK]]
     for mark in dump["marks"]:
         row = next(one for one in mark["contexts"] if one["id"] == kept["id"])
@@ -57,8 +59,9 @@ def keep_work(dump, found):
 
 
 def looked(series, change=None, **ledger):
-    """Writes a snapshot with a mark for each row but the last. A row is (seconds, bytes of records, records, work); all but
-    the seconds count as a share of the last row."""
+    """Runs doctor on a snapshot with a mark for each row; the last row is the present. A row is
+    (seconds, bytes of records, records, work). Only the ratio of the figures to the last row's
+    counts."""
     dump, found = taken()
     dump = copy.deepcopy(dump)
     *marks, last = series
@@ -86,29 +89,29 @@ def looked(series, change=None, **ledger):
 
 
 def rows(seconds, sizes, work=None):
-    """Records of one size."""
+    """Rows with records of a fixed size."""
     return list(zip(seconds, sizes, sizes, work or [1 + number for number in range(len(sizes))], strict=True))
 
 
 EVEN = (1, 2, 3, 4, 5, 6, 7, 8)
-SHAPES = {  # case: is it an alarm, and the rows
+SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak": (True, rows(EVEN[:5], (10, 20, 30, 40, 50))),
     "leak-in-four-looks": (True, rows(EVEN[:4], (10, 20, 30, 40))),
-    # It follows the clock; the work becomes more and more.
+    # The leak grows by the clock, while the load rises or falls.
     "leak-while-the-load-rises": (True, rows(EVEN[:5], (10, 20, 30, 40, 50), (1, 2, 4, 8, 16))),
     "leak-while-the-load-falls": (True, rows(EVEN[:5], (10, 26, 38, 46, 50), (10, 26, 38, 46, 50))),
     "leak-with-pauses": (True, rows((1, 2, 6, 7, 11), (10, 20, 30, 40, 50))),
     "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
-    # A queue that falls behind in bursts; the last look comes during a dip.
+    # A queue that falls behind in bursts; the last row is in a dip.
     "queue-in-bursts": (True, rows(range(1, 16), (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256, 253))),
-    # What waits for a garbage collector: three low points that rise by chance, and high points that rise much more.
+    # Memory of a garbage collector: the low points rise by chance, the high points rise much more.
     "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
     "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),
-    # A cache of every key that was ever asked for, in a program that stands still now and then.
+    # A cache of all keys that were asked for, also in a program that pauses.
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
     "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
-    # Pools that are warmed up, or grow to the size that they may have.
+    # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
     "pool-full": (False, rows(EVEN[:6], (20, 40, 60, 64, 64, 64))),
@@ -137,7 +140,7 @@ for shape, (alarm, figures) in SHAPES.items():
 
 @test
 def shape_leak_of_little_in_a_large_process():
-    """A fifty-thousandth of the resident set may come and go by chance: it is no alarm before it was watched for longer."""
+    """Growth by 1/50000 of the resident set is no alarm after a short time."""
     found, _ = looked(SHAPES["leak"][1], rss_bytes=200 << 30)
     alarms = [(one["severity"], one["evidence"]) for one in found if one["severity"] in ALARMING]
     check_equal(alarms, [], "alarms")
@@ -145,14 +148,16 @@ def shape_leak_of_little_in_a_large_process():
 
 @test
 def shape_cache_whose_entries_have_two_chunks():
-    """All allocations are of the two paths that fill the cache. So they tell no load, although each path has only half of them."""
+    """A cache whose entries have two chunks of different paths is no alarm: the second path's
+    allocations are not taken for a load."""
     growth = [(one["severity"], one["evidence"]) for one in looked(SHAPES["keys"][1], change=keep_work)[0] if one["id"] == "growth"]
     check(growth and not [one for one in growth if one[0] in ALARMING], f"growth: {growth}")
 
 
 @test
 def shape_leak_in_marks_that_are_short_of_room():
-    """The allocations of contexts that a mark left out count as load: else the load seems to leap between the last mark and now."""
+    """A leak is an alarm also if the marks left out the contexts of the load: their allocations
+    count as load."""
     found, _ = looked(SHAPES["leak-while-the-load-falls"][1], change=leave_out_work)
     growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
     check(growth and growth[0][0] in ALARMING, f"no alarm: {growth}")
@@ -160,7 +165,7 @@ def shape_leak_in_marks_that_are_short_of_room():
 
 @test
 def shape_uneven():
-    """Growth that is no straight line is told, but neither a rate nor a time."""
+    """Uneven growth is told without a rate and without a time at which memory is used up."""
     sizes = [5 + number + (80 if number > 13 else 0) for number in range(20)]
     found, text = looked(rows([0.1 + number / 10 for number in range(20)], sizes))
     growth = [one for one in found if one["id"] == "growth"]
@@ -172,7 +177,8 @@ def shape_uneven():
 
 @test
 def shape_larger_chunks():
-    """A handful of chunks more, but far more bytes: the chunks themselves grew."""
+    """If bytes grow and the number of chunks hardly does, the finding says that the chunks are
+    larger."""
     found, _ = looked([(second, size, 1000 + second, second) for second, size in zip(EVEN, (10, 20, 30, 40, 50))])
     evidence = next(one["evidence"] for one in found if one["id"] == "growth")
     check("the number of chunks hardly grew, so the chunks are larger" in evidence, evidence)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spread.c - growth that is spread over 300 call paths, of which each makes few chunks: `leak`
- * keeps what handlers_run makes; `main` keeps it, too, and main calls the handlers itself;
- * `replaced` has paths that hold more and less in turns; `full` stops after the second round. Each
- * says "look" four times. `bursts`: each path makes many chunks at once in one round, and none in
- * the others; `phases`: a program that starts loads one thing after the other, by few paths.
+ * spread.c - growth over 300 call paths, each of which makes few chunks. `leak`: keeps the chunks
+ * of handlers_run. `main`: likewise, but main calls the handlers. `replaced`: half of the paths
+ * hold more chunks, the other half in the next round. `full`: grows in two rounds only. `bursts`:
+ * each path makes many chunks in one round and none in the others. `phases`: in each round two
+ * other paths make many chunks. Each prints "look" four times.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 #define BYTES 1500
 
 #define BURST 40  /* chunks that a path makes at once */
-#define PHASE 900 /* the same of one of few paths */
+#define PHASE 900 /* chunks that a path makes at once in `phases` */
 
 static char *kept[HANDLERS * BURST];
 static size_t count;
 
-/* Each handler has a return address of its own in the functions that it is called through. */
+/* Each handler calls malloc itself, so each is a call path. */
 #define HANDLER(number)                                                                            \
     __attribute__((noinline)) static void *handler_##number(void) {                                \
         char *chunk = malloc(BYTES + number % 7);                                                  \
@@ -51,7 +51,7 @@ __attribute__((noinline)) static void handlers_run(void) {
     __asm__ volatile("");
 }
 
-/* Half of the paths hold three times as many chunks as the others, in turns. */
+/* Replaces all chunks: every second path holds three times as many as the others, in turns. */
 __attribute__((noinline)) static void handlers_swap(int round) {
     while (count > 0)
         free(kept[--count]);
@@ -61,7 +61,7 @@ __attribute__((noinline)) static void handlers_swap(int round) {
     __asm__ volatile("");
 }
 
-/* A quarter of the paths, a quarter in each round. */
+/* In each round another quarter of the paths makes BURST chunks. */
 __attribute__((noinline)) static void handlers_burst(int round) {
     for (int i = round; i < HANDLERS; i += 4)
         for (int k = 0; k < BURST; k++)

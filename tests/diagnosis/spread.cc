@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * spread.cc - growth that is spread over 200 call paths of templates: `leak` keeps the records of
- * all kinds, `bounded` keeps at most 400 records and frees the oldest. Says "look" four times.
+ * spread.cc - growth over 200 call paths of template instances: `leak` keeps all records, `bounded`
+ * keeps 400 records and frees the oldest. It prints "look" four times.
  */
 #include <cstdio>
 #include <cstring>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Growth that is spread over many call paths, each of which is too small to be told alone."""
+"""Growth spread over many call paths, each too small for a finding of its own, is one finding."""
 import re
 
 import harness
@@ -43,7 +43,7 @@ leaks("cc", "leak", "import_all<...>", 200, 200 * 4 * 3 * 2100)
 
 @test
 def spread_healthy():
-    """Paths that replace what other paths made, and what stops to grow."""
+    """Paths that replace chunks of other paths, and growth that stops, are no alarm."""
     for language, case in (("c", "replaced"), ("c", "full"), ("c", "phases"), ("cc", "bounded")):
         with runtime_dir() as directory, spread(directory, language, case) as target:
             growth = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* steps.c - chunks that grow by realloc: a log by 3 bytes a call, many lines by 1 byte, and healthy
- * ones by a factor, with little steps, or seldom; chunks that grow by malloc, memcpy and free; rows
- * that reserve far more than they use. It prints "look" and waits for a line. */
+/* steps.c - chunks that grow by realloc: a log by 3 bytes a call, many lines by 1 byte; healthy
+ * ones by a factor or in few calls. Chunks that grow by malloc, memcpy and free. Rows that reserve
+ * far more bytes than they use. It prints "look" and waits for a line. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void lines_grow(void) {
         lines[i] = line_read();
 }
 
-/* --- large chunks, fewer calls, many of which copy all of the chunk --- */
+/* --- large chunks: fewer calls, many of which copy the whole chunk --- */
 
 static NOINLINE char *table_extend(char *table, size_t length) {
     return realloc(table, length);
@@ -63,7 +63,7 @@ enum { TABLES = 300 };
 
 static char *tables[TABLES];
 
-/* The tables stand in each other's way. */
+/* All tables grow in turns, so that none can grow in place. */
 static void tables_grow(void) {
     for (size_t length = 2048; length <= 200 << 10; length += 2048) {
         for (int i = 0; i < TABLES; i++) {
@@ -89,7 +89,7 @@ static void text_is_copied(void) {
         log_text = text_push(log_text, length);
 }
 
-/* Texts of different lengths. */
+/* Text i grows to 2 * i bytes. */
 static void texts_are_copied(void) {
     for (size_t length = 1; length <= 600; length++) {
         for (size_t i = 0; i < 300; i++)
@@ -105,7 +105,7 @@ static NOINLINE char *message_new(bool stays) {
     return message;
 }
 
-/* Healthy: of 101 chunks one stays, which is twice as long. */
+/* Healthy: of 101 messages one stays. It has 1000 bytes, the others 500. */
 static void messages_come_and_go(void) {
     static char *sent[101];
     for (int i = 0; i < 300; i++) {
@@ -157,7 +157,7 @@ static void arrays_double(void) {
     }
 }
 
-/* Arrays that double, stand in each other's way, and stay. */
+/* A hundred arrays that double in turns, so that none grows in place, and stay. */
 static void arrays_stay(void) {
     for (size_t length = 16; length <= 512 << 10; length *= 2) {
         for (int i = 0; i < 100; i++)
@@ -169,7 +169,7 @@ static NOINLINE char *list_grow(char *list, size_t length) {
     return realloc(list, length);
 }
 
-/* As the lists of Python do: by an eighth. */
+/* Lists that grow by an eighth, like those of Python. */
 static void lists_grow(void) {
     for (int i = 0; i < 4000; i++) {
         char *list = NULL;
@@ -180,7 +180,7 @@ static void lists_grow(void) {
     }
 }
 
-/* Small steps, but no more than a few thousand. */
+/* 20 000 calls that add 1 byte each: too few to matter. */
 static void few_steps(void) {
     for (size_t length = 1; length < 20000; length++)
         log_text = realloc(log_text, length);

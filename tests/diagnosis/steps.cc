@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// steps.cc - a buffer class that makes room for just what is appended, from four threads, and one
-// that makes room for twice as much. It prints "look" and waits for a line.
+// steps.cc - a buffer class that grows by just the appended bytes, used in four threads, and a
+// buffer class that doubles its room. It prints "look" and waits for a line.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

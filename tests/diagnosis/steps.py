@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Growth by realloc: in small steps doctor tells it, with what was counted; by a factor it does not."""
+"""Arrays that grow by realloc in small steps are a finding, with the counts of calls and copies;
+arrays that grow by a factor are none."""
 import os
 import re
 
@@ -48,7 +49,7 @@ def start(directory, language, case):
 
 
 def counted(target):
-    """The counts of the context with most calls of realloc."""
+    """The counts of the context with the most calls of realloc."""
     dump = command(target, "dump", target.pid)
     check_equal(dump["lost_reallocs"], 0, "calls that are not counted")
     return max(dump["reallocs"], key=lambda one: one["reallocs"])
@@ -87,7 +88,7 @@ in_small_steps("py", PYTHON_TEXT, "PyUnicode_Append", 599500, 599500, name="text
 
 
 def by_a_factor(language, case, name=None):
-    """Some of them are told as copies, and none of them as small steps, or as short-lived chunks."""
+    """Arrays that grow by a factor give no finding of small steps or short-lived chunks."""
     def run():
         with runtime_dir() as directory, start(directory, language, case) as target:
             check_equal(target.hear(120), "look", "what the program says")
@@ -108,7 +109,8 @@ by_a_factor("py", PYTHON_LIST, name="list")
 
 @test
 def steps_of_arrays_that_double_and_stay():
-    """They are told as copies, with what was counted."""
+    """Large arrays that double and stay give a finding of copies, with the counted calls and
+    bytes."""
     with runtime_dir() as directory, start(directory, "c", "stay") as target:
         check_equal(target.hear(120), "look", "what the program says")
         found = doctor(target)["findings"]
@@ -146,14 +148,16 @@ by_copies("texts", "199 B")
 
 @test
 def steps_healthy_c_messages():
-    """Their freed chunks have half the size of those that stay, too, but many of them lived at the same time."""
+    """Messages are no finding although freed chunks have half the size of those that stay, as
+    copied arrays would: many of the freed chunks were live at one time."""
     found, _ = looked_at("messages")
     check_equal([one["evidence"] for one in found], [], "findings")
 
 
 @test
 def steps_c_reserved():
-    """Chunks that are hardly used are told, an array that has just doubled is not."""
+    """Chunks whose memory is hardly touched are a finding; an array that has just doubled is
+    none."""
     found, text = looked_at("reserved")
     check_equal([one["id"] for one in found], ["untouched"], "findings")
     check_equal(found[0]["function"].split(",")[0], "rows_reserve", text)
@@ -163,7 +167,7 @@ def steps_c_reserved():
 
 @test
 def steps_are_kept_in_a_file_and_reset():
-    """A snapshot has the same counts, in either form; after memctx reset they begin anew."""
+    """Packed and JSON snapshots keep the counts of realloc; memctx reset sets them to zero."""
     with runtime_dir() as directory, start(directory, "c", "log") as target:
         check_equal(target.hear(120), "look", "what the program says")
         target.wait_socket()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The text of doctor: its first line, one finding for one cause, functions that mean something, lines that fit."""
+"""doctor's text: its first line, one finding for one cause, the functions that it names, line
+lengths."""
 import json
 import os
 import re
@@ -25,7 +26,7 @@ for round in range(4):
 
 
 def causes(directory, case, **extra):
-    """A program of causes.c, causes.cc or causes.rs."""
+    """Starts a case of causes.c, causes.cc or causes.rs."""
     if case == "rust":
         program = os.path.join(directory, "causes-rs")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "causes.rs")
@@ -48,15 +49,15 @@ def told(target, *options):
 
 
 def verdict(text):
-    """The first sentence, which may take more than one line."""
+    """The first sentence of the text as one line."""
     return re.split(r"\n\S+ \(pid", text)[0].replace("\n", " ")
 
 
-ARROW = "(a < b: b called a)"  # stands below the first path of a text
+ARROW = "(a < b: b called a)"  # printed below the first call path of a text
 
 
 def labelled(text, number, label):
-    """What a finding says behind a label, as one line."""
+    """The text of finding `number` at a label such as "why", as one line."""
     finding = re.split(r"\n\n(?=\d+\. )", text)[number]
     found = re.search(rf"^   {label}: +(.*(?:\n {{10}}.*)*)", finding, re.M)
     return re.sub(r"\n +", " ", found[1]).removesuffix(f" {ARROW}") if found else None
@@ -77,7 +78,7 @@ def one_finding(case, ident, function, parts, looks):
         check(sum(part["bytes"] for part in same[0]["parts"]) == same[0]["bytes"], f"parts do not add up: {same[0]}")
         check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001, f"shares do not add up: {same[0]}")
         check(names(same[0], function), f"path: {same[0]['path']}")
-        # The function below which most is allocated is named, if this is another line than that of the cause.
+        # The largest part is named, too, if that is another line than the cause.
         place = re.search(rf"\({function}, causes\.\w+:\d+(; largest part: \w+, causes\.c:\d+)?\)", verdict(text))
         check(place, text)
         check_equal(bool(place[1]), case in ("sessions", "requests", "buffers"), f"a largest part: {text}")
@@ -106,7 +107,8 @@ sys.stdin.readline()
 
 @test
 def what_python_maps_itself():
-    """One look shows mappings without call paths, and how to get these."""
+    """A single look at memory that python maps itself says how to get its call paths
+    (PYTHONMALLOC)."""
     with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_SMALL], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")
         text = told(target)
@@ -116,7 +118,8 @@ def what_python_maps_itself():
 
 @test
 def one_cause_in_python():
-    """The call paths of the objects that a script keeps have only the interpreter's loop in common."""
+    """Growth of a python script is one finding, although its call paths share only the
+    interpreter's loop."""
     with runtime_dir() as directory, leaking_python(directory) as target:
         found = found_at(target, 4)["findings"]
         text = told(target)
@@ -126,7 +129,8 @@ def one_cause_in_python():
         check(re.search(r"^ +and \d+ more$", text, re.M), f"more than five call paths: {text}")
         check_equal(text.count(" %, "), 5, f"paths with their shares: {text}")
         check("tracemalloc" in labelled(text, 1, "fix"), f"how to find the line of the script: {text}")
-    # The lines that come next tell the line of the script that allocates most, when their time has come.
+    # The label "next" has lines of python that print, after a minute, the script's line that
+    # allocates most.
     said, *lines = re.search(r"^   next:  (.*\n(?: {10}.*\n)*)", text, re.M)[1].replace(" " * 10, "").splitlines()[-3:]
     check_equal([line.split()[0] for line in lines], ["import", "threading.Timer(60,"], f"behind {said!r}")
     script = "\n".join(lines).replace("Timer(60,", "Timer(0.1,") + "\nkept = [str(number) * 100 for number in range(50000)]\n"
@@ -136,16 +140,16 @@ def one_cause_in_python():
 
 
 def rate_in(text, number, label, after):
-    """The rate that a finding tells behind a label, in MiB/s."""
+    """The rate in the text of a finding at a label, in MiB/s."""
     rate = re.search(rf"\+([0-9.]+) (KiB|MiB|GiB)/s {after}", labelled(text, number, label) or "")
     check(rate, f"no rate behind {label} of {number}: {text}")
     return float(rate[1]) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[rate[2]]
 
 
 @test
-@in_tries  # the growth is even only where the processor is free
+@in_tries  # on a busy machine the growth is uneven
 def two_causes_are_two_findings():
-    """They have nothing but main in common. Memory is used up at the rate of both."""
+    """Two leaks below main are two findings; the time until memory is used up counts both rates."""
     with runtime_dir() as directory, causes(directory, "two") as target:
         text = found_at(target, 4, told)
         grown = [finding for finding in doctor(target)["findings"] if finding["id"] == "growth"]
@@ -159,14 +163,15 @@ def two_causes_are_two_findings():
 
 @test
 def pages_that_come_back_and_pages_that_are_shared():
-    """If the pages have chunks of other paths, less memory comes back than is empty; the text says how much."""
+    """The text says how much of the empty memory comes back: less if the pages also hold other
+    paths' chunks."""
     amount = r"([0-9.]+ [KM]iB)"
     with runtime_dir() as directory, causes(directory, "sessions") as target:
         found_at(target, 1)
         alone = told(target).replace("\n  ", "")
     check(re.search(rf"chunks, {amount} in all, keep {amount} of pages in use, of which {amount} are otherwise empty, \d+ % of the resident "
                     "set; freeing all these chunks returns these pages", alone), alone)
-    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES="1G") as target:  # all in mixed pages
+    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES="1G") as target:  # keeps all chunks in mixed pages
         found = found_at(target, 1)["findings"]
         shared = told(target).replace("\n  ", "")
     check({"name_keep", "label_keep"} <= {finding["function"].split(",")[0] for finding in found}, f"{found}")
@@ -174,7 +179,7 @@ def pages_that_come_back_and_pages_that_are_shared():
                     rf"all these chunks returns {amount} of pages, because chunks of other call paths stand in the rest", shared), shared)
 
 
-# --- who ------------------------------------------------------------------------------------------
+# --- the label "who" ------------------------------------------------------------------------------
 
 
 @test
@@ -193,7 +198,7 @@ def leaves_out_what_means_nothing():
         check("__libc_start_call_main" in full and labelled(full, 1, "who").count(" < ") > 3, full)
 
 
-# --- the first line, and lines that fit -----------------------------------------------------------
+# --- the first line, units, line lengths ----------------------------------------------------------
 
 
 @test
@@ -216,13 +221,14 @@ def first_line_is_the_verdict():
 
 
 def is_command(line):
-    """Commands and lines of a script are to be pasted, so they are not broken."""
+    """True for a line that users paste (a command, a line of python), which is never broken."""
     return re.match(r"   (now|next|to see more): +memctx | {10}threading\.", line)
 
 
 @test
 def doctor_in_bytes():
-    """--bytes: no rounded number in a sentence, also not in those of JSON, and the figures are those of JSON; the last option counts."""
+    """With --bytes all sentences, also in JSON, have exact bytes, equal to the figures in JSON. The
+    last of --bytes and --human wins."""
     def doctor_of(*options):
         done = run_cli("doctor", file, *options)
         check_equal((done.returncode, done.stderr), (0, ""), f"memctx doctor {options}")
@@ -246,7 +252,7 @@ def doctor_in_bytes():
 
 @test
 def lines_fit():
-    """80 columns where there is no terminal; only commands, which are to be pasted, may be longer."""
+    """Without a terminal lines have at most 80 columns, except lines that users paste."""
     with runtime_dir() as directory, leaking_python(directory) as target:
         found_at(target, 4)
         for line in told(target).splitlines():
@@ -255,11 +261,12 @@ def lines_fit():
 
 @test
 def now_can_be_pasted():
-    """The command gives back what it says, once the program's thread has allocated again."""
+    """The command at the label "now" gives back the bytes that the text says, after the program's
+    next malloc."""
     with runtime_dir() as directory, causes(directory, "sessions", MEMCTX_DECAY_MS=10) as target:
         first = found_at(target, 1)["findings"][0]
         check(first["now"].startswith(f"memctx trim {target.pid} --context "), f"now: {first['now']}")
-        # What memctx keeps for reuse goes back by itself.
+        # Wait until the freelist has gone back to the kernel.
         harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0, "an empty freelist")
         before = harness.rss_kib(target.pid) << 10
         done = run_cli(*first["now"].split()[1:], "--json", env=target.cli_env)
@@ -288,13 +295,13 @@ def context_chooses_for_verbs_that_act():
 
 @test
 def frag_names_who_holds():
-    """What holds pages is named as in a finding: three functions, without wrappers of malloc."""
+    """frag names a context by three functions without wrappers of malloc, as a finding does."""
     with runtime_dir() as directory, causes(directory, "sessions") as target:
         found_at(target, 1)
         done = run_cli("frag", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
         check(all(len(line) <= 80 or line.startswith(" " * 20 + "memctx ") for line in done.stdout.splitlines()), done.stdout)
-        joined = re.sub(r"\n(?: {4}| {18})(?=\S)", " ", done.stdout)  # a line that goes on
+        joined = re.sub(r"\n(?: {4}| {18})(?=\S)", " ", done.stdout)  # join continuation lines
         who = r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc"
         check(re.search(rf" context \d+: {who}", joined), done.stdout)
         check(re.search(rf"^( +\d+){{4}}  \d+ {who}$", joined, re.M), done.stdout)

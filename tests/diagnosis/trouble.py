@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real programs in trouble: redis, python3 and PostgreSQL."""
+"""doctor of redis, python3 and PostgreSQL with a planted fault or a past peak."""
 import contextlib
 import glob
 import os
@@ -16,7 +16,7 @@ from planted import ALARMING, doctor, names, check_first
 
 @test
 def redis_with_holes():
-    """Nine of ten keys deleted, at random: what stays holds the pages."""
+    """After nine of ten keys of redis are deleted at random, doctor finds nearly empty pages."""
     dice = random.Random(1)
     with redis() as (target, ask):
         for first in range(0, 300000, 1000):
@@ -28,7 +28,8 @@ def redis_with_holes():
             ask([b"DEL key:%d\r\n" % i for i in part], len(part))
         found = doctor(target)
         told = run_cli("doctor", target.pid, env=target.cli_env).stdout.replace("\n", " ")
-        # The file of Debian's redis-server is redis-check-rdb; a path has the name that the user knows.
+        # Debian's redis-server is a link to redis-check-rdb; the text must have the name
+        # redis-server.
         check("(setCommand, redis-server" in told and "redis-check-rdb" not in told, told)
         check_first(found, "nearly-empty-pages", "setCommand")
         check(names(found["findings"][0], "sdsResize"), f"not the values' path: {found['findings'][0]['path']}")
@@ -60,11 +61,12 @@ def python3_with_a_dict_shrunk():
 
 @contextlib.contextmanager
 def postgres_backend():
-    """A preloaded server, the pid of one session's process, and a function that has it run SQL."""
+    """Starts a preloaded postgres with a psql session; yields the session and the pid of its
+    backend."""
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not programs:
         raise Skip("postgresql is not installed")
-    owner = None  # it refuses to run as root
+    owner = None  # postgres refuses to run as root
     if os.getuid() == 0:
         try:
             owner = pwd.getpwnam("postgres").pw_uid
@@ -81,7 +83,7 @@ def postgres_backend():
                 server, env={**env, **preload, "XDG_RUNTIME_DIR": directory, "MEMCTX_CONTROL": "eager"}, cwd="/",
                 stdout=log, stderr=log, **harness.as_user(owner)) as process:
             try:
-                # The socket is there before the server is ready.
+                # The server creates its socket before it is ready.
                 ready = [f"{programs[-1]}/pg_isready", "-q", "-h", directory]
                 harness.wait_until(lambda: harness.run_program(ready, env).returncode == 0, "postgres", 60)
                 psql = [f"{programs[-1]}/psql", "-X", "-h", directory, "-U", "tester", "-d", "postgres", "-Atq"]
@@ -94,7 +96,8 @@ def postgres_backend():
 
 @test
 def postgres_after_a_large_sort():
-    """All memory of the sort went back. Doctor tells that there was a peak, and the function that made it; nothing is an alarm."""
+    """After a sort whose memory has gone back, doctor names the past peak and its function, without
+    an alarm."""
     with postgres_backend() as (session, backend):
         session.say("set work_mem = '600MB';")
         before = harness.rss_kib(backend)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// unseen.cc - programs of other kinds. `registry`: 200 modules add handlers to one list.
-// `observers`: closures that are never removed, made in a local class. `tenants`: buffers that grow
-// by realloc, for two kinds of requests. `churn`: rows that are replaced in any order, from another
-// line than the one that made them; made anew each time. Healthy: `rebuild` makes its index anew
-// and then drops the old one, `arena` has one large request among small ones, `batch` has phases,
-// `late-pool` starts twelve threads in the middle, `lru` is full. Each says "look" and waits for a
-// line, the healthy ones six times, the others without end.
+// unseen.cc - programs of other kinds than planted.cc. `registry`: 200 modules add handlers to one
+// list. `observers`: closures of a local class that are never removed. `tenants`: buffers of two
+// kinds of requests grow by realloc. `churn`: rows are replaced at random, from another line than
+// they were made at. Healthy: `rebuild` builds a new index and then drops the old one, `arena` has
+// one large request among small ones, `batch` has phases, `late-pool` starts twelve threads in the
+// third round, `lru` is a full cache. Each prints "look" and waits for a line, the healthy ones six
+// times, the others for ever.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -173,7 +173,7 @@ static void rebuild() {
         std::vector<char *> next;
         for (size_t i = 0; i < 20000; i++) {
             next.push_back(entry_new(300 + i % 100));
-            if (i == 15000 && round % 2 == 1) /* half of the looks come while both are there */
+            if (i == 15000 && round % 2 == 1) /* half of the looks come while both indexes exist */
                 look();
         }
         drop(index);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs of other kinds: many functions that add to one list, names of library code, small growth beside large growth."""
+"""Programs for which doctor was not tuned: many functions that fill one list, names of library
+code, small growth beside large growth, runtimes with a garbage collector."""
 import contextlib
 import json
 import os
@@ -21,7 +22,8 @@ def started(case):
 
 
 def growth_at(target, looks=4):
-    """The only alarm at that look, which is about growth, and the text."""
+    """Checks that doctor raises exactly one alarm at that look, about growth; returns it and the
+    text."""
     growth = [one for one in found_at(target, looks)["findings"] if one["severity"] in ALARMING]
     check_equal(len(growth), 1, f"alarms: {[(one['function'], one['evidence']) for one in growth]}")
     check_equal(growth[0]["id"], "growth", growth[0]["evidence"])
@@ -30,7 +32,7 @@ def growth_at(target, looks=4):
 
 @test
 def unseen_list_that_many_functions_fill():
-    """The paths share an outer function, which runs all modules, and an inner one, which keeps what they make."""
+    """Growth of 590 paths that share only an outer and an inner function is one finding."""
     with started("registry") as target:
         growth, text = growth_at(target)
     check(growth["contexts"] > 590, f"{growth['contexts']} call paths")
@@ -40,7 +42,8 @@ def unseen_list_that_many_functions_fill():
 
 @test
 def unseen_buffers_that_two_functions_fill():
-    """Growth by realloc, below two callers: the chunks became larger, not more."""
+    """Buffers that grow by realloc below two callers are one finding, which says that chunks became
+    larger."""
     with started("tenants") as target:
         growth, text = growth_at(target)
         flat = run_cli("dump", "--flat", "--human", "--limit", "2", target.pid, env=target.cli_env).stdout
@@ -52,7 +55,8 @@ def unseen_buffers_that_two_functions_fill():
 
 @test
 def unseen_closures_in_a_local_class():
-    """Inlined functions of the C++ library may have names without std::, and a local class one with parentheses in it."""
+    """doctor blames a method of a local class (its name has parentheses), not inlined functions of
+    the C++ library, whose names may lack std::."""
     with started("observers") as target:
         growth, text = growth_at(target)
     check(growth["function"].startswith("observers_grow::Window::observe, unseen.cc:"), growth["function"])
@@ -71,7 +75,8 @@ def growth_in_rust(*arguments):
 
 @test
 def unseen_rust_texts_of_numbers():
-    """The library's function that writes a number, <u64 as core::fmt::Display>::fmt, is no cause: all that an order keeps is one finding."""
+    """doctor blames the program's function, not <u64 as core::fmt::Display>::fmt of Rust's
+    library."""
     growth, text = growth_in_rust("orders")
     check(growth["function"].startswith("unseen::order_insert, unseen.rs:"), growth["function"])
     check("core::fmt" not in labelled(text, 1, "who"), text)
@@ -107,7 +112,8 @@ console.log('look');
 
 @test
 def unseen_objects_of_node():
-    """What node's engine notes of its pages grows with its heap, and is no second alarm; the next step needs no restart."""
+    """Growth of node's objects is one alarm (the engine's tables, which grow too, are none), and
+    its next step needs no restart."""
     with runtime_dir() as directory, Target([installed("node"), "-e", NODE_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
         harness.wait_until(lambda: harness.rss_kib(target.pid) > 250 << 10, "a heap of more than it may fill", timeout_s=60)
@@ -133,7 +139,8 @@ console.log('look');
 
 @test
 def unseen_node_that_has_just_started():
-    """Its heap grows to the size at which garbage is collected."""
+    """node's heap right after its start grows up to the first garbage collection, which is no
+    alarm."""
     with runtime_dir() as directory, Target([installed("node"), "-e", NODE_STARTS], directory, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
         found = doctor(target, "--watch", "2")["findings"]
@@ -143,7 +150,8 @@ def unseen_node_that_has_just_started():
 
 @test
 def unseen_heap_that_is_filled_before_it_is_collected():
-    """A program of that name maps more and more; a Java machine does so up to a bound, however little is alive."""
+    """Growth of mappings in a process named java is no alarm: a Java heap grows to a bound before
+    it is collected."""
     program = harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c")
     with runtime_dir() as directory:
         java = shutil.copy(program, os.path.join(directory, "java"))
@@ -181,7 +189,8 @@ public class Keeps {
 
 @test
 def unseen_direct_buffers_of_java():
-    """The finding says which objects own what the virtual machine allocated, and how to find their class."""
+    """For Java's direct buffers the finding names the objects that own the memory, and how to find
+    their class."""
     with runtime_dir() as directory:
         source = os.path.join(directory, "Keeps.java")
         with open(source, "w", encoding="utf-8") as out:
@@ -208,7 +217,8 @@ for round in range(5):
 
 @test
 def unseen_growth_that_marks_do_not_show():
-    """Python maps memory for its objects itself: with marks alone, doctor says what it did not look at."""
+    """With marks only, doctor says that memory which malloc did not give may grow unseen, and names
+    --watch."""
     with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
         found_at(target, 4)
         text = told(target)
@@ -221,7 +231,8 @@ def unseen_growth_that_marks_do_not_show():
 
 @test
 def unseen_rows_whose_room_others_took():
-    """The rows that were made first left holes, which the others fill; with a policy of its own they could not."""
+    """No saving is predicted for a policy of rows whose holes other rows fill: in own pages they
+    could not."""
     with started("churn") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
@@ -244,14 +255,14 @@ def unseen_rows_whose_room_others_took():
 
 @test
 def unseen_ages_beyond_the_uptime():
-    """The pages are read after the uptime, and ages are counted in whole ticks of a coarse clock."""
+    """An age above the uptime, which a coarse clock can give, is shown as the uptime."""
     with runtime_dir() as directory, planted(directory, "survivors", "malloc") as target:
         check_equal(target.hear(120), "look", "what the program says")
         target.wait_socket()
         dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid, env=target.cli_env).stdout)
         file = os.path.join(directory, "look.json")
         for page in dump["pages"]:
-            page[10] += 100  # the oldest age
+            page[10] += 100  # age of the oldest chunk
         with open(file, "w", encoding="utf-8") as out:
             json.dump(dump, out)
         text = run_cli("doctor", file).stdout

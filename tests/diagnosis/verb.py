@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The options of doctor itself, and what it prints."""
+"""Options and output of memctx doctor."""
 import os
 import re
 
@@ -9,7 +9,7 @@ from planted import doctor, found_at, planted, check_first, command
 
 @test
 def watches_by_itself():
-    """Without a mark, growth is told from looks of doctor's own."""
+    """doctor --watch finds growth without marks, by five looks of its own."""
     with runtime_dir() as directory, planted(directory, "drip") as target:
         target.hear()
         found = doctor(target, "--watch", "2")
@@ -36,13 +36,13 @@ def snapshot_has_the_same_findings():
             for finding in found["findings"]:
                 finding["action"] = re.sub(r"(?<= )(\d+|\S+\.mctx)(?= )", "TARGET", finding["action"])
                 finding["evidence"] = re.sub(r"in [0-9.]+ s\b", "", finding["evidence"])
-                for key in ("since", "growth", "now", "now_bytes", "out"):  # they depend on the moment, or need a process
+                for key in ("since", "growth", "now", "now_bytes", "out"):  # differ with time, or need a process
                     del finding[key]
         check_equal(kept["findings"], live["findings"], "what is found in the snapshot")
 
 
 def chosen(target, selector):
-    """The call paths that --context chooses, as their innermost functions."""
+    """The innermost functions of the call paths that `dump --context` prints."""
     done = run_cli("dump", target.pid, "--flat", "--limit", "0", "--context", selector, env=target.cli_env)
     check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump --context {selector}")
     return re.findall(r"^(?!Grand total|mixed pages)(\S.*?): \d+ total in ", done.stdout, re.M)
@@ -50,7 +50,7 @@ def chosen(target, selector):
 
 @test
 def the_next_command_shows_what_was_found():
-    """--context chooses as many contexts as the finding is about, and all of them are at its site."""
+    """The selector in a finding's next command chooses exactly the contexts of the finding."""
     for case, at, function, count in (("plugins", 1, "plugin_state", 400), ("leak", 4, "listener_add", 1),
                                       ("slow-leak", 4, "header_intern", 1), ("survivors", 1, "session_open", 1)):
         with runtime_dir() as directory, planted(directory, case) as target:
@@ -104,7 +104,7 @@ def text_has_the_finding_and_the_next_command():
 
 @test
 def copies_are_told_as_counted():
-    """How many of the freed chunks became one array is not known, so the text has the counts of both."""
+    """A finding of copies by malloc and free has the counts of freed and of live chunks."""
     with runtime_dir() as directory, planted(directory, "doubling") as target:
         found = found_at(target, 1)["findings"][0]
         dump = target.dump("--no-symbols")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A dump as a target that lies may send it to the command: its head, then pieces of any part in the
- * order in which the command asks. Each is a length (2 bytes) and so many. */
+/* A dump as a lying process may send it to the command: its head, then pieces of each part in
+ * the order in which the command asks. The input holds each as a length (2 bytes) and that many
+ * bytes. */
 #include "fuzz.h"
 #include "model/wire_load.h"
 
@@ -9,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The next answer, in memory of its own, so that reading past it is found; NULL: there is none. */
+/* Returns the next answer in a chunk of its own, so that the sanitizer finds reads behind it. NULL:
+ * the input has ended. */
 static void *next_answer(const uint8_t **data, size_t *size, size_t *length) {
     if (*size < 2)
         return NULL;
@@ -24,7 +26,7 @@ static void *next_answer(const uint8_t **data, size_t *size, size_t *length) {
     return copy;
 }
 
-/* Pieces of a part until one says that it is the last. */
+/* Loads pieces of a part up to the one that says that it is the last. */
 static bool load_part(struct loader *loader, enum wire_part part, const uint8_t **data,
                       size_t *size) {
     uint64_t next = 0;
@@ -49,7 +51,7 @@ static bool load(struct loader *loader, const uint8_t *data, size_t size) {
     if (!loaded || !load_part(loader, WIRE_PART_CONTEXTS, &data, &size) ||
         !load_part(loader, WIRE_PART_MODULES, &data, &size) || !loader_link(loader))
         return false;
-    /* Parts that may be missing: a part that comes is taken. */
+    /* The loader accepts a dump without the following parts. */
     if (load_part(loader, WIRE_PART_THREADS, &data, &size) &&
         load_part(loader, WIRE_PART_REMOTES, &data, &size) &&
         load_part(loader, WIRE_PART_MARKS, &data, &size) &&
@@ -73,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (load(&loader, data, size)) {
         for (uint32_t i = 1; i < model.context_count; i++)
             if (model.contexts[i].parent >= i)
-                abort(); /* what the readers rely on */
+                abort(); /* readers rely on parents that stand before their children */
         fuzz_examine(&model);
     }
     fuzz_forget();

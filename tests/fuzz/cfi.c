@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Unwind information as a damaged or hostile library may have it: its header, at an offset that the
- * input tells, and all that is behind it. Read in the user's process, so nothing outside may be
- * touched. */
+/* Unwind information of a damaged or hostile library: its header, at an offset from the input, and
+ * all bytes behind it. The reader runs in the user's process, so it may not touch memory outside of
+ * these bytes. */
 #include "path/cfi.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t header = data[0], bytes = size - 8;
     int32_t near;
     memcpy(&near, data + 4, sizeof near);
-    uint8_t *copy = malloc(bytes); /* ends where the sanitizer sees it */
+    /* a chunk of its own, so that the sanitizer finds reads behind it */
+    uint8_t *copy = malloc(bytes);
     memcpy(copy, data + 8, bytes);
     struct cfi_object object = {.start = (uintptr_t)copy,
                                 .end = (uintptr_t)copy + bytes,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A core file in which words of the library's tables were changed, before it is opened or between
- * two of the reader's reads, as in a process that runs on meanwhile. The core itself is core.base
- * in the current folder. An input is a list of changes, struct change; where they may go is what
- * the reader read of the sound core. */
+/* A core file in which words of the library's tables are changed before it is opened or between two
+ * reads, as in a process that runs on. The sound core is core.base in the current folder. An input
+ * is a list of changes (struct change), at places that the reader reads in the sound core. */
 #include "fuzz.h"
 #include "model/wire_load.h"
 #include "outside/outside.h"
@@ -23,8 +22,8 @@ ssize_t fuzz_pread(int fd, void *to, size_t bytes, off_t offset);
 #define CHANGES_MOST 64U
 
 struct change {
-    uint8_t when;  /* 0: before the core is opened; else after so many times 16 reads */
-    uint8_t bytes; /* 1 to 8 are changed */
+    uint8_t when;  /* 0: before the core is opened; N: after 16 N reads */
+    uint8_t bytes; /* chooses how many bytes are changed, 1 to 8 */
     uint16_t range, place;
     uint64_t value;
 } __attribute__((packed));
@@ -40,13 +39,13 @@ static uint64_t reads;
 
 static struct change changes[CHANGES_MOST];
 static uint64_t before[CHANGES_MOST]; /* the old values of the changed words */
-static size_t change_count, changed;  /* changed: of them, so many were made */
+static size_t change_count, changed;  /* changed: number of changes made so far */
 
 static off_t place_of(const struct change *change, size_t *bytes) {
     const struct range *range = &ranges[change->range % range_count];
     size_t place = change->place % range->bytes;
     *bytes = change->bytes % 8U + 1;
-    if (change->place % 2 == 0) /* a word of a table */
+    if (change->place % 2 == 0) /* an aligned word */
         place -= place % 8;
     return range->offset + (off_t)place;
 }
@@ -71,7 +70,7 @@ static void undo_changes(void) {
     }
 }
 
-/* Stands for pread in reach.c. */
+/* Replaces pread in reach.c: notes the range of a read and makes the changes that are due. */
 ssize_t fuzz_pread(int fd, void *to, size_t bytes, off_t offset) {
     reads++;
     if (learning && range_count < RANGES_MOST && bytes > 0)
@@ -89,7 +88,8 @@ static void *ask(struct outside *outside, enum wire_type type, const void *reque
         return NULL;
     if (status != WIRE_OK)
         return NULL;
-    char *copy = malloc(*bytes ? *bytes : 1); /* so that reading past the answer is found */
+    /* so that the sanitizer finds reads behind the answer */
+    char *copy = malloc(*bytes ? *bytes : 1);
     memcpy(copy, body, *bytes);
     return copy;
 }
@@ -108,7 +108,7 @@ static bool load_part(struct outside *outside, struct loader *loader, enum wire_
         bool taken =
             answer && loader_take_piece(loader, part, answer, bytes, (uint64_t *)&request.from);
         if (answer && !taken)
-            abort(); /* the reader makes nothing that the loader refuses */
+            abort(); /* the loader must accept every answer of the reader */
         free(answer);
         if (!taken || (request.from && request.from == last))
             return false;
@@ -171,7 +171,7 @@ static void begin(void) {
     read_core();
     learning = false;
     if (range_count < 100)
-        abort(); /* the sound core was not read */
+        abort(); /* the reader did not read the sound core */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

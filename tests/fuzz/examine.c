@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of doctor, on figures that somebody made up. */
+/* The rules of doctor, with figures from the input. */
 #include "diagnosis/findings.h"
 #include "fuzz.h"
 #include "pages/holders.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz.h - what the fuzzed functions of the command share. */
+/* fuzz.h - functions that the targets for the command share. */
 #ifndef MEMCTX_FUZZ_H
 #define MEMCTX_FUZZ_H
 
-/* Gives back what the command's functions allocated since the last time; their own frees do
- * nothing. */
+/* fuzz_forget() frees all that the command's functions have allocated since its last call.
+ * fuzz_free(), their free, does nothing. */
 void fuzz_forget(void);
 void fuzz_free(void *memory);
-/* What doctor does with a model, without the names. */
+/* Runs the rules of doctor on a model, without looking up names. */
 struct model;
 void fuzz_examine(struct model *model);
 

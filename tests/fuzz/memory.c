@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command's memory (cli.h), which it never gives back because it soon ends: here all of it is
- * given back after each input. */
+/* Replaces the command's memory functions (cli.h). The command never frees, because it soon ends;
+ * here all memory is freed after each input. */
 #include "fuzz.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ void fuzz_forget(void) {
 }
 
 void fuzz_free(void *memory) {
-    (void)memory; /* with the rest */
+    (void)memory; /* fuzz_forget frees it */
 }
 
 void *cli_alloc(size_t number, size_t size_bytes) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* MEMCTX_* as a process may find them in its environment, and `memctx set`: lines NAME=VALUE. */
+/* The options MEMCTX_* in the environment and those of `memctx set`: lines NAME=VALUE. */
 #include "base/options.h"
 
 #include <stdlib.h>

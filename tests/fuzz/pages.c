@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages as a target that lies may send them, in two answers. */
+/* Pages as a lying process may send them, in two answers. */
 #include "fuzz.h"
 #include "model/wire_load.h"
 

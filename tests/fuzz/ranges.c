@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* MEMCTX_RULE_RANGES as a process may find it: the lines behind the one that names this program. */
+/* The content of MEMCTX_RULE_RANGES: the input is the lines behind the one that names this
+ * program. */
 #include "rules/objects.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests as the control socket gives them to the library, one after the other: type (1 byte),
- * length of the body (2), body. The program's own heap has some contexts, marks and large chunks
- * meanwhile. */
+/* Requests as they come from the control socket. In the input each has its type (1 byte), the
+ * length of its body (2 bytes) and its body. The process has some contexts, marks and large
+ * chunks. */
 #include "control/commands.h"
 #include "os/os.h"
 #include "region/region.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A snapshot file that was damaged, or made up: JSON, packed, or (any other first byte) what stands
- * in a packed one's zstd frame, because nobody guesses checksums. What can be read must come back
- * when it is written and read again. */
+/* A damaged or made-up snapshot file: JSON, packed, or (any other first byte) the content of a
+ * packed one's zstd frame, because a fuzzer does not guess checksums. A snapshot that can be read
+ * must be equal after it is written and read again. */
 #include "snapshot/snapshot.h"
 #include "fuzz.h"
 #include "model/model.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A module's file that was damaged: names looked up in it, as the command's child does. libdw is
- * not fuzzed, only what stands between it and the answer; the command survives the child's end. */
+/* A damaged file of a module, in which names are looked up as the command's child process does. The
+ * target is not libdw, but the code between libdw and the answer: a crash in libdw ends only the
+ * child. */
 #include "fuzz.h"
 #include "model/model.h"
 #include "names/elf_names.h"
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static Dwfl *opened;
 
-/* Stands for dwfl_begin in elf_names.c, which never ends what it began. */
+/* Replaces dwfl_begin in elf_names.c, which never calls dwfl_end; notes the result so that the
+ * target can. */
 Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks);
 Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks) {
     return opened = dwfl_begin(callbacks);

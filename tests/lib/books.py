@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The program that keeps its own books, started, and its books compared with what the library says."""
+"""Runs the stress program (books.c), which counts its own allocations, and compares its counts
+("books") with the library's dump."""
 import os
 import time
 
@@ -12,12 +13,12 @@ SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 
 FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIVE = ("requested_bytes", "live_chunks")
 ALL = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
-# 30 s for a default run of some 10 s under load; longer runs are given in proportion.
+# How long to wait for a checkpoint: 60 s, and 1 s more for each 5000 operations.
 ROUND_LIMIT_S = 60 + OPS // 5000
 
 
 def read_books(path):
-    """(leaf, mid, top) -> the five figures, in the order of ALL."""
+    """Reads the program's books: a dictionary from (leaf, mid, top) to the five figures of ALL."""
     entries = {}
     with open(path, encoding="ascii") as file:
         for line in file:
@@ -27,7 +28,8 @@ def read_books(path):
 
 
 def sum_dump(dump):
-    """The same table from a dump; contexts of the leaves with another path are an error."""
+    """Makes a dictionary like that of read_books from a dump: (leaf, mid, top) -> figures of
+    ALL."""
     names = harness.context_names(dump)
     entries = {}
     for context in dump["contexts"]:
@@ -42,7 +44,7 @@ def sum_dump(dump):
 
 
 def merge_handlers(entries, extra=(0,) * len(ALL)):
-    """Returns the books with the paths of the signal handlers as one entry."""
+    """Returns the books with all paths of signal handlers summed into one entry."""
     merged = {path: figures for path, figures in entries.items() if path[1] != "sig_mid"}
     handlers = [figures for path, figures in entries.items() if path[1] == "sig_mid"]
     merged["handlers", "sig_mid", "sig_top"] = tuple(map(sum, zip(extra, *handlers)))
@@ -50,7 +52,8 @@ def merge_handlers(entries, extra=(0,) * len(ALL)):
 
 
 def unwinding_figures(dump):
-    """Returns the figures of allocations that were made while the thread was inside the allocator: no second walk begins there."""
+    """Figures of [unwinding], which pays for allocations of signal handlers that interrupted the
+    allocator."""
     for context in dump["contexts"]:
         if (context["frame"] or {}).get("function") == "[unwinding]" or \
                 context.get("label") == "[unwinding]":
@@ -59,7 +62,7 @@ def unwinding_figures(dump):
 
 
 def differences(books, found, fields):
-    """Lines that say what differs, path by path; none when all is equal."""
+    """Returns one line for each figure in which books and dump differ."""
     lines = []
     for path in sorted(books.keys() | found.keys()):
         want = books.get(path, (0,) * len(ALL))
@@ -78,7 +81,7 @@ def compare(target, pid, books_path, fields=ALL):
     check_sums(dump)
     with_handlers = any(path[1] == "sig_mid" for path in books)
     if with_handlers:
-        # A handler that interrupts the allocator is on the books of [unwinding].
+        # Allocations of a handler that interrupts the allocator are charged to [unwinding].
         books, found = merge_handlers(books), merge_handlers(found, unwinding_figures(dump))
     lines = differences(books, found, fields)
     if lines and with_handlers:
@@ -94,8 +97,9 @@ def compare(target, pid, books_path, fields=ALL):
 
 
 def losses_counted(target, pid, books, found):
-    """What a handler allocates while its own thread holds a lock of the allocator is on no books;
-    but it is counted: as many allocations are missing as the library says it has lost."""
+    """A handler's allocation while its thread holds a lock of the allocator is charged to no
+    context, only counted as lost. Returns None if exactly the lost ones are missing, else the
+    differences."""
     with Wire(target.socket_path(pid)) as wire:
         lost = wire.statistics()["lost"]
     none = (0,) * len(ALL)
@@ -113,7 +117,7 @@ class Stress:
 
     def __init__(self, *options, rounds=3, ops=OPS, **env):
         self.options = ["--rounds", str(rounds), "--seed", str(SEED), "--ops", str(ops), *options]
-        # Room for every path, so that the books agree path by path.
+        # Tables large enough for all paths, so that no path is charged to [other callers].
         self.env = {"MEMCTX_CONTROL": "eager", "MEMCTX_TABLES": "1G", **env}
         self.signals = 0
 
@@ -134,7 +138,7 @@ class Stress:
         self.runtime.__exit__(None, None, None)
 
     def next_checkpoint(self):
-        """Waits for the next standstill; returns the pid of who stands still."""
+        """Waits until a process of the program pauses for a comparison; returns its pid."""
         word, pid, signals = self.target.hear(ROUND_LIMIT_S).split()
         check_equal(word, "CHECKPOINT", "the program's line")
         self.signals = int(signals)
@@ -149,7 +153,8 @@ class Stress:
         check_equal((code, text), (0, ""), "exit status and stderr of the program")
 
     def run_all(self, fields=ALL, rounds=3, at_checkpoint=lambda pid: None):
-        """Compares at each checkpoint; the program stands still at the last one until finish."""
+        """Compares the books at each checkpoint. The program stays paused at the last until
+        finish()."""
         for i in range(rounds):
             if i:
                 self.target.say("go")

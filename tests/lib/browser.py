@@ -14,7 +14,8 @@ ENVIRONMENT = os.path.join(ROOT, "out/test/browser")
 
 
 def playwright():
-    """The module, from PyPI by way of an environment of its own; the browser is Debian's."""
+    """Returns the module playwright, installed from PyPI into a virtual environment. The browser is
+    Debian's."""
     chromium = shutil.which("chromium")
     if not chromium:
         raise Skip("chromium is not installed")
@@ -37,7 +38,7 @@ def until(page, expression):
 
 
 def has_ink(page, canvas):
-    """Not all of one colour."""
+    """True if the canvas has pixels of more than one colour."""
     return page.evaluate("""(id) => { const canvas = document.getElementById(id) || document.querySelector(id);
         const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
         copy.drawImage(canvas, 0, 0);

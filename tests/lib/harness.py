@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the abuse, stress and control suites share: building, running, targets, the closing line.
+"""Shared by all suites: building and running programs, targets, tests, the closing line.
 
 A suite is a `run` script that registers functions with @test and ends in main(). Every process it
 starts is bounded in time and is killed, by its own pid, when the test that started it is over.
@@ -26,16 +26,16 @@ CLI = os.path.abspath(os.environ.get("TEST_CLI", os.path.join(ROOT, "out/release
 BIN = os.path.join(ROOT, "out/test/bin")
 CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-pthread",
           "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "include"), "-fno-omit-frame-pointer",
-          # The compiler knows malloc: without this it drops pairs whose block is never used.
+          # Without -fno-builtin the compiler drops a malloc and free whose block is not used.
           "-fno-builtin",
-          # Using a block after a realloc that must fail is the very thing under test.
+          # Some tests use a block after a realloc of it that must fail.
           "-Wno-unknown-warning-option", "-Wno-use-after-free", "-Wno-alloc-size-larger-than",
-          # Tests fill contexts with chunks that nobody keeps, and use the names of memctx.h 0.1.0.
+          # Some tests ignore the chunks that they allocate, or use the names of memctx.h 0.1.0.
           "-Wno-unused-result", "-Wno-deprecated-declarations"]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
-# How long a test waits for a state that an idle machine reaches at once. The limit only tells a program that hangs
-# from one that works.
+# How long a test waits for a state that an idle machine reaches at once. The limit is long, because
+# it only has to detect a program that hangs.
 PATIENCE_S = 60
 
 
@@ -61,9 +61,9 @@ def check_equal(got, want, what):
 
 
 def build_program(source, name=None, flags=()):
-    """Compile one C or C++ file into out/test/bin, unless it is newer than all it comes from.
+    """Compiles one C or C++ file into out/test/bin, unless the program is newer than all its sources.
 
-    Further source files may stand among the flags.
+    `flags` may contain more source files.
     """
     source = os.path.join(ROOT, source)
     name = name or os.path.splitext(os.path.basename(source))[0]
@@ -78,12 +78,12 @@ def build_program(source, name=None, flags=()):
         return target
     cxx = source.endswith(".cc")
     compiler = os.environ.get("CXX", "g++") if cxx else os.environ.get("CC", "gcc")
-    made = f"{target}.{os.getpid()}.new"  # another suite may be building it, too
+    made = f"{target}.{os.getpid()}.new"  # another suite may build the same program now
     command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source, "-o", made, "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    os.rename(made, target)  # another suite may be starting the old one right now
+    os.rename(made, target)  # atomic: another suite may start the old program now
     return target
 
 
@@ -91,7 +91,7 @@ def build_program(source, name=None, flags=()):
 
 
 def clean_env(**extra):
-    """The caller's environment without any setting of ours; extra settings win, None removes."""
+    """The caller's environment without memctx's settings, plus `extra`. None removes a variable."""
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("MEMCTX_") and key != "LD_PRELOAD"}
     env["LC_ALL"] = "C"
@@ -103,7 +103,7 @@ def clean_env(**extra):
     return env
 
 
-SETTINGS = {}  # what a whole suite sets for its programs; a test's own settings win
+SETTINGS = {}  # environment of all programs of a suite; a test's own settings override it
 
 
 def preloaded_env(**extra):
@@ -120,7 +120,8 @@ def public_directory():
 
 @functools.lru_cache(None)
 def public_copy(path):
-    """A copy of a built file that other users can reach, wherever the source tree lies."""
+    """A copy of a built file in /tmp, because other users may not be able to read the source
+    tree."""
     copy = os.path.join(public_directory(), os.path.basename(path))
     shutil.copy(path, copy)
     os.chmod(copy, 0o755)
@@ -133,12 +134,12 @@ class Finished:
 
 
 def as_user(uid):
-    """Arguments of Popen that become this user before the program, and a preload, come to life."""
+    """Arguments of Popen: the child becomes this user before it executes the program."""
     return {"user": uid, "group": uid, "extra_groups": []} if uid is not None else {}
 
 
 def run_program(argv, env, timeout_s=60, stdin="", uid=None):
-    """Run to the end; a program that is late is killed and the test fails."""
+    """Runs a program to its end. After timeout_s it is killed, and the test fails."""
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace",
                           **as_user(uid)) as process:
@@ -148,7 +149,7 @@ def run_program(argv, env, timeout_s=60, stdin="", uid=None):
             process.kill()
             process.communicate()
             raise Failure(f"{argv[0]}: still running after {timeout_s} s") from None
-        except BaseException:  # the test's own time is up: leaving `with` would wait for the end
+        except BaseException:  # the test's time limit has expired; leaving `with` would wait for the program
             process.kill()
             raise
         return Finished(process.returncode, out, err)
@@ -178,8 +179,8 @@ def wait_until(condition, what, timeout_s=PATIENCE_S, step_s=0.02):
 def within_tries(function, tries=5):
     """Calls function() again while it fails; the last failure counts.
 
-    For what the kernel's scheduler has a say in, such as the time until an answer comes: a loaded machine fails
-    such a test now and then, broken code each time.
+    For tests of times, such as the time until an answer comes. On a loaded machine such a test may
+    fail once; broken code fails in every try.
     """
     for left in reversed(range(tries)):
         try:
@@ -192,7 +193,7 @@ def within_tries(function, tries=5):
 
 
 def in_tries(function):
-    """Makes a test that is called again while it fails, as within_tries does."""
+    """Decorator: calls the test up to five times, until it passes (within_tries)."""
     @functools.wraps(function)
     def tried(*arguments):
         return within_tries(lambda: function(*arguments))
@@ -201,7 +202,7 @@ def in_tries(function):
 
 @contextlib.contextmanager
 def runtime_dir(owner=None):
-    """A private XDG_RUNTIME_DIR with a short name (a socket's path has at most 107 bytes)."""
+    """A private XDG_RUNTIME_DIR. Its name is short: a socket's path has at most 107 bytes."""
     path = tempfile.mkdtemp(prefix="mctx-", dir="/tmp")
     if owner is not None:
         os.chown(path, owner, owner)
@@ -212,7 +213,8 @@ def runtime_dir(owner=None):
 
 
 class Target:
-    """A live preloaded program that is talked to over its stdin and stdout, line by line."""
+    """A running program with the library preloaded. The test talks to its stdin and stdout in
+    lines."""
 
     def __init__(self, argv, runtime, uid=None, preload=True, stderr=subprocess.PIPE, **extra):
         make = preloaded_env if preload else clean_env
@@ -273,7 +275,7 @@ class Target:
         return f"exit {code}, stderr: {text.strip()[:500]}"
 
     def finish(self, timeout_s=60):
-        """Close stdin, wait for the end; returns the exit status and stderr."""
+        """Closes the program's stdin and waits for its end; returns its exit status and stderr."""
         self.process.stdin.close()
         try:
             code = self.process.wait(timeout=timeout_s)
@@ -304,7 +306,7 @@ def library_thread(pid):
 
 
 def library_thread_ns(pid):
-    """Processor time that it has used."""
+    """Processor time of the library's own thread, in ns."""
     with open(f"/proc/{pid}/task/{library_thread(pid)}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0])
 
@@ -332,7 +334,8 @@ def context_names(dump):
 
 
 def check_sums(dump):
-    """Invariant 1 of docs/architecture.md: totals are the sum of the contexts, inner totals of their parts."""
+    """Checks that a dump's totals are the sum of its contexts, and each context's total that of its
+    subtree."""
     fields = ["requested_bytes", "block_bytes", "live_chunks", "allocs", "frees",
               "requested_cum_bytes", "reserved_bytes", "pages"]
     children = {}
@@ -367,7 +370,7 @@ TESTS = {}
 
 
 def test(function):
-    """Register a test; its name is the function's, with dashes."""
+    """Decorator: registers a test. Its name is the function's, with dashes for underscores."""
     return test_named(function.__name__.replace("_", "-"))(function)
 
 
@@ -381,7 +384,7 @@ def test_named(name):
 
 
 class TooLate(BaseException):
-    """Raised by the alarm, outside Exception, so that no handler of a test swallows it."""
+    """The test's time limit has expired. No Exception, so that no handler in a test catches it."""
 
 
 def on_alarm(_signal, _frame):
@@ -389,7 +392,7 @@ def on_alarm(_signal, _frame):
 
 
 def run_one(name):
-    """One test; returns its verdict: ok, not ok or skip."""
+    """Runs one test; returns its verdict: ok, not ok or skip."""
     signal.alarm(TEST_LIMIT_S)
     started = time.monotonic()
     try:
@@ -404,7 +407,7 @@ def run_one(name):
     except TooLate:
         print(f"not ok {name}\n    still running after {TEST_LIMIT_S} s", flush=True)
         return "not ok"
-    except Exception as error:  # noqa: a broken test is a failed test, and the rest must run
+    except Exception as error:  # noqa: any error in a test fails that test only
         signal.alarm(0)
         text = str(error) if isinstance(error, Failure) else traceback.format_exc()
         print(f"not ok {name}", flush=True)
@@ -431,9 +434,10 @@ def main(arguments=None):
             print(f"{path} is missing; run make first", file=sys.stderr)
             return 1
     signal.signal(signal.SIGALRM, on_alarm)
-    # A shell starts background jobs with SIGINT ignored. Programs under test would inherit that.
+    # A shell starts background jobs with SIGINT ignored, and programs under test would inherit
+    # that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # kill what runs, remove what is ours
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally: kills the programs, removes temporary files
     verdicts = [run_one(name) for name in (arguments or TESTS)]
     counts = {kind: verdicts.count(kind) for kind in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A second reader of snapshot files, written from tools/memctx/snapshot/snapshot_format.h alone, and a writer for damaged ones."""
+"""A second reader of packed snapshot files, written from tools/memctx/snapshot/snapshot_format.h
+alone, and functions that make damaged files."""
 import itertools
 import struct
 import subprocess
@@ -38,7 +39,7 @@ def put_varint(value):
 
 
 def wrap(value):
-    """The signed number that 64 bits mean."""
+    """Reads the low 64 bits as a signed number."""
     value &= WORD
     return value - (1 << 64) if value >> 63 else value
 
@@ -65,7 +66,7 @@ def file_of(body, *options):
 
 
 def blocks_of(body):
-    """[[table, rows, {column: bytes}]], without the last, which is table 0's."""
+    """Parses a body: [[table, rows, {column: bytes}]], without the closing block of table 0."""
     blocks, at = [], 0
     while True:
         table, at = varint(body, at)
@@ -101,7 +102,7 @@ def body_from(blocks):
 
 
 class Table:
-    """The rows of all blocks of a table."""
+    """The rows of one table, collected from all its blocks."""
 
     def __init__(self, blocks, table):
         self.blocks = [block for block in blocks if block[0] == table]
@@ -197,7 +198,7 @@ def contexts_of(blocks, texts, modules):
         context |= {"why": texts[why]} if why else {}
         context |= {"exact_address": True} if flags & 1 else {}
         context |= {"recursive": []} if flags & 8 else {}
-        context |= {"recursive_from": loop} if loop else {}  # a row and 1 for now
+        context |= {"recursive_from": loop} if loop else {}  # a row number plus 1; name_loops makes it an id
         context |= {"partial": True} if flags & 2 else {}
         context |= {"late": True} if flags & 4 else {}
         contexts.append(context)
@@ -207,7 +208,8 @@ def contexts_of(blocks, texts, modules):
 
 
 def add_tails(blocks, contexts, frames, numbers):
-    """The functions that ended in tail calls: beside their callers' frames, which are those of ordinary calls."""
+    """Adds to each frame the functions that tail-called on the way from its caller (tail_calls) and
+    on the way to malloc (tail_calls_to_malloc)."""
     table, tails = Table(blocks, TAILS), {}
     for outer, inner, function in zip(*map(table.numbers, (1, 2, 3))):
         tails.setdefault((outer + 1, inner), []).append(frames[function + 1])
@@ -238,7 +240,8 @@ def name_loops(contexts):
 
 
 def full_paths_of(contexts):
-    """Figures of contexts that no label stands above; None where a part is not known or the sum does not fit."""
+    """Sums over the contexts whose path has no label. None: a part is unknown or the sum needs 64
+    bits."""
     labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
     for context in contexts:
         labelled[context["id"]] = (labelled.get(context["parent"], False)
@@ -318,7 +321,8 @@ def pages_of(blocks, contexts):
 
 
 def read(data):
-    """What the file says, as the JSON of memctx dump --json --threads has it, but for the subtotals."""
+    """Returns the file's content in the form of `memctx dump --json --threads`, without
+    subtotals."""
     blocks = blocks_of(body_of(data))
     texts = texts_of(blocks)
     table = Table(blocks, PROCESS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A program on a pseudo-terminal whose screen can be read: a terminal emulator for xterm's terminfo.
+"""A terminal emulator: runs a program on a pseudo-terminal, so that a test can read its screen.
 
-It knows the sequences that curses sends to TERM=xterm, and fails on any other one.
+It knows the sequences that curses sends to TERM=xterm, and fails on any other sequence.
 """
 import codecs
 import fcntl
@@ -20,7 +20,7 @@ SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|
 
 
 class Emulator:
-    """The characters on a screen of so many rows and columns."""
+    """Keeps the characters of a screen; feed() applies a program's output."""
 
     def __init__(self, rows, columns):
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -172,19 +172,19 @@ class Emulator:
         return ["".join(line).rstrip() for line in self.cells]
 
     def marked(self):
-        """The lines that are shown in reverse, as far as their first cell tells."""
+        """The lines whose first cell is shown in reverse video."""
         return [line for line, marks in zip(self.lines(), self.marks) if marks[0]]
 
 
 class Terminal:
-    """A program that runs on a terminal of its own."""
+    """A program that runs on its own pseudo-terminal."""
 
     def __init__(self, argv, env, rows=24, columns=80):
         self.screen = Emulator(rows, columns)
         self.master, slave = pty.openpty()
         self.set_size(rows, columns)
         self.before = termios.tcgetattr(slave)
-        self.slave = slave  # kept open, so that its settings can be read at the end
+        self.slave = slave  # kept open, so that is_restored can read its settings
 
         def lead():
             os.setsid()
@@ -214,7 +214,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def read(self, seconds):
-        """Feeds what the program writes within so many seconds to the screen."""
+        """Waits up to `seconds` for output of the program and feeds it to the screen."""
         if select.select([self.master], [], [], seconds)[0]:
             try:
                 self.screen.feed(os.read(self.master, 65536))
@@ -227,7 +227,7 @@ class Terminal:
         return "\n".join(self.screen.lines())
 
     def wait(self, pattern, what, timeout_s=PATIENCE_S):
-        """Waits until the screen matches; returns the match."""
+        """Waits until the screen's text matches the pattern; returns the match."""
         deadline = time.monotonic() + timeout_s
         while True:
             match = re.search(pattern, self.text(), re.M)
@@ -238,7 +238,7 @@ class Terminal:
             self.read(0.05)
 
     def until(self, condition, what, timeout_s=PATIENCE_S):
-        """Waits until a condition holds of what the program has written."""
+        """Reads output until condition() is true."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -246,7 +246,7 @@ class Terminal:
             self.read(0.05)
 
     def ended(self, timeout_s=PATIENCE_S):
-        """Waits for the end; returns the exit code (-N: signal N)."""
+        """Waits for the end of the program; returns its exit code (-N: signal N)."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             self.read(0.05)
@@ -257,5 +257,6 @@ class Terminal:
         return self.process.returncode
 
     def is_restored(self):
-        """True if the settings of the terminal are those of the beginning, and the alternate screen is left."""
+        """True if the terminal has its first settings again and does not show the alternate
+        screen."""
         return termios.tcgetattr(self.slave) == self.before and 1049 not in self.screen.modes

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A client of the control socket that can also misbehave. Its layout comes from wire.h itself."""
+"""A client of the control socket that can also send wrong requests. It takes the layout of messages
+from wire.h."""
 import functools
 import json
 import socket
@@ -44,7 +45,7 @@ def struct_bytes(type_name, **fields):
 
 
 def frame(kind, body=b"", **overrides):
-    """A request frame; overrides put a wrong magic, version, length ... into its head."""
+    """A request frame. `overrides` put a wrong magic, version or length into its head."""
     fields = {"magic": constant("WIRE_MAGIC"), "version": constant("WIRE_VERSION"), "type": kind,
               "length": len(body), **overrides}
     return struct_bytes("wire_frame", **fields) + body
@@ -55,7 +56,7 @@ def dump_request(flags=0):
 
 
 def piece_request(part, flags=0, start=0, most=0, mark=b"", **fields):
-    """part: the name behind WIRE_PART_, or a number."""
+    """A request for a piece of a dump. `part`: a name without WIRE_PART_, or a number."""
     number = constant(f"WIRE_PART_{part}") if isinstance(part, str) else part
     return frame(constant("WIRE_PIECE"), struct_bytes(
         "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start}, **fields))
@@ -79,7 +80,7 @@ class Wire:
                 try:
                     self.socket.connect(path)
                     break
-                except BlockingIOError:  # the backlog is full
+                except BlockingIOError:  # the server's backlog is full
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.05)
@@ -115,14 +116,14 @@ class Wire:
         return bytes(data)
 
     def read_frame(self):
-        """(head, body) of the next frame, its head checked."""
+        """Reads a frame and checks its magic and version; returns (head, body)."""
         head = self.read_exactly(size_of("wire_frame"))
         check_equal(get(head, "wire_frame.magic"), constant("WIRE_MAGIC"), "magic of an answer")
         check_equal(get(head, "wire_frame.version"), constant("WIRE_VERSION"), "version")
         return head, self.read_exactly(get(head, "wire_frame.length"))
 
     def ask(self, request):
-        """Sends a request; returns (status, body) of its answer, whose type must be the same."""
+        """Sends a request and checks that the answer has its type; returns (status, body)."""
         self.send(request)
         head, body = self.read_frame()
         check_equal(get(head, "wire_frame.type"), get(request, "wire_frame.type"), "answer's type")
@@ -134,18 +135,18 @@ class Wire:
         figures = {}
         for line in body.rstrip(b"\0").decode().splitlines():
             name, value, _help = line.split("\t")
-            figures[name] = None if value == "-" else int(value)  # not known
+            figures[name] = None if value == "-" else int(value)  # "-": unknown
         return figures
 
     def head(self, flags=0):
-        """The head of a dump, whose size is always the same."""
+        """Reads the head of a dump and checks its size."""
         status, body = self.ask(dump_request(flags))
         check_equal(status, constant("WIRE_OK"), "status of WIRE_DUMP")
         check_equal(len(body), size_of("wire_dump"), "size of the head of a dump")
         return body
 
     def pieces(self, part, flags=0, **fields):
-        """The bodies of all pieces of a part, their heads checked."""
+        """Yields the bodies of all pieces of a part; checks their heads."""
         start = fields.pop("start_id", 0) << 16
         while True:
             status, body = self.ask(piece_request(part, flags, start, **fields))
@@ -161,7 +162,7 @@ class Wire:
             start = following
 
     def contexts(self, flags=0):
-        """The records of all contexts; each lies inside its piece."""
+        """Yields the records of all contexts; checks that each lies inside its piece."""
         for body in self.pieces("CONTEXTS", flags):
             at = size_of("wire_piece")
             for _ in range(get(body, "wire_piece.count")):
@@ -173,10 +174,11 @@ class Wire:
             check_equal(at, len(body), "bytes of the contexts of a piece")
 
     def dump(self, flags=0):
-        """Reads all parts of a dump. Returns the time that the library took, in ns, the bytes, and the contexts."""
+        """Reads all parts of a dump. Returns the ns that the library took, the bytes, the number of
+        contexts."""
         head = self.head(constant("WIRE_DUMP_BEGIN"))
         took, size, contexts = get(head, "wire_dump.took_ns"), len(head), 0
-        nodes = self.statistics()["contexts"]  # none is removed while the dump is read
+        nodes = self.statistics()["contexts"]  # no context is removed while the dump is read
         for part in ("CONTEXTS", "MODULES", "THREADS", "REMOTES", "MARKS", "NOTES", "PAGES"):
             for body in self.pieces(part, flags):
                 took += get(body, "wire_piece.took_ns")
@@ -188,7 +190,8 @@ class Wire:
         return took, size, contexts
 
     def closed_within(self, seconds):
-        """True when the server closes this connection in time; what it still sends is dropped."""
+        """True if the server closes this connection within `seconds`. Ignores data that it still
+        sends."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(1 << 20):

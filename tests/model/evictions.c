@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paths of this file's own functions get cold, are evicted, and come back; see evictions.h.
+ * Paths of this file's functions become cold (unused), are evicted, and are used again; see
+ * evictions.h.
  *
- * All paths begin at one function that claims to be the outermost, so that threads and what
- * prepares for them have the same ones. The tables count as nearly full, and every look-up asks for
- * much, so that its path is admitted at once.
+ * All paths begin at outermost(), which ends every walk, so that the setup and the threads have
+ * equal paths. The tables count as nearly full. Each look-up allocates many bytes, so that its path
+ * is admitted at once.
  */
 #include "evictions.h"
 
@@ -21,21 +22,21 @@
 #define APART __attribute__((noinline, noclone))
 
 enum {
-    GROUP = 8,    /* sites of one function: as many as make a subtree that is evicted as one */
-    DEEP = GROUP, /* a site by itself, so far from the root that it is evicted alone */
-    LATER,        /* one of a path that is used later */
-    WAITING,      /* one beside DEEP whose path waits, so that no view keeps its nodes */
+    /* number of sites in one function: enough for a subtree that is evicted as a whole */
+    GROUP = 8,
+    DEEP = GROUP, /* a site so deep in the tree that it is evicted alone */
+    LATER,        /* a site that is not used before the threads start */
+    WAITING,      /* a site beside DEEP; its path is not admitted, so no view keeps its nodes */
     SITES,
-    TURNS = 6, /* before the deep one */
+    TURNS = 6, /* recursive calls on the paths of DEEP and WAITING */
     CHUNKS = 8,
     CHUNK_BYTES = 16,
     ADMITTED_BYTES = 1 << 20,
     FULL_PARTS = 23,
     ROOMY_PARTS = 12,
-    HISTORY = 1 << 20 /* allocations of another context, so many that those of the other contexts do
-                         not count */
+    HISTORY = 1 << 20 /* allocations of another context, many more than all sites make */
 };
-#define LONG_NS 40000000000U /* longer than any pause between two sweeps */
+#define LONG_NS 40000000000U /* longer than the longest pause between two sweeps */
 
 static struct heap **heaps;
 static uintptr_t site_at[SITES];
@@ -103,8 +104,8 @@ static void give(struct heap *heap, unsigned slot) {
     region_free(heap, chunk);
 }
 
-/* Apart, so that paths of two calls have one place on the stack, and the walk keeps what they
- * share. */
+/* Not inlined, so that the frames of two calls stand at one place of the stack and a walk reuses
+ * the frames that they share. */
 static APART void put(struct heap *heap, unsigned slot, unsigned site) {
     void *chunk = outermost(heap, site);
     site_of[slot] = site;
@@ -141,7 +142,7 @@ static void sweep(void) {
 }
 
 static void fill_tables_to(int64_t parts) {
-    tables_limit_bytes(); /* makes it known */
+    tables_limit_bytes(); /* sets tables_limit_known */
     int64_t limit = load_relaxed(&tables_limit_known);
     tables_add(limit / TABLES_PARTS * parts - load_relaxed(&tables_used_bytes));
 }
@@ -155,7 +156,8 @@ static void make_history(struct heap *heap) {
     view->freed_cum_bytes += (uint64_t)HISTORY << 10;
 }
 
-/* The last one of them is cold after the second sweep. */
+/* Uses all paths in the heaps of `users` threads and fills the tables. After two sweeps all these
+ * paths are cold. */
 static void begin(struct heap **of, unsigned users) {
     heaps = of;
     options.fold = FOLD_OFF;
@@ -215,13 +217,14 @@ static void check_tree(void) {
     }
 }
 
-/* First as it is; then all that is left is freed, what is cold is evicted, and nodes go. */
+/* Checks the books and the tree, then frees all chunks, evicts all cold paths, and checks again
+ * after each sweep. */
 void check_evictions(void) {
     check_books();
     check_tree();
     other_threads_come();
     fill_tables_to(FULL_PARTS);
-    model_time_passes(1000 * LONG_NS); /* a sweep may seem to have taken as long as others */
+    model_time_passes(1000 * LONG_NS); /* the pause after the longest sweep has passed */
     for (unsigned i = 0; i < CHUNKS; i++)
         give_if_there(heaps[2], i);
     for (unsigned i = 0; i < 5; i++) {
@@ -240,14 +243,15 @@ void check_evictions(void) {
 
 /* --- a thread's own paths --------------------------------------------------------------------- */
 
-/* They were not used since the first sweep. */
+/* No path was used since the only sweep. */
 void evictions_used(struct heap **of) {
     begin(of, 1);
     sweep();
     other_threads_come();
 }
 
-/* The first path has a trace after two uses; the look-up of another one evicts it. */
+/* Thread 0 uses path 0, which then has a trace, and looks up LATER, which may evict path 0. Thread
+ * 1 sweeps. */
 void thread_evict_used(unsigned id) {
     if (id) {
         for (int i = 0; i < 3; i++)
@@ -275,18 +279,20 @@ static void swap_frees(void) {
     heap_collect_remote(heaps[1]);
 }
 
-/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the
- * books are even, and the second one knows which view of its own stands for that of the first. */
+/* Each of the two heaps has freed a chunk of the other: the books of both are even, and each heap
+ * knows the twin of the other's view. */
 void evictions_handed_over(struct heap **of) {
     begin(of, 2);
-    evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
+    /* a view that counted frees of other heaps' chunks is not evicted, nor is its group */
+    evicted_least = 1;
     swap_frees();
     sweep();
     sweep();
     other_threads_come();
 }
 
-/* The view that the first thread evicts last is the deep path's, and the later path gets it. */
+/* Thread 0 allocates on LATER, which gets the view of the evicted path DEEP, while thread 1 frees
+ * chunks of thread 0. */
 void thread_evict_handed_over(unsigned id) {
     if (id == 2) {
         sweep();
@@ -299,13 +305,13 @@ void thread_evict_handed_over(unsigned id) {
     }
 }
 
-/* A chunk of the first heap's is alive, though that heap's books are even, because it freed one of
- * the second one's. */
+/* The first heap has a live chunk, but its books are even, because it has freed a chunk of the
+ * second heap. */
 void evictions_balanced(struct heap **of) {
     begin(of, 2);
     sweep();
     sweep();
-    tree_read_until_ns = UINT64_MAX; /* nothing is evicted yet */
+    tree_read_until_ns = UINT64_MAX; /* no eviction before the threads start */
     put(heaps[0], 0, 0);
     put(heaps[1], 1, 0);
     give(heaps[0], 1);
@@ -314,7 +320,8 @@ void evictions_balanced(struct heap **of) {
     other_threads_come();
 }
 
-/* The second thread allocates another one and frees it, while the first adds up what is alive. */
+/* The second thread allocates and frees a chunk while the first one, on an eviction, adds up the
+ * live chunks. */
 void thread_evict_balanced(unsigned id) {
     if (id == 0) {
         use(heaps[0], LATER);
@@ -333,15 +340,15 @@ void evictions_marked(struct heap **of) {
     other_threads_come();
 }
 
-/* While a dump is read in pieces, the figures of the group do not move from a context that is read
- * late to one that was read already. */
+/* Thread 1 reads as a dump does: an eviction must not move figures between contexts while the dump
+ * is read. */
 void thread_evict_dump(unsigned id) {
     if (id == 0) {
         use(heaps[0], LATER);
         return;
     }
     store_release(&tree_read_until_ns, UINT64_MAX);
-    lock_take(&heap_global.lock); /* an eviction that had begun is over */
+    lock_take(&heap_global.lock); /* waits for the end of an eviction that had begun */
     lock_release(&heap_global.lock);
     int64_t allocs = 0;
     for (uint32_t count = tree_count(), i = 1; i <= count - TREE_FIXED_COUNT; i++) {
@@ -356,7 +363,7 @@ void thread_evict_dump(unsigned id) {
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* All is evicted, but the nodes still stand in the tree. */
+/* All cold paths are evicted, but their nodes are still in the tree. */
 void evictions_empty_nodes(struct heap **of) {
     begin(of, 1);
     sweep();
@@ -366,12 +373,13 @@ void evictions_empty_nodes(struct heap **of) {
     other_threads_come();
 }
 
-/* One sweep takes them out, the next one removes them, unless a look-up needs them. */
+/* The first sweep unlinks the nodes, the second one removes them, unless a look-up of thread 0 or 1
+ * uses them. */
 void thread_evict_nodes(unsigned id) {
     if (id == 2) {
         sweep();
         sweep();
-        fill_tables_to(ROOMY_PARTS); /* what is looked up from here on gets nodes at once */
+        fill_tables_to(ROOMY_PARTS); /* from now on a new path gets nodes at once */
     } else if (id == 1) {
         put(heaps[1], 2, WAITING);
         put(heaps[1], 1, DEEP);
@@ -398,7 +406,8 @@ void evictions_children(struct heap **of) {
         children[i] = tree_child(parent, child_frame(i), TABLES_UNCOUNTED);
 }
 
-/* All but the last leave and come back, one after the other; the last one is found at all times. */
+/* Thread 1 takes each child but the last out of the list and puts it back. Thread 0 must always
+ * find the last child. */
 void thread_evict_children(unsigned id) {
     for (unsigned i = 0; i + 1 < CHILDREN; i++) {
         if (!id) {
@@ -424,7 +433,8 @@ static void end_thread(struct heap *heap) {
     heap_park(heap);
 }
 
-/* Two heaps; there are many parked ones, so that nothing of their caches is kept. */
+/* Two heaps, one of them parked. The count of parked heaps is raised so that a heap that is parked
+ * keeps no cache. */
 void evictions_parked(struct heap **of) {
     begin(of, 2);
     heap_global.parked += 8;
@@ -448,7 +458,7 @@ void thread_evict_parked(unsigned id) {
     }
 }
 
-enum { FURTHER = 96 }; /* views that a heap keeps beyond those that the budget does not count */
+enum { FURTHER = 96 }; /* views of a heap in addition to those that the budget does not count */
 
 /* The second heap has more views than the budget leaves uncounted, and its thread ended while a
  * chunk of the deep path was alive. The tables are above their limit, so a sweep moves the figures
@@ -466,7 +476,8 @@ void evictions_folded(struct heap **of) {
     model_time_passes(LONG_NS);
 }
 
-/* The chunk keeps its view: its bytes are freed in the context that allocated them. */
+/* A sweep drops views of the ended thread while another thread frees its chunk. The chunk's view
+ * must stay. */
 void thread_evict_folded(unsigned id) {
     if (!id) {
         evict_sweep();
@@ -491,8 +502,8 @@ static void leave(struct heap *heap) {
     store_owner(&heap->busy, 0);
 }
 
-/* The tables are above their limit. The first path has a trace. A chunk of a cold path is alive,
- * and both heaps know which view of their own stands for it in the other one. */
+/* The tables are above their limit. Path 0 has a trace in the first heap. A chunk of the cold path
+ * DEEP is alive in the second heap, and each heap knows the twin of the other's view. */
 void evictions_sleeping(struct heap **of) {
     begin(of, 2);
     swap_frees();
@@ -504,9 +515,8 @@ void evictions_sleeping(struct heap **of) {
     model_time_passes(LONG_NS);
 }
 
-/* The first thread visits the heap of the second one while that is outside the allocator. The
- * second one has a trace of its path, looks the path up again, and frees a chunk of another heap.
- */
+/* Thread 0 sweeps and visits heaps whose threads are outside the allocator. Thread 1 works with the
+ * first heap: it uses path 0, which has a trace, and frees a chunk of the second heap. */
 void thread_evict_sleeping(unsigned id) {
     if (!id) {
         evict_sweep();

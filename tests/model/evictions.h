@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* evictions.h - scenarios in which call paths that are not used any more make room, while threads
- * look up, free, end. */
+/* evictions.h - scenarios in which unused call paths are evicted while threads look up paths, free
+ * chunks and end. */
 #ifndef MEMCTX_MODEL_EVICTIONS_H
 #define MEMCTX_MODEL_EVICTIONS_H
 
 #include "region/heap.h"
 
-/* What stands before each begins, with the heaps of its threads; what a thread does; what must hold
- * then. */
+/* evictions_NAME() prepares the scenario NAME with the heaps of its threads; thread_evict_NAME() is
+ * what thread `id` does; check_NAME() checks the state after all threads have ended. */
 void evictions_used(struct heap **heaps);
 void thread_evict_used(unsigned id);
 void evictions_handed_over(struct heap **heaps);

@@ -24,35 +24,36 @@ enum {
     FOUND_STATUS = 3,
     SCOUTS = 200
 };
-#define TIMEOUT_NS 400000000U /* a wait that times out may have taken so long */
+#define TIMEOUT_NS 400000000U /* the clock advances by this much when a wait times out */
 
-/* A point: the thread that reached it, those that could have gone on, and the one that did. */
+/* A point: the thread that reached it, the threads that could go on (a bit mask), and the one
+ * chosen. */
 struct point {
-    uint8_t at, enabled, running, chosen; /* running: enabled without a time-out */
+    uint8_t at, enabled, running, chosen; /* running: threads that can go on without a time-out */
 };
 
-/* Shared by the process that enumerates and the one that executes. */
+/* Memory shared by the process that enumerates orders and the process that executes one. */
 static struct shared {
     struct point points[POINTS_MAX];
-    uint32_t count;  /* points that were reached */
-    uint32_t forced; /* the first of them, which are given */
+    uint32_t count;  /* number of points that this execution has reached */
+    uint32_t forced; /* the choices at this many first points are given */
     struct word {
         uintptr_t address;
-        uint8_t users;   /* threads, in any execution */
-        bool is_counted; /* as a point; since some execution before */
+        uint8_t users;   /* mask of the threads that used the word in any execution */
+        bool is_counted; /* accesses to the word are points */
     } words[WORDS];
     uint32_t words_used;
-    bool more_shared; /* there are words that more than one thread uses and that do not count */
+    bool more_shared; /* a word that is not counted was used by a second thread */
     char found[512];
 } * shared;
 
 static const struct scenario *scenario;
-static uint64_t random_state; /* 0: in the order of the enumeration */
+static uint64_t random_state; /* 0: orders are enumerated, not drawn */
 static uint32_t random_chance;
 static uint64_t now_ns;
 
 static struct {
-    uint32_t go; /* futex: this one runs */
+    uint32_t go; /* a futex; 1: this thread may run */
     bool finished, timed_out;
     const void *waits_for;
 } threads[MODEL_THREADS_MAX];
@@ -82,7 +83,7 @@ static unsigned enabled_threads(void) {
     return enabled;
 }
 
-static bool runs(unsigned id) { /* without a time-out */
+static bool runs(unsigned id) { /* the thread can run without a time-out */
     return !threads[id].finished && !threads[id].waits_for;
 }
 
@@ -93,8 +94,8 @@ static uint64_t draw(void) {
     return random_state;
 }
 
-/* Without a reason to switch: the thread itself; else the first thread that runs; else the first
- * whose wait can time out. */
+/* Returns the thread that goes on without a preemption: the thread `at` if it can run, else the
+ * first that can, else the first whose wait can time out. */
 static unsigned first_choice(unsigned enabled, unsigned at) {
     if (runs(at))
         return at;
@@ -142,7 +143,8 @@ static void give_go(unsigned id) {
     syscall(SYS_futex, &threads[id].go, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* The calling thread may lose its turn; it must lose it if it waits. */
+/* Lets the scheduler choose the thread that goes on. Another one is chosen if the calling thread
+ * waits or has ended. */
 static void switch_point(void) {
     unsigned at = (unsigned)self, enabled = enabled_threads();
     bool ended = threads[at].finished;
@@ -232,7 +234,8 @@ __attribute__((noreturn)) static void execute(void) {
     _exit(0);
 }
 
-/* False: a finding, which is printed. */
+/* Runs the scenario once in a child process. False: it ended with a finding, whose text is in
+ * shared->found. */
 static bool run_once(void) {
     int status = 0;
     shared->count = 0;
@@ -257,7 +260,8 @@ static bool run_once(void) {
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-/* A time-out costs one as well, where somebody could have gone on without. */
+/* A choice is a preemption if the thread could have gone on, or if a wait times out although some
+ * thread could run. */
 static bool is_preemption(const struct point *point, unsigned chosen) {
     bool goes_on = point->running >> point->at & 1;
     return (goes_on && chosen != point->at) || (point->running && !(point->running >> chosen & 1));
@@ -270,8 +274,8 @@ static unsigned preemptions(uint32_t before) {
     return count;
 }
 
-/* Choices at a point in the order in which they are tried: first the one that costs nothing, then
- * by number. */
+/* Returns the next choice at a point, -1: none is left. `first`, which costs no preemption, is
+ * tried first, the other threads in the order of their numbers. */
 static int next_choice(const struct point *point, unsigned first) {
     unsigned from = point->chosen == first ? 0 : point->chosen + 1U;
     for (unsigned i = from; i < MODEL_THREADS_MAX; i++) {
@@ -281,9 +285,10 @@ static int next_choice(const struct point *point, unsigned first) {
     return -1;
 }
 
-/* Makes the points met until now the given ones of the next order. False: there is none. */
+/* Changes the last choice that can be changed within the bound and forces all choices up to that
+ * point. False: all orders were run. */
 static bool next_order(unsigned bound) {
-    static uint8_t firsts[POINTS_MAX]; /* what was chosen when a point was met */
+    static uint8_t firsts[POINTS_MAX]; /* the choice at each point when it was first reached */
     static uint32_t known;
     if (shared->forced == 0)
         known = 0;
@@ -298,7 +303,7 @@ static bool next_order(unsigned bound) {
             shared->forced = known;
             return true;
         }
-        if (choice >= 0) { /* a later choice may cost nothing only where the first one did, too */
+        if (choice >= 0) { /* this choice would exceed the bound: try the next one */
             last->chosen = (uint8_t)choice;
             continue;
         }
@@ -307,7 +312,8 @@ static bool next_order(unsigned bound) {
     return false;
 }
 
-/* Words that were found to be shared count from now on. True: there were some. */
+/* From now on, accesses to words that more than one thread has used are points. True: there are new
+ * ones. */
 static bool count_more_words(void) {
     bool more = false;
     for (unsigned i = 0; shared->more_shared && i < WORDS; i++) {
@@ -332,10 +338,10 @@ static bool draw_orders(uint64_t seed, uint64_t count) {
     return true;
 }
 
-/* First all orders without a preemption, then with up to one, and so on. */
+/* Runs all orders without a preemption, then all with at most one, and so on up to `bound`. */
 static bool explore(unsigned bound, uint64_t limit, uint64_t *orders) {
     *orders = 0;
-    if (!draw_orders(1, SCOUTS)) /* finds most of the words that are shared */
+    if (!draw_orders(1, SCOUTS)) /* random orders find most of the shared words */
         return false;
     count_more_words();
     random_state = 0;
@@ -349,7 +355,7 @@ static bool explore(unsigned bound, uint64_t limit, uint64_t *orders) {
             if (*orders >= limit)
                 return true;
             if (count_more_words())
-                shared->forced = 0; /* anew, with more points */
+                shared->forced = 0; /* starts the enumeration again, with more points */
             else if (!next_order(allowed))
                 break;
         }
@@ -368,7 +374,8 @@ static void print_order(void) {
     }
 }
 
-/* "0*17,1*3": the order as print_order gives it. */
+/* Reads an order in the form of print_order: "0*17,1*3" is 17 points of thread 0, then 3 of thread
+ * 1. */
 static void read_order(const char *text) {
     unsigned id;
     uint32_t times;

@@ -2,16 +2,17 @@
 /*
  * explore.h - runs a scenario of few threads in all orders, up to a number of preemptions.
  *
- * The library is built with -DMEMCTX_MODEL: before each atomic operation or access to a word that
- * others may read, and in each futex call, it asks here who goes on; one thread runs at a time.
- * Each execution is a process of its own, forked from one that has done nothing, so that nothing is
- * left of the one before. Orders are enumerated depth first, those with at most N preemptions
- * (Musuvathi and Qadeer, "Iterative Context Bounding", 2007); points count whose word more than one
- * thread uses. Beyond that, orders are drawn at random, from seeds.
+ * The library is built with -DMEMCTX_MODEL. Before each atomic operation, each access to a word
+ * that other threads may read and in each futex call, the library asks the scheduler which thread
+ * goes on: such a place is a point. One thread runs at a time. Each execution is a process of its
+ * own, forked from a process that has done nothing, so nothing is left of an earlier execution.
+ * Orders with at most N preemptions are enumerated depth first (Musuvathi and Qadeer, "Iterative
+ * Context Bounding", 2007). The scheduler switches threads only at points whose word more than one
+ * thread uses. Orders with more preemptions are drawn at random, from seeds.
  *
- * Memory is as on one processor: what another processor may see late (on x86: a store, by a later
- * load) is not explored. Wake-ups are exact: who waits is woken, or waits for ever, which is found
- * as a deadlock.
+ * Memory behaves as on one processor: reordering between processors (on x86: a store after a later
+ * load) is not explored. Futexes have no spurious wake-ups: a thread that nobody wakes waits for
+ * ever, and the scheduler reports a deadlock.
  */
 #ifndef MEMCTX_EXPLORE_H
 #define MEMCTX_EXPLORE_H
@@ -24,20 +25,21 @@
 struct scenario {
     const char *name;
     unsigned threads;
-    bool timeouts;       /* of waits with a limit may come at any time, instead of a wake-up */
-    void (*setup)(void); /* by nobody's thread, before */
+    bool timeouts;               /* a futex wait may end with a time-out at any point */
+    void (*setup)(void);         /* runs before the threads start */
     void (*thread)(unsigned id); /* 0 .. threads - 1 */
-    void (*check)(void);         /* after all have ended */
+    void (*check)(void);         /* runs after all threads have ended */
 };
 
-/* Ends the execution as a finding, with the order that led there. */
+/* If the condition is false, ends the execution as a finding and prints the order of threads that
+ * led to it. */
 #define model_check(condition, text) ((condition) ? (void)0 : model_found(text))
 __attribute__((noreturn)) void model_found(const char *text);
 
-/* Nothing happens meanwhile. */
+/* Advances the model's clock; no other thread runs during this time. */
 void model_time_passes(uint64_t ns);
 
-/* Called in the thread that asks for a barrier in all threads; NULL: nothing to call. */
+/* A hook, called in the thread that asks for a memory barrier in all threads; NULL: no hook. */
 extern void (*model_barrier)(void);
 
 int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned count);

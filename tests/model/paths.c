@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Recursion of this file's own functions, looked up while what is folded changes; see paths.h. */
+/* Recursive paths of this file's functions are looked up while folding is switched on or off; see
+ * paths.h. */
 #include "paths.h"
 
 #include "context/admit.h"
@@ -15,7 +16,7 @@
 enum { TURNS = 3, LOOKS = 3, RECURS_OFTEN = 64, FULL_PARTS = 19 };
 
 static struct heap **heaps;
-static uintptr_t done; /* what the other thread does is done */
+static uintptr_t done; /* 1: the other thread has made its change */
 
 /* --- folding ---------------------------------------------------------------------------------- */
 
@@ -33,7 +34,7 @@ static uintptr_t start_of(uintptr_t function) {
     return unwind_rules_function(function + 1).start;
 }
 
-/* How often the function stands on the path. */
+/* Returns how often the function turn() stands on the path. */
 static unsigned turns_of(const struct view *view) {
     unsigned count = 0;
     for (uint32_t id = view->context; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
@@ -70,8 +71,9 @@ void paths_about_to_fold(struct heap **of) {
     model_check(!function_epoch, "it is folded too early");
 }
 
-/* What was done before a look-up began holds for it. `further`: each look-up has a path of its own,
- * because those that were kept stay as they were. */
+/* Looks paths up while another thread changes folding. A look-up that begins after the change must
+ * see it. `further` is 1: each look-up has a longer path than the last, because cached paths do not
+ * change. */
 static void look_meanwhile(unsigned further, unsigned turns_then) {
     for (unsigned i = 0; i < LOOKS; i++) {
         bool was_done = load_acquire(&done);
@@ -112,7 +114,7 @@ void thread_begin_folding(unsigned id) {
     }
 }
 
-/* A library is closed: nothing changes in what is folded. */
+/* A library is closed, so the unwind rules become invalid; folding must not change. */
 void thread_new_rules(unsigned id) {
     store_release(&done, 1);
     if (id)
@@ -159,7 +161,7 @@ void paths_nearly_full(struct heap **of) {
     fill_to(TABLES_PATH - 1);
 }
 
-/* The first path is kept, if its thread comes before the other one has filled the tables. */
+/* Thread 0 fills the tables. The path of thread 1 is kept only if it is looked up before that. */
 void thread_wait(unsigned id) {
     common(id, 0);
     if (id == 0)
@@ -168,7 +170,8 @@ void thread_wait(unsigned id) {
         common(id, i % SITES);
 }
 
-/* Whatever waited: each site has what it allocated, and all together, too. */
+/* Checks that each site has all its allocations, and that the sum over all contexts is right,
+ * whichever path waited. */
 void check_waited(void) {
     int64_t wanted = 0, got = 0;
     for (unsigned site = 0; site < SITES; site++) {
@@ -194,7 +197,7 @@ enum { PART_BYTES = 4096, TAKERS = 3 };
 static unsigned granted[TAKERS];
 static int64_t used_before;
 
-/* There is room for two. */
+/* Leaves room in the budget for two parts. */
 void budget_for_two(void) {
     tables_add(tables_limit_bytes() / TABLES_PARTS * TABLES_ADMITTED - 2L * PART_BYTES -
                load_relaxed(&tables_used_bytes));

@@ -5,8 +5,8 @@
 
 #include "region/heap.h"
 
-/* What stands before each begins, with the heaps of its threads; what a thread does; what must hold
- * then. */
+/* Functions paths_... and budget_for_two prepare a scenario; thread_NAME() is what thread `id`
+ * does; check_NAME() checks the state after all threads have ended. */
 void paths_folded(struct heap **heaps);
 void paths_unfolded(struct heap **heaps);
 void paths_about_to_fold(struct heap **heaps);

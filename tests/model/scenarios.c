@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What threads do to each other in the allocator, a few calls each: remote frees, heaps that are
- * parked and adopted, pages that change hands, the freelist, huge chunks, locks and forks,
+ * Scenarios in which threads meet in the allocator, with a few calls each: remote frees, heaps that
+ * are parked and adopted, pages that become mixed, the freelist, huge chunks, locks and forks,
  * emergencies, dumps, the tree.
  *
- * Every chunk carries a stamp from the moment it is handed out until it is freed; one that is
- * handed out twice loses it. At the end all is freed: the books are even, context by context, and
- * no slice is in use.
+ * Every chunk has a stamp while it is alive; a chunk that is handed out twice loses its stamp. At
+ * the end all chunks are freed: each context has as many frees as allocations, and no slice is in
+ * use.
  */
 #include "evictions.h"
 #include "explore.h"
@@ -69,7 +69,7 @@ static void give(struct heap *heap, unsigned slot) {
     region_free(heap, chunk);
 }
 
-/* If it is there, and nobody else takes it first. */
+/* Frees the chunk in the slot if there is one. Only one thread frees each slot. */
 static void give_if_there(struct heap *heap, unsigned slot) {
     if (load_acquire(&chunks[slot]))
         give(heap, slot);
@@ -91,14 +91,15 @@ static void three_heaps(void) {
     new_heaps(3);
 }
 
-/* Three chunks of the first heap, in a page with others of it. */
+/* Allocates three chunks in one page of the first heap. */
 static void three_chunks(void) {
     new_heaps(3);
     for (unsigned i = 0; i < 3; i++)
         take(heaps[0], i);
 }
 
-/* The books of one moment in which nobody changes them. */
+/* Checks that each context has as many frees as allocations; no thread may allocate or free
+ * meanwhile. */
 static void check_books(void) {
     for (unsigned i = 0; i < CONTEXTS; i++) {
         struct sum sum = sums_of(contexts[i]);
@@ -109,7 +110,7 @@ static void check_books(void) {
     model_check(!heap_global.lost_views, "something was lost");
 }
 
-/* Nothing is alive: no page is left when all heaps are parked. */
+/* Frees the remaining chunks and parks all heaps; no page may be left. */
 static void check_all_gone(void) {
     for (unsigned i = 0; i < CHUNKS; i++) {
         if (chunks[i])
@@ -139,8 +140,8 @@ static void thread_remote(unsigned id) {
     }
 }
 
-/* A full page and the current one; what others free in it makes it one with free blocks, or an
- * empty one. */
+/* The first heap has a full page and a current one. Frees by other threads give the full page free
+ * blocks or empty it. */
 static void full_page(void) {
     new_heaps(3);
     for (unsigned i = 0; i < IN_PAGE + 2; i++)
@@ -154,8 +155,7 @@ static void thread_full(unsigned id) {
         for (unsigned i = 2; i < IN_PAGE; i++)
             give(heaps[0], i);
         heap_collect_remote(heaps[0]);
-    } else if (id ==
-               1) { /* two pages are announced, and one of them anew while they are collected */
+    } else if (id == 1) { /* frees in both pages, perhaps while the owner collects */
         give(heaps[1], 0);
         give(heaps[1], IN_PAGE);
     } else {
@@ -192,7 +192,8 @@ static void parked_heap(void) {
 }
 
 static void thread_parked(unsigned id) {
-    if (id < 2) { /* the last two of one page, and one each of the other one, the current one */
+    /* each frees one of the last two chunks of one page and one of the current page */
+    if (id < 2) {
         give(heaps[id + 1], id);
         give(heaps[id + 1], IN_PAGE + id);
     } else {
@@ -204,7 +205,7 @@ static void thread_parked(unsigned id) {
     }
 }
 
-/* Two threads start at once. */
+/* Two heaps are parked, and two threads start and adopt them. */
 static void parked_and_two(void) {
     parked_heap();
     heap_park(heaps[1]);
@@ -242,7 +243,7 @@ static void own_page(void) {
         give(heaps[0], i);
     model_check(segment_page_of(chunks[0])->kind == PAGE_OWN, "no page of the context's own");
     heap_publish_waste(heaps[0]);
-    options.waste_kib = 0; /* past the cap */
+    options.waste_kib = 0; /* the waste is now past its cap */
 }
 
 static void thread_own(unsigned id) {
@@ -303,14 +304,15 @@ static void open_gate(uint32_t *gate) {
     model_futex(gate, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* At its first barrier the visitor waits until the third thread holds the unmap lock. So it has
- * seen that the owner is outside the allocator when it has to wait for that lock, and the owner may
- * begin a free before any page is announced. */
+/* At its first barrier the visitor (thread 0) waits until thread 2 holds the unmap lock. By then
+ * the visitor has seen that the owner (thread 1) is outside the allocator, and it has to wait for
+ * the lock. So the owner may begin a free before any page is announced. */
 static void first_barrier(void) {
     wait_for(&reading);
 }
 
-/* A listed page of one context's own with two empty OS pages, which was looked at once. */
+/* Makes a listed page of one context that has two empty OS pages. One look has passed; the next
+ * punches it. */
 static void quiet_page(void) {
     new_heaps(3);
     options.promote_bytes = 0;
@@ -318,13 +320,14 @@ static void quiet_page(void) {
     for (unsigned i = 0; i <= QUIET_IN_PAGE; i++)
         take_sized(heaps[0], i, 0, QUIET_BLOCK);
     const struct page *page = segment_page_of(chunks[0]);
-    for (unsigned i = 0; i < 11; i++) /* 7 last: the list begins in an OS page that gets empty */
+    /* chunk 7 last: the list of free blocks begins in an OS page that gets empty */
+    for (unsigned i = 0; i < 11; i++)
         give(heaps[0], 2 + (i + 6) % 11);
     model_check(page->flags & PAGE_LISTED && segment_page_of(chunks[14]) == page, "no listed page");
     model_check(!holes_look_now(), "a page was quiet at the first look");
 }
 
-/* The common free, as in api/fast.h. */
+/* Frees as free_inline in api/fast.h does. */
 static void free_commonly(struct heap *heap, unsigned slot) {
     void *chunk = chunks[slot];
     struct page *page = segment_page_of(chunk);
@@ -339,7 +342,8 @@ static void free_commonly(struct heap *heap, unsigned slot) {
     store_owner(&heap->busy, 0);
 }
 
-/* The first thread punches the page; the second one owns it. */
+/* Thread 0 punches the page; thread 1, its owner, allocates and frees in it; thread 2 frees a chunk
+ * of it. */
 static void thread_quiet(unsigned id) {
     if (!id) {
         holes_look_now();
@@ -356,8 +360,7 @@ static void thread_quiet(unsigned id) {
     }
 }
 
-/* The second thread frees all chunks of the page, which is destroyed; the third one may get its
- * slices. */
+/* Thread 1 frees all chunks of the page, which is then destroyed; thread 2 may get its slices. */
 static void thread_quiet_goes(unsigned id) {
     if (!id) {
         holes_look_now();
@@ -383,7 +386,7 @@ static void thread_quiet_between(unsigned id) {
         open_gate(&may_end);
         free_commonly(heaps[0], 13);
     } else {
-        lock_take(&segment_global.unmap_lock); /* as a thread that reads all segments */
+        lock_take(&segment_global.unmap_lock); /* like a thread that reads all segments */
         open_gate(&reading);
         wait_for(&may_end);
         lock_release(&segment_global.unmap_lock);
@@ -423,7 +426,7 @@ static void empty(struct page *page, char value) {
     segment_span_free(page);
 }
 
-/* Some are in the freelist. */
+/* Puts some used slices into the freelist. */
 static void dirty_slices(void) {
     new_heaps(1);
     struct page *pages[] = {segment_span_alloc(4), segment_span_alloc(1), segment_span_alloc(2)};
@@ -462,7 +465,7 @@ static void check_slices(void) {
     model_check(!segment_global.deferred, "what a dump deferred waits for the next dump");
 }
 
-/* Two segments are nearly empty: each thread frees the last span of one. */
+/* Leaves one span in each of two segments; a thread frees each of them. */
 static void two_segments(void) {
     new_heaps(1);
     for (unsigned i = 0; i < SPANS; i++) {
@@ -505,7 +508,8 @@ static void thread_huge(unsigned id) {
         segment_purge(true);
         return;
     }
-    struct page *page = segment_huge_alloc((id ? 3U : 65U) << 20, 16); /* the latter is not kept */
+    /* mappings of 65 MiB are not kept for reuse, those of 3 MiB are */
+    struct page *page = segment_huge_alloc((id ? 3U : 65U) << 20, 16);
     model_check(page, "out of memory");
     page->chunk[0] = (char)(id + 1);
     if (id == 1) {
@@ -555,7 +559,8 @@ static void check_lock(void) {
     model_check(!lock.word && entered == 6, "the lock is not free, or was passed over");
 }
 
-/* The first thread forks, perhaps from a handler in a fork; it changes nothing under the lock. */
+/* Thread 0 forks twice, one fork inside the other, as a signal handler may do during a fork. The
+ * others change data under the lock. */
 static void thread_fork(unsigned id) {
     if (id) {
         lock_take(&lock);
@@ -597,16 +602,17 @@ static void thread_emergency(unsigned id) {
     }
 }
 
-/* Both threads have a view of the context already. */
+/* After this both heaps have a view of the context: the second one has freed a chunk of the
+ * first. */
 static void handed_over(void) {
     new_heaps(3);
     take_sized(heaps[0], 2, 0, 100);
     give(heaps[1], 2);
 }
 
-/* Alive are the chunks in the two slots, and one that is just being handed out or freed. The
- * freeing thread has the older heap, which is read last. So frees may be read long after the
- * allocations, unless all frees are read first. */
+/* Thread 2 sums like a dump while thread 0 allocates two chunks and thread 1 frees them. The
+ * freeing thread has the older heap, which is read last. If the sum did not read all frees first,
+ * it could miss an allocation whose free it counts. */
 static void thread_dump(unsigned id) {
     if (id == 0) {
         take_sized(heaps[1], 0, 0, 100);
@@ -621,7 +627,7 @@ static void thread_dump(unsigned id) {
     }
 }
 
-/* A thread's table of views is just about to grow, and has been read once. */
+/* Contexts whose views make the table of views grow. */
 static uint32_t later[4];
 
 static void table_about_to_grow(void) {
@@ -637,7 +643,8 @@ static void table_about_to_grow(void) {
     }
 }
 
-/* Each view is found in the table, or in the larger table that replaces it. */
+/* The table of views grows while another thread reads it: that thread must find the view in the old
+ * or the new table. */
 static void thread_table(unsigned id) {
     if (id == 0) {
         uint32_t slots = heaps[0]->slot_mask;
@@ -645,7 +652,8 @@ static void thread_table(unsigned id) {
             heap_view(heaps[0], later[i]);
         model_check(heaps[0]->slot_mask > slots, "the table did not grow");
         uint32_t *again =
-            meta_alloc((slots + 1) * sizeof *again); /* the old one, if it was freed */
+            /* if the old table was freed, this allocation gets and overwrites its memory */
+            meta_alloc((slots + 1) * sizeof *again);
         for (uint32_t i = 0; i <= slots; i++)
             store_owner(&again[i], 1);
     } else {
@@ -674,7 +682,8 @@ static void check_tree(void) {
     model_check(tree_count() == contexts[1] + 1 + TREE_INLINE_CHILDREN + 2, "a node too many");
 }
 
-/* Three look-ups, while the depth goes to nothing and back, as a client sets it. */
+/* Thread 0 looks up three paths while the other one sets the option depth to 0 and back to 32, as a
+ * client may. */
 static void thread_depth(unsigned id) {
     char lines[80];
     struct text text = {.bytes = lines, .capacity = sizeof lines};

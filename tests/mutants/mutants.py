@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The faults: name -> (file, what stands there, what is put there, tests that must fail)."""
+"""The planted faults: name -> (file, text to replace, replacement, tests that must fail)."""
 
 MALLOC = "src/api/malloc.c"
 
@@ -78,7 +78,7 @@ MUTANTS = {
     "realloc-of-huge-stays": (
         "src/region/large.c", "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)",
         "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? page", ["content-realloc-huge"]),
-    # --- what is told ---
+    # --- statistics of the malloc family ---
     "mallinfo-says-nothing": (
         "src/api/stats.c", "        .uordblks = live > 0 ? (size_t)live : 0,", "        .uordblks = 0,",
         ["report-mallinfo-grows"]),
@@ -118,7 +118,7 @@ MUTANTS = {
         "    struct page *huge = segment_huge_of(chunk);\n    if (*(volatile char *)chunk == 77)\n        __builtin_trap();\n    if (huge)",
         ["misuse-unreadable-pointer", "misuse-unmapped-pointer", "misuse-noncanonical-pointer", "misuse-low-pointer"]),
     "foreign-pointers-abort": (
-        "src/region/remote.c", "    else /* another allocator's, or freed long ago; its memory is never read */\n",
+        "src/region/remote.c", "    else /* a chunk of another allocator, or of a segment that was unmapped; never read */\n",
         "    else\n        os_abort();\n    if (0)\n",
         ["misuse-stack-pointer", "misuse-global-pointer", "misuse-literal-pointer", "misuse-foreign-mapping",
          "misuse-interior-huge"]),
@@ -129,7 +129,6 @@ MUTANTS = {
     "new-returns-null": (
         MALLOC, "    return UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;",
         "    (void)size, (void)how, (void)frame;\n    return chunk;", ["cxx-bad-alloc", "cxx-new-handler"]),
-    # --- names ---
     # --- invariants ---
     "waste-is-not-bounded": (
         "src/region/heap.c", "    return waste < cap;", "    return waste < cap * 1000;", ["invariant-5-waste-cap"]),
@@ -182,7 +181,7 @@ MUTANTS = {
     "free-blocks-are-not-looked-at": (
         "src/region/check.c", "    if (!block)\n        return;", "    if (!block || page->used < 60000)\n        return;",
         ["misuse-write-after-free-" + name for name in ("small", "medium", "begin")]),
-    # --- the rest of the family, of threads, of C++ ---
+    # --- more of the malloc family, threads and C++ ---
     "threads-without-memory-go-on": (
         "src/api/thread.c", "    if (!heap) {\n        thread_state = THREAD_NEW;\n        return NULL;\n    }\n", "",
         ["limits-out-of-memory-new-thread"]),
@@ -302,7 +301,7 @@ MUTANTS = {
         "    extern int kill(int, int) __attribute__((weak));\n    kill((int)os_process_id(), 19);\n"
         "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         ["invariant-8-never-stopped"]),
-    # --- threads, in the orders of the model ---
+    # --- threads: faults that the model finds ---
     "announced-twice": (
         "src/region/remote.c", "    if (head)\n        return;\n    struct heap *heap = page->heap;",
         "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
@@ -425,7 +424,7 @@ MUTANTS = {
     "crowds-are-none": (
         "src/named/crowd.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
     "members-keep-what-was-freed": (
-        "src/region/member.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
+        "src/region/kind_blocks.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
         ["named:model-crowd"]),
     "members-grow-without-their-chunk": (
         "src/named/crowd.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
@@ -503,7 +502,7 @@ MUTANTS = {
     "later-objects-count-as-resolved": (
         "src/rules/objects.c", "objects[module].resolved_rules >= rule_list.needs_command;", "rule_list.count;",
         ["rules:objects-that-are-loaded-later", "rules:programs-that-the-first-one-starts"]),
-    # --- folded recursion, paths that wait, the budget of the tables ---
+    # --- folded recursion, waiting paths, the tables budget ---
     "unfolded-paths-keep-their-traces": (
         "src/path/functions.c", "        unwind_rules_new_generation();\n", "        ;\n",
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
@@ -569,7 +568,7 @@ MUTANTS = {
         "src/context/tree.c", "    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS}, share);",
         "    static uintptr_t turn;\n    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS, .address = turn++}, share);",
         ["tables:levels-alone"]),
-    # --- paths that make room ---
+    # --- eviction of paths ---
     "looks-are-taken-for-over": (
         "src/context/sweep.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
         ["model:nodes-leave-under-look-ups"]),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Crowds: many contexts of one name, most of which have no node of their own. */
+/* Crowds: very many contexts of one name; most of them are members that share one node. */
 #include "use.h"
 
 #include <pthread.h>
@@ -29,7 +29,8 @@ static void check_crowd(int i) {
     memcpy(&told, crowd_chunks[i], sizeof told);
     CHECK(told == i && memctx_owner(crowd_chunks[i]) == crowd[i]);
     memctx_get_stats(crowd[i], &stats);
-    CHECK(stats.chunks == 1 && stats.allocs == stats.frees + 1); /* with those of its node before */
+    /* a member's figures include those from before it was a member */
+    CHECK(stats.chunks == 1 && stats.allocs == stats.frees + 1);
     CHECK(stats.requested_bytes == (uint64_t)(4 + i % 500) &&
           stats.peak_bytes >= stats.requested_bytes);
     CHECK(!memctx_check(crowd[i]) && !memctx_is_empty(crowd[i]));
@@ -56,7 +57,7 @@ static void count_call(void *count) {
 
 static void *free_fifths(void *nothing) {
     for (int i = 0; i < CROWD; i += 5) {
-        CHECK(!memctx_owner(crowd_chunks[i])); /* another thread's */
+        CHECK(!memctx_owner(crowd_chunks[i])); /* the context belongs to another thread */
         free(crowd_chunks[i]);
     }
     return nothing;
@@ -71,8 +72,8 @@ static void check_freed(int i, uint64_t allocs) {
     CHECK(stats.peak_bytes >= (uint64_t)(4 + i % 500) || !allocs);
 }
 
-/* Each request to a member beyond its first chunk makes it an ordinary context; its handle stays.
- */
+/* A member that is used for anything but its first chunk becomes an ordinary context. Its handle
+ * stays valid. */
 static void crowds(void) {
     static int called;
     struct memctx_stats stats;
@@ -80,7 +81,7 @@ static void crowds(void) {
     memctx_get_stats(handed, &stats);
     CHECK(stats.children == CROWD);
     run_thread(free_fifths, NULL);
-    int i = CROWD - 1; /* the first ones have places */
+    int i = CROWD - 1; /* a member: the first contexts of the crowd are ordinary ones */
     CHECK(memctx_identifier(crowd[i])[0] == 0);
     memctx_identify(crowd[i], "last");
     CHECK(!strcmp(memctx_identifier(crowd[i]), "last"));
@@ -97,7 +98,7 @@ static void crowds(void) {
     memctx_get_stats(crowd[i], &stats);
     CHECK(stats.chunks == 1 && stats.requested_bytes == 5000);
     struct memctx_callback callback = {.function = count_call, .argument = &called};
-    memctx_call_on_reset(crowd[i -= 2], &callback); /* the one between was freed */
+    memctx_call_on_reset(crowd[i -= 2], &callback); /* skips a context whose chunk was freed */
     check_crowd(i);
     memctx_reset(crowd[i]);
     CHECK(called == 1 && memctx_is_empty(crowd[i]));
@@ -132,7 +133,7 @@ static void crowds(void) {
         if (i % 5)
             check_crowd(i);
     memctx_delete(handed);
-    gather(); /* in what the others left */
+    gather(); /* the new contexts reuse the places of the deleted ones */
     memctx_reset_children(handed);
     for (i = 0; i < CROWD; i++)
         CHECK(memctx_is_empty(crowd[i]));
@@ -141,7 +142,8 @@ static void crowds(void) {
     memctx_reset(handed);
     memctx_get_stats(handed, &stats);
     CHECK(!stats.children);
-    for (int k = 0; k < 2; k++) { /* below none, and in the numbers of the others */
+    /* contexts without a parent, twice: the second time they reuse the numbers */
+    for (int k = 0; k < 2; k++) {
         for (i = 0; i < CROWD; i++) {
             crowd[i] = make(NULL, "top");
             crowd_chunks[i] = memctx_alloc(crowd[i], 20);
@@ -163,12 +165,12 @@ static void crowd_left_behind(void) {
             check_freed(i, 1);
     memctx_delete(handed);
     run_thread(gather_and_end, NULL);
-    CHECK(!memctx_take(crowd[CROWD - 1])); /* one alone */
+    CHECK(!memctx_take(crowd[CROWD - 1])); /* takes only one member of the crowd */
     check_crowd(CROWD - 1);
     memctx_delete(crowd[CROWD - 1]);
     CHECK(!memctx_take(handed));
     memctx_delete(handed);
-    /* A forked child may take contexts of the threads that it does not have. */
+    /* A forked child may take contexts of threads that exist only in the parent. */
     pthread_t thread;
     int status;
     pthread_barrier_init(&began, NULL, 2);
@@ -185,7 +187,7 @@ static void crowd_left_behind(void) {
     CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
 }
 
-/* Two threads make contexts of one name in turns: the crowd changes its owner when it is empty. */
+/* Three threads make and delete contexts of one name: an empty crowd may change its owner. */
 static void *come_and_go(void *seed) {
     enum { MINE = 900 };
     static __thread memctx_t mine[MINE];
@@ -209,7 +211,8 @@ static void crowd_changes_hands(void) {
         CHECK(!pthread_join(threads[i], NULL));
 }
 
-/* Most of a crowd; asked to be reset until all were, and one more after that. */
+/* The suite asks for a reset of all contexts of the crowd. Contexts made after that are not
+ * asked. */
 static void crowd_serves(void) {
     char line[8];
     gather();

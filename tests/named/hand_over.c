@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Contexts that one thread hands over and another takes, and what ended threads leave behind. */
+/* Contexts that one thread hands over and another one takes; contexts whose thread has ended. */
 #include "use.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/select.h>
 
-/* Made by one thread, used on by another, ended by the first. */
+/* Contexts that the main thread makes, another thread uses, and the main thread deletes. */
 enum { HANDED = 4, EACH = 3000 };
 static memctx_t parts[HANDED];
 static char *pieces[HANDED][EACH];
@@ -80,13 +80,13 @@ static void handed_over(void) {
         check_parts(0);
     }
     memctx_delete(handed);
-    run_thread(leave_it, NULL); /* which ends, and hands nothing over */
+    run_thread(leave_it, NULL); /* that thread ends without a hand-over */
     CHECK(!memctx_take(handed));
     CHECK(!strcmp(pieces[0][0], "left behind"));
     memctx_delete(handed);
 }
 
-/* The account goes with the context. */
+/* Checks the figures of a context: they move with it to another thread. */
 static void check_account(uint64_t allocs, uint64_t frees, uint64_t peak) {
     struct memctx_stats stats;
     memctx_get_stats(handed, &stats);
@@ -116,7 +116,7 @@ static void accounts_move(void) {
     memctx_delete(handed);
 }
 
-/* Two threads that give a context to each other for as long as dumps are made of it. */
+/* Two threads give a context to each other while the suite makes dumps. */
 static volatile int handing;
 static void *give_and_take(void *nothing) {
     while (handing) {
@@ -152,7 +152,8 @@ static void hands_over_all_the_time(void) {
     CHECK(!pthread_join(thread, NULL));
 }
 
-/* Contexts that an ended thread left may be taken, also if another thread has its heap by then. */
+/* Contexts of an ended thread may be taken, also if another thread has adopted that thread's
+ * heap. */
 static void *adopt_heap(void *nothing) {
     free(malloc(100));
     pthread_barrier_wait(&began);

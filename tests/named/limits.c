@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits: which allocations are refused, and the program's function that the library calls before.
- */
+/* Limits: which allocations are refused, and the program's function that is called before a
+ * refusal. */
 #include "use.h"
 
 #include <errno.h>
@@ -10,13 +10,13 @@ static char *to_give_up[8];
 static int give_up(memctx_t context, size_t bytes, void *argument) {
     int *calls = argument;
     CHECK(bytes == 1000 && context);
-    CHECK(!memctx_alloc(context, 1000)); /* there is nobody to ask now */
+    CHECK(!memctx_alloc(context, 1000)); /* inside the program's function it is not called again */
     free(to_give_up[*calls]);
     return to_give_up[(*calls)++] != NULL;
 }
 
-/* The program's function hands the whole context over, or deletes it, and says that there is room
- * now. */
+/* The function that is asked for room hands the context over or deletes it, and returns that there
+ * is room. */
 static int give_away(memctx_t context, size_t bytes, void *ends) {
     CHECK(bytes == 6000);
     if (ends)
@@ -77,7 +77,8 @@ static void limits(void) {
         CHECK(!memctx_check(context));
         memctx_delete(context);
         context =
-            memctx_create(NULL, "limited", MEMCTX_ASET); /* the same place, without its limit */
+            /* reuses the deleted context's place, without its limit */
+            memctx_create(NULL, "limited", MEMCTX_ASET);
         CHECK(memctx_alloc(context, 100000));
         memctx_delete(context);
     }

@@ -52,7 +52,7 @@ static void used_after_delete(void) {
 static void deleted_twice(void) {
     memctx_t context = make(NULL, "gone");
     memctx_delete(context);
-    make(NULL, "gone"); /* in its place */
+    make(NULL, "gone"); /* the new context gets the deleted one's place */
     memctx_delete(context);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny | crowd]. Each
- * chunk's bytes tell whose it is; before anything is freed they are looked at. Another thread frees
- * some. At the end it prints what is alive, "look", and waits for a line. "tiny": contexts live
- * shortly, hold next to nothing, and each has a name of its own. "crowd": they have one name and
- * one parent, as very many others do, and most have one chunk in their life. */
+/* Uses named contexts at random and compares them with a model: model SEED OPERATIONS [tiny |
+ * crowd]. Each chunk has a pattern, which is checked before the chunk is freed. Another thread
+ * frees some chunks. At the end the program prints the live chunks and "look", and waits for a
+ * line. "tiny": contexts live shortly, hold few bytes, and each has its own name. "crowd": all
+ * contexts have one name and one parent, together with OTHERS more, and most have one chunk in
+ * their life. */
 #include <memctx.h>
 
 #include <pthread.h>
@@ -20,7 +21,7 @@ struct chunk {
     unsigned char tag;
 };
 struct context {
-    memctx_t handle; /* NULL: not there */
+    memctx_t handle; /* NULL: the context does not exist */
     int parent, chunks;
     size_t bytes;
 };
@@ -28,7 +29,7 @@ static struct context contexts[CONTEXTS];
 static struct chunk chunks[CHUNKS];
 static int chunk_count;
 static unsigned long long state;
-enum { OTHERS = 1100 }; /* of the crowd */
+enum { OTHERS = 1100 }; /* further contexts of the crowd */
 static int tiny, crowd, made;
 static memctx_t all; /* the crowd's parent; NULL: there is none */
 static char names[CONTEXTS][16];
@@ -65,7 +66,7 @@ static size_t some_size(void) {
                        : dice(kind < 100 ? 100 : 1200);
 }
 
-/* The one that frees what it is given, as other threads of a program do. */
+/* A thread that frees the chunks in `passed`, as another thread of a program would. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t there = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static void *passed[PASSED];
@@ -86,7 +87,7 @@ static void *free_others(void *nothing) {
     return nothing;
 }
 
-/* All that was passed on is freed. */
+/* Waits until the other thread has freed all chunks that were passed to it. */
 static void wait_for_others(void) {
     pthread_mutex_lock(&lock);
     while (passed_count) {
@@ -133,7 +134,7 @@ static void look(int of) {
         fail("name");
     if (memctx_reset_requested(context->handle))
         fail("nobody asked for a reset");
-    if (crowd && dice(6)) /* the rest is more than a member can tell */
+    if (crowd && dice(6)) /* the other questions would make a member an ordinary context */
         return;
     const char *wrong = memctx_check(context->handle);
     if (wrong)
@@ -151,7 +152,7 @@ static void look(int of) {
         fail("what a context had in its life");
 }
 
-/* memctx_walk visits each context below the crowd's parent once, and no other. */
+/* Counts the contexts that memctx_walk visits: each context below the crowd's parent, once. */
 static int count_visit(memctx_t context, int depth, void *count) {
     for (int i = 0; i < CONTEXTS; i++)
         if (contexts[i].handle == context)
@@ -178,7 +179,7 @@ static void make(int at) {
     snprintf(names[at], sizeof names[at], "kind%d", crowd ? 0 : tiny ? made++ : at % 5);
     *context = (struct context){.parent = parent};
     struct memctx_options with = {.flags = dice(4) ? 0 : dice(8)};
-    if (dice(4)) /* these take long */
+    if (dice(4)) /* guarded contexts are slow, so most have no guards */
         with.flags &= ~(unsigned)MEMCTX_GUARDED;
     context->handle =
         memctx_create_with(parent < 0 ? all : contexts[parent].handle, names[at],
@@ -263,8 +264,7 @@ static void release(int i) {
     drop(i);
 }
 
-/* The context has no owner for a moment. A chunk that is freed then is freed as by another thread.
- */
+/* Hands a context over, frees some of its chunks while it has no owner, and takes it back. */
 static void hand_over(int at) {
     memctx_t handle = contexts[at].handle;
     wait_for_others();
@@ -305,7 +305,8 @@ static void limit(int at) {
 static void step(void) {
     unsigned what = dice(1000);
     int at = (int)dice(CONTEXTS);
-    if (tiny && what >= 860) /* resized, or what is done with a context */
+    /* in tiny contexts: chunks are resized, or the whole context is changed */
+    if (tiny && what >= 860)
         what = 940 + dice(60);
     struct context *context = &contexts[at];
     if (!context->handle) {
@@ -349,8 +350,7 @@ static void step(void) {
         memctx_reset_children(context->handle);
     } else if (what < 980) {
         int parent = (int)dice(CONTEXTS);
-        int above =
-            contexts[parent].handle ? parent : at; /* of those that ended it leads anywhere */
+        int above = contexts[parent].handle ? parent : at; /* the chosen parent must exist */
         while (above >= 0 && above != at)
             above = contexts[above].parent;
         if (above != at) {

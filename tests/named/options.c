@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the bytes of a chunk are zero. A freed chunk is zeroed from its third word on: the
- * allocator uses the first two. */
+/* True if the bytes from `from` to `to` of a chunk are zero. The allocator uses the first two words
+ * of a freed chunk. */
 static bool is_zero(const volatile char *chunk, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         if (chunk[i])
@@ -49,7 +49,8 @@ static void long_identifiers(void) {
     memctx_t context = make(NULL, "query");
     memctx_identify(context, "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
                              "\u00e9\u00e9\u00e9\u00e9\u00e9");
-    CHECK(strlen(memctx_identifier(context)) == 30); /* not half of the 16th */
+    /* the 16th character is dropped, not cut in half */
+    CHECK(strlen(memctx_identifier(context)) == 30);
     memctx_identify(context, "0123456789012345678901234567890123456789");
     CHECK(strlen(memctx_identifier(context)) == 31);
     memctx_identify(context, "short");
@@ -72,7 +73,8 @@ static void options(void) {
     memctx_get_stats(context, &stats);
     CHECK(stats.pages == 1 && stats.reserved_bytes == 65536);
     memctx_delete(context);
-    context = memctx_create_with(NULL, "large", MEMCTX_SLAB, NULL); /* the same place */
+    /* reuses the deleted context's place */
+    context = memctx_create_with(NULL, "large", MEMCTX_SLAB, NULL);
     CHECK(memctx_alloc(context, 40));
     memctx_get_stats(context, &stats);
     CHECK(stats.pages == 1 && stats.reserved_bytes == 16384);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scopes: chunks of other threads, chunks that are resized in another scope, programs without the
+/* Scopes: chunks of other threads, chunks that are resized in another scope; programs without the
  * library. */
 #include "use.h"
 
@@ -47,13 +47,14 @@ static void absent(void) {
     CHECK(times == 1);
 }
 
-/* Whichever call starts the control thread: libc's memory for that thread does not go to the
- * context, because a reset would free it. */
+/* The control thread starts inside a scope. libc's memory for that thread must not go to the
+ * scope's context, because a reset would free it. */
 static void control_starts_in_a_scope(void) {
     memctx_t context = make(NULL, "current");
     struct memctx_stats stats;
     MEMCTX_SCOPE(context) {
-        for (int i = 0; i < 400; i++) { /* the thread comes with a slow allocation after 20 ms */
+        /* after 20 ms, a slow allocation starts the control thread */
+        for (int i = 0; i < 400; i++) {
             free(malloc(3 << 20));
             usleep(500);
         }
@@ -82,8 +83,7 @@ static void other_threads(void) {
     free(moved);
 }
 
-/* A chunk that is in no context stays in none, whatever context its thread is switched to when it
- * is resized. */
+/* A chunk of no named context stays in none when it is resized inside a scope. */
 static void resized_elsewhere(void) {
     memctx_t context = make(NULL, "short");
     char *chunk = malloc(24);
@@ -106,7 +106,8 @@ static void early_end(memctx_t context) {
     }
 }
 
-/* One call path, known from before the switch, or first seen in it. */
+/* Allocates on one call path, which the library first sees outside of a context or inside of
+ * one. */
 static __attribute__((noinline)) void *get(void) {
     void *chunk = malloc(100);
     __asm__ volatile("");
@@ -147,8 +148,8 @@ static void scopes(void) {
 }
 
 /* The blocks of the policy slab have exactly the requested sizes, so the next free block may be
- * large enough for an aligned chunk, and aligned to 16 bytes only: 528 bytes are no multiple of 32.
- * The first aligned chunk makes larger blocks, so each needs a context of its own. */
+ * large enough for an aligned chunk, but aligned to 16 bytes only: 528 bytes are no multiple of 32.
+ * The first aligned chunk makes the context's blocks larger, so each case needs a new context. */
 static void slab_chunks_are_aligned(void) {
     enum { CONTEXTS = 64, BLOCK_BYTES = 528, BYTES = 520 };
     for (int before = 1; before <= CONTEXTS; before++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C++ side of memctx.hpp: a context as an object, a scope, what is thrown through one.
+// Tests memctx.hpp: a context as an object, a scope, exceptions that leave a scope.
 #include <memctx.hpp>
 
 #include <cstdio>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Contexts that hold next to nothing: their chunks share pages with those of other contexts. */
+/* Tiny contexts: their few chunks share pages with chunks of other contexts. */
 #include "use.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Contexts that hold next to nothing: their chunks share pages with other chunks of the thread that
- * allocated them, whichever thread owns the context. */
+/* Tiny contexts with up to three chunks. A chunk shares pages with other chunks of the thread that
+ * allocated it, whichever thread owns the context. */
 enum { SMALL_ONES = 2000 };
 static memctx_t small_ones[SMALL_ONES];
 static char *small_chunks[SMALL_ONES][3];
@@ -63,7 +63,7 @@ static void tiny_ones(void) {
         }
         run_thread(free_first_ones, NULL);
         CHECK(!memctx_hand_over(handed));
-        run_thread(take_small, NULL); /* after its end, that thread's heap has the third chunks */
+        run_thread(take_small, NULL); /* that thread ends; chunk 2 of each context is in its heap */
         CHECK(!memctx_take(handed));
         for (int i = 0; i < SMALL_ONES; i++) {
             CHECK(i % 3 == 0 || small_chunks[i][2][0] == (char)(i + 2));
@@ -102,7 +102,8 @@ static void tiny_ones_grow(void) {
     memctx_delete(a);
 }
 
-/* A hundred thousand of them, each tenth with some chunks more: an OS page each would be 400 MB. */
+/* Makes 100 000 contexts with one chunk, each tenth with 8. With an OS page for each they would
+ * take 400 MB. */
 static void very_many(void) {
     enum { MANY = 100000 };
     memctx_t all = make(NULL, "all");

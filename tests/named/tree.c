@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parents and children, callbacks and resets; memory is used again, and damage is found. */
+/* Parents and children, callbacks, resets; freed memory is reused; memctx_check finds damage. */
 #include "use.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 static char order[16];
 static void note(void *argument) {
     strcat(order, argument);
-    free(malloc(1000)); /* in the middle of a reset */
+    free(malloc(1000)); /* the callback runs in the middle of a reset and may allocate */
 }
 
 static void callbacks(void) {
@@ -39,7 +39,7 @@ static int visit(memctx_t context, int depth, void *argument) {
     return 0;
 }
 
-/* A chain that no stack is deep enough for. */
+/* Walks a chain of 150 000 contexts. A recursive walk would overflow the stack. */
 static int count_levels(memctx_t context, int depth, void *argument) {
     int *levels = argument;
     CHECK(context && depth == (*levels)++);
@@ -64,7 +64,7 @@ static void long_chain(void) {
     memctx_delete(top);
 }
 
-/* Callbacks that make contexts where others are just deleted. */
+/* Callbacks that make a context below one that is being deleted. */
 static memctx_t made_late;
 static void make_late(void *parent) {
     made_late = make(parent, "late");
@@ -96,7 +96,7 @@ static void tree(void) {
     memctx_set_parent(c, NULL);
     memctx_reset_children(a);
     CHECK(memctx_is_empty(d) && !memctx_is_empty(c));
-    memctx_delete(a); /* b and d with it */
+    memctx_delete(a); /* deletes its children b and d, too */
     CHECK(!strcmp(memctx_name(c), "c"));
     memctx_t again = make(NULL, "a");
     CHECK(again != a);
@@ -104,7 +104,7 @@ static void tree(void) {
     memctx_delete(again);
 }
 
-/* The bytes of what was freed are used again, at once and after thousands of times. */
+/* The memory of freed chunks is reused, at once and after thousands of rounds. */
 static void memory_is_used_again(void) {
     memctx_t context = make(NULL, "request");
     struct memctx_stats stats;
@@ -127,8 +127,8 @@ static void memory_is_used_again(void) {
     memctx_delete(context);
 }
 
-/* A write to a freed chunk is found, in each policy that keeps its list of free chunks inside
- * these. */
+/* memctx_check finds a write to a freed chunk, in each policy that links free chunks inside the
+ * chunks. */
 static void check_finds_what_is_damaged(void) {
     static const enum memctx_policy policies[] = {MEMCTX_ASET, MEMCTX_SLAB, MEMCTX_SIMPLE};
     for (int i = 0; i < 3; i++) {
@@ -141,7 +141,7 @@ static void check_finds_what_is_damaged(void) {
         free(chunks[1]);
         CHECK(!memctx_check(context));
         void **link = (void **)(void *)chunks[1], *kept = *link;
-        *link = &link; /* a pointer to elsewhere */
+        *link = &link; /* a pointer to memory outside of the context */
         __asm__ volatile("" ::: "memory");
         const char *wrong = memctx_check(context);
         CHECK(wrong && strstr(wrong, "a freed chunk was overwritten"));
@@ -151,7 +151,7 @@ static void check_finds_what_is_damaged(void) {
     }
 }
 
-/* 100 MB in a million chunks, freed at once. */
+/* A million chunks with 100 MB are freed by one reset. */
 static void reset_of_much(void) {
     memctx_t context = memctx_create(NULL, "much", MEMCTX_BUMP);
     for (int round = 0; round < 3; round++) {
@@ -164,8 +164,8 @@ static void reset_of_much(void) {
     getchar();
 }
 
-/* Two workers have a cache each, which the command resets; the context "deaf" is never asked. Runs
- * until a line comes. */
+/* A worker with a context "cache", which it resets when the command asks for that. serves() starts
+ * two of them; nobody asks the context "deaf". The program runs until it reads a line. */
 static void *keep_cache(void *nothing) {
     memctx_t cache = make(NULL, "cache");
     for (int i = 0; i < 1000; i++)

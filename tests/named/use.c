@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs one case of what memctx.h says: use CASE. Exit status 0: the library does as it says; 1: it
- * does not; 2: no case has that name. A case of misuse is expected to abort. */
+/* Runs one case that checks a promise of memctx.h: use CASE. Exit status 0: the library keeps the
+ * promise; 1: it does not; 2: no case has that name. A case of misuse is expected to abort. */
 #include "use.h"
 
 #include <string.h>

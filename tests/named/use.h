@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * use.h - what the cases of the program named-use share. A file has the cases of one subject and
- * ends in a table of them, cases_of_SUBJECT; use.c runs the case whose name it is given.
+ * use.h - functions that the cases of the program named-use share. A file has the cases of one
+ * subject and ends in their table, cases_of_SUBJECT; use.c runs the case that its argument names.
  */
 #ifndef TESTS_NAMED_USE_H
 #define TESTS_NAMED_USE_H
@@ -38,7 +38,7 @@ static inline void *run_thread(void *(*body)(void *), void *argument) {
 
 /* Bodies of threads: they free a chunk of a context that is not the thread's own. */
 static inline void *free_it(void *chunk) {
-    CHECK(!memctx_owner(chunk)); /* of this thread's */
+    CHECK(!memctx_owner(chunk)); /* the context belongs to another thread */
     free(chunk);
     return NULL;
 }
@@ -48,19 +48,20 @@ static inline void *free_others_piece(void *chunk) {
     return NULL;
 }
 
-/* The context that threads hand to each other, and what they wait at (use.c). */
+/* The context that threads hand to each other, and the barriers at which they wait (use.c). */
 extern memctx_t handed;
 extern pthread_barrier_t began, may_end;
 
 /*
- * Contexts of one name, so many that most are members of a crowd; each has a chunk that
- * tells its number (crowds.c).
+ * CROWD contexts of one name, so many that most are members of a crowd. The chunk of each holds its
+ * number (crowds.c).
  */
 enum { CROWD = 4000 };
 extern memctx_t crowd[CROWD];
 extern char *crowd_chunks[CROWD];
 
-/* Fills the crowd, below `handed`; gather_and_wait() does so in a thread, which then never ends. */
+/* gather() makes the contexts of the crowd, below `handed`. gather_and_wait() is a thread that does
+ * so and never ends. */
 void gather(void);
 void *gather_and_wait(void *nothing);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that is compiled against memctx.h of version 0.1.0 (-DHEADER_0_1), of today, and of a
- * later version whose structs have further fields (-DHEADER_LATER). versions CASE; exit status 0
- * and "done" when everything holds.
+ * versions CASE - compiled against memctx.h of version 0.1.0 (-DHEADER_0_1), of today, and of a
+ * later version with more fields in its structs (-DHEADER_LATER). Exit status 0 and "done": every
+ * check of the case holds.
  *
  * Each struct that the library reads or writes ends where an inaccessible page begins, so that one
  * byte too many ends the program with SIGSEGV. Bytes before the struct are canaries.
@@ -24,7 +24,8 @@
 
 enum { PAGE_BYTES = 4096, CANARY = 0xa5 };
 
-/* Returns `bytes` bytes before an inaccessible page. These and the bytes before are canaries. */
+/* Returns `bytes` bytes that end at an inaccessible page. These and the bytes before them are
+ * filled with CANARY. */
 static void *at_end_of_page(size_t bytes) {
     char *pages =
         mmap(NULL, 2 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,7 +41,7 @@ static int all_are(const void *from, size_t bytes, unsigned char value) {
     return 1;
 }
 
-/* Whether the canaries before a struct of at_end_of_page are as they were. */
+/* True if the canaries before a struct of at_end_of_page are unchanged. */
 static int canaries_stand(const void *end_of_canaries) {
     return all_are((const char *)end_of_canaries - 256, 256, CANARY);
 }
@@ -64,7 +65,8 @@ static struct memctx_options *new_options(const struct memctx_limit *limit) {
     return options;
 }
 
-/* Statistics, options and limits work, and no byte outside of the program's structs is touched. */
+/* Statistics, options and limits must work without touching a byte outside of the program's
+ * structs. */
 static void structs(void) {
     int calls = 0;
     memctx_t context =
@@ -90,7 +92,7 @@ static void structs(void) {
     memctx_delete(context);
 }
 
-/* The functions of 0.1.0 take no size: they touch what 0.1.0's structs had. */
+/* The functions of 0.1.0 take no size: they may touch only the bytes of 0.1.0's structs. */
 static void functions_of_0_1(void) {
     enum { OPTIONS_BYTES = 24, STATS_BYTES = 64 };
     struct memctx_options *options = at_end_of_page(OPTIONS_BYTES);
@@ -106,7 +108,7 @@ static void functions_of_0_1(void) {
 }
 
 #ifndef HEADER_0_1
-/* The library writes as many bytes as the program has: what it knows, and zeros behind that. */
+/* The library writes as many bytes as the program's struct has: its own fields, then zeros. */
 static void sizes(void) {
     memctx_t context = memctx_create(NULL, "sizes", MEMCTX_ASET);
     CHECK(context && memctx_alloc(context, 100));
@@ -134,7 +136,7 @@ static void version_without_library(void) {
     CHECK(!memctx_is_active() && !memctx_library_version() && !memctx_library_version_number());
 }
 
-/* With tests/named/library_0_1.c preloaded, which has the functions of 0.1.0 only. */
+/* Runs with tests/named/library_0_1.c preloaded, which has only functions of 0.1.0. */
 static void library_of_0_1(void) {
     CHECK(!strcmp(memctx_library_version(), "0.1.0"));
     CHECK(memctx_library_version_number() == MEMCTX_VERSION_OF(0, 1, 0));
@@ -151,7 +153,7 @@ static void append(void *argument) {
     strcat(argument, "called");
 }
 
-/* The names that 0.1.0 had for functions that have better ones now. */
+/* The names of 0.1.0 for functions that were renamed later still work. */
 static void old_names(void) {
     char text[16] = "";
     struct memctx_callback callback = {append, text, NULL};
@@ -166,8 +168,8 @@ static void old_names(void) {
 #endif
 
 #ifdef HEADER_LATER
-/* A further field that is 0 is nothing new; one that is not is refused, because the library does
- * not know what it asks for. */
+/* A field that the library does not know must be 0. It refuses other values, because it cannot do
+ * what they ask for. */
 static void later_fields(void) {
     int calls = 0;
     struct memctx_limit *limit = new_limit(&calls);
@@ -180,7 +182,7 @@ static void later_fields(void) {
     limit->later[0] = 1;
     CHECK(!memctx_create_with(NULL, "later", MEMCTX_ASET, options));
     CHECK(!memctx_set_limit(context, NULL) && memctx_set_limit(context, limit) == -1);
-    CHECK(memctx_alloc(context, 2000)); /* it still has no limit */
+    CHECK(memctx_alloc(context, 2000)); /* the refused call has set no limit */
 }
 #endif
 

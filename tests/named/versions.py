@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""memctx.h over versions: programs and libraries of different ones, old names, warnings about misuse."""
+"""Versions of memctx.h: programs with another header than the library's, old names, compiler
+warnings about misuse."""
 import functools
 import os
 import re
@@ -11,12 +12,12 @@ from harness import (ROOT, build_program, check, check_equal, clean_env, preload
                      test_named)
 
 INCLUDE = os.path.join(ROOT, "include")
-HEADER_0_1 = os.path.join(ROOT, "tests/named/data/0.1.0")  # as released; never changes
+HEADER_0_1 = os.path.join(ROOT, "tests/named/data/0.1.0")  # the released header, which must not change
 GROWING = ("memctx_limit", "memctx_options", "memctx_stats")
 
 
 def later_header():
-    """A directory with today's header in which the structs that may grow have grown."""
+    """Makes a directory with memctx.h in which the structs that may grow have a new member."""
     place = os.path.join(harness.BIN, "later-header")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(INCLUDE, place)
@@ -33,7 +34,7 @@ def later_header():
 
 @functools.lru_cache(None)
 def program(header):
-    """versions.c, compiled with the header of that version instead of today's."""
+    """Builds versions.c with the header 0.1.0, today's, or that of a later version."""
     flags = {"0.1.0": ["-include", f"{HEADER_0_1}/memctx.h", "-DHEADER_0_1"], "today": [],
              "later": ["-include", f"{later_header()}/memctx.h", "-DHEADER_LATER"]}[header]
     return build_program("tests/named/versions.c", f"named-versions-{header}", flags)
@@ -72,7 +73,7 @@ def header_with_the_library_of_0_1():
 # --- misuse that the compiler sees --------------------------------------------------------------------
 
 OVERFLOW = "(array-bounds|stringop-overflow=)"
-# What is wrong, what would be right, the warning; "gcc" where clang has no such warning.
+# case -> (wrong code, right code, warning for the wrong code; "gcc": clang has no such warning).
 MISUSE = {
     "ignored-create": ('memctx_create(NULL, "a", MEMCTX_ASET);', 'c = memctx_create(NULL, "a", MEMCTX_ASET);',
                        "unused-result"),
@@ -140,7 +141,7 @@ for compiler_of, language_of in (("gcc", "c"), ("g++", "c++"), ("clang", "c"), (
 
 @test
 def headers_compile_alone():
-    """Each public header is enough by itself; memctx.h in C11 and C++11, without GNU extensions."""
+    """Each public header compiles alone, memctx.h also in C11 and C++11 without GNU extensions."""
     for compiler, language, standard, header in (
             ("gcc", "c", "c11", "memctx.h"), ("gcc", "c", "c17", "memctx.h"), ("gcc", "c", "c11", "memctx/weak.h"),
             ("g++", "c++", "c++11", "memctx.h"), ("g++", "c++", "c++11", "memctx.hpp"), ("g++", "c++", "c++20", "memctx.hpp"),

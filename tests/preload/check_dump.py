@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""check_dump.py [--pid N] [--quiescent] FILE - is this `memctx dump --json` well formed, and do its
-books add up? Knows the schema "memctx/1". Prints the first faults and exits 1, or exits 0."""
+"""check_dump.py [--pid N] [--quiescent] FILE - checks that FILE, the output of `memctx dump
+--json`, has the schema "memctx/1" and figures that add up. Prints the first faults and exits 1, or
+exits 0."""
 import argparse
 import json
 import re
@@ -12,7 +13,7 @@ TOTALS = (
     "sole_pinned_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes",
     "peak_requested_bytes", "pages",
 )
-# Figures that must be there in every dump, and whose sums are exact.
+# Figures that every dump has, and whose sums over the contexts are exact.
 ADDED = ("requested_bytes", "block_bytes", "live_chunks", "allocs", "frees",
          "requested_cum_bytes", "pages", "reserved_bytes")
 KINDS = ("path", "named", "thread", "unknown", "root")
@@ -40,7 +41,8 @@ def keys_check(where, value, wanted):
 
 
 def totals_check(where, totals, exact_keys, signed=False):
-    """Twelve integers or nulls; the exact ones never null; live figures never negative."""
+    """Checks a group of figures: integers or null, exact_keys never null, live figures never
+    negative."""
     if not keys_check(where, totals, TOTALS):
         return False
     good = True
@@ -129,8 +131,8 @@ def context_check(context, seen):
 
 
 def figures_check(where, totals, quiescent):
-    """What holds between the figures of one context. While the program runs, counters that are
-    read one after the other may be apart by the operations in flight."""
+    """Checks relations between the figures of one context. Some hold only in a quiescent process,
+    because the counters of a running process are read one after the other."""
     if not totals["requested_bytes"] <= totals["block_bytes"] and quiescent:
         fault(f"{where}: requested {totals['requested_bytes']} in blocks {totals['block_bytes']}")
     if not totals["block_bytes"] <= totals["reserved_bytes"] and quiescent:
@@ -148,7 +150,7 @@ def books_check(dump, quiescent):
     contexts = {context["id"]: context for context in dump["contexts"]}
     below = {number: dict.fromkeys(ADDED, 0) for number in contexts}
     sums = dict.fromkeys(ADDED, 0)
-    for context in reversed(dump["contexts"]):  # children come after their parents
+    for context in reversed(dump["contexts"]):  # in a dump children come after their parents
         figures_check(f"context {context['id']}.self", context["self"], quiescent)
         for key in ADDED:
             sums[key] += context["self"][key]
@@ -166,9 +168,9 @@ def books_check(dump, quiescent):
 
 
 def threads_check(dump, quiescent):
-    """The process tree is the sum of the thread views."""
+    """Checks that each context is the sum of its threads' figures."""
     keys = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
-    if "threads" not in dump:  # it was not asked for
+    if "threads" not in dump:  # dumped without --threads
         return
     if sum(len(context["threads"]) for context in dump["contexts"]) == 0:
         fault("no context has a thread")
@@ -187,7 +189,7 @@ def threads_check(dump, quiescent):
 
 
 def ledger_check(dump, quiescent):
-    """The memory that is the library's, held against what the contexts say."""
+    """Checks the ledger against the figures of the contexts."""
     ledger = dump.get("ledger")
     if not keys_check("ledger", ledger, (
             "segments_mapped", "pages_reserved", "mixed_reserved", "mixed_block_bytes",

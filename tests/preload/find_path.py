@@ -1,14 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""find_path.py FILE [FIGURE=VALUE...] -- PATTERN... - does the dump hold a call path like this, and
-with these figures?
-
-The patterns are regular expressions for whole names, innermost frame first; the path must start
-with them, one frame each. "..." stands for any number of frames, "END" for the end of the path. A
-frame's name is its function, "[label]" of a labelled node, or else "module+offset" (the module
-without its directory). What was inlined into a frame comes before it, as frames of their own. The
-figures of all paths that fit are added up and must equal the given ones (of "self"). Exits 1 and
-shows what there is otherwise."""
+"""find_path.py FILE [FIGURE=VALUE...] -- PATTERN... - checks that the dump has call paths that
+match the patterns, and whose figures have these sums. A pattern is a regular expression for the
+whole name of a frame. The first pattern is for the innermost frame, the next for its caller, and so
+on. "..." stands for any number of frames, "END" for the end of the path. A frame's name is its
+function, "[label]" of a labelled node, or else "module+offset" (the module without its directory).
+Functions inlined into a frame are frames before that frame. The "self" figures of all matching
+paths are added up. Exits 0 if the sums are the given values; else prints the paths and exits 1."""
 import json
 import os
 import re
@@ -24,7 +22,7 @@ def frame_name(frame):
 def context_names(context):
     """The names of one context, innermost first."""
     frame = context["frame"]
-    if frame is None:  # the root
+    if frame is None:  # the root context
         return []
     return [frame_name(inlined) for inlined in frame["inlined"]] + [frame_name(frame)]
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""gadfly.py DIRECTORY STOP - dumps every process that has a socket below DIRECTORY, every 20 ms,
-until the file STOP is there. Prints what it did; exit status 1 when an answer was wrong or none came.
+"""gadfly.py DIRECTORY STOP - dumps every process that has a socket in DIRECTORY, every 20 ms, until
+the file STOP exists. Prints counts of what happened.
 
-A process may end, or be replaced by exec, in the middle of an answer. What may not be: an answer of
-the wrong shape, a refusal, or silence while the process runs on.
+Exit status 1: an answer was malformed, or a running process refused or did not answer. A process
+may end, or exec another program, during an answer.
 """
 import collections
 import glob
@@ -19,11 +19,11 @@ from wire import Closed, Wire, constant  # noqa: E402
 
 PERIOD_S = 0.02
 NO_MEMORY = constant("WIRE_NO_MEMORY")
-ANSWER_S = 30  # on a machine that builds, compresses and swaps beside
+ANSWER_S = 30  # so long because the machine may be heavily loaded
 
 
 def stopped(pid):
-    """A process that is stopped, or a zombie, owes no answer."""
+    """True if the process is stopped, a zombie or gone, so that it need not answer."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] in "TtZX"
@@ -32,7 +32,8 @@ def stopped(pid):
 
 
 def is_out_of_mappings(pid):
-    """The process has nearly as many mappings as the kernel allows, so it may answer that it has no memory for an answer."""
+    """True if the process has nearly the maximum of mappings, so that it may refuse an answer for
+    lack of memory."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as maps, open("/proc/sys/vm/max_map_count", encoding="ascii") as limit:
             return maps.read().count(b"\n") > int(limit.read()) * 0.9
@@ -53,7 +54,7 @@ def main(directory, stop):
                 done["dumps"] += 1
                 done["bytes"] += size
                 seen.add(pid)
-            except (Closed, OSError):  # it has ended, or is another program now
+            except (Closed, OSError):  # the process ended, or executed another program
                 done["ended meanwhile"] += 1
             except Failure as failure:
                 if stopped(pid):

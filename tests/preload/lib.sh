@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2119,SC2120
-# lib.sh - what the cases of the preload suite share. Sourced with the repository's root as the
-# working directory.
-#
-# A test calls fail to fail and skip to be skipped; each ends it. The usual test is one line:
-#     same PROGRAM ARGUMENT...
-# runs the program without us, then under `memctx run`, and compares output and exit status.
+# lib.sh - functions for the cases of the preload suite. Sourced with the repository's root as the
+# working directory.  The functions fail and skip end a test with that verdict. The usual test is
+# one line:     same PROGRAM ARGUMENT... It runs the program without the library, then under `memctx
+# run`, and compares output and exit status.
 
 root_dir=$PWD
 readonly root_dir
 readonly MEMCTX=${MEMCTX_TEST_COMMAND:-$root_dir/out/release/memctx}
 readonly LIBRARY=${MEMCTX_TEST_LIBRARY:-$root_dir/out/release/libmemctx.so}
-readonly PYTHON=/usr/bin/python3 # Debian's, whatever else is in PATH
+readonly PYTHON=/usr/bin/python3 # Debian's python3, not the first of PATH
 readonly suite_dir=$root_dir/tests/preload
 readonly programs_dir=$suite_dir/programs
 readonly bin_dir=$root_dir/out/test/bin
@@ -29,13 +27,14 @@ test_begin() { # NAME DIRECTORY
     unset XDG_CONFIG_HOME
     cleanups=()
     filter=()
-    client=("$MEMCTX") # the command as who asks calls it
+    client=("$MEMCTX") # the words that run the command as a client
     trap 'run_cleanups' EXIT
     trap 'exit 143' TERM INT
     set -o pipefail
 }
 
-# Commands for the end of the test, in reverse order: servers to stop, mounts to undo.
+# Adds a command to run at the end of the test, such as stopping a server. The last added runs
+# first.
 at_end() { # COMMAND LINE
     cleanups=("$1" "${cleanups[@]}")
 }
@@ -48,11 +47,11 @@ run_cleanups() {
 }
 
 fail() { # MESSAGE...
-    echo "FAILED: $*" >&2 # where standard output may be what is compared
+    echo "FAILED: $*" >&2 # standard output may be the compared output
     exit 1
 }
 
-# Stops a server whose pid is in the file, if the test has not done so itself.
+# Stops the server whose pid is in FILE at the end of the test, if it still runs.
 stop_at_end() { # FILE [SIGNAL]
     at_end "[ ! -s '$1' ] || stop_process \"\$(cat '$1')\" ${2:-TERM}"
 }
@@ -73,7 +72,7 @@ need() { # PROGRAM...
     done
 }
 
-need_working() { # COMMAND...: one that can be asked for its version
+need_working() { # COMMAND...: skips the test if the command fails, such as PROGRAM --version
     "$@" >/dev/null 2>&1 || skip "$1 is not installed"
 }
 
@@ -98,7 +97,7 @@ wait_until() { # SECONDS COMMAND...
     done
 }
 
-# Builds a test program (or several files under one name) and leaves it in out/test/bin.
+# Builds test programs or libraries into out/test/bin.
 build() { # NAME...
     local name
     mkdir -p "$bin_dir"
@@ -113,8 +112,8 @@ build() { # NAME...
 
 # --- the comparison -------------------------------------------------------------------------
 
-# Runs a command in the fresh directory $T/work; output and exit status go to $T/WHICH.*, and what
-# it left in the directory to $T/WHICH.work. Standard input is $T/stdin where that exists.
+# Runs a command in the new directory $T/work, which is then renamed to $T/WHICH.work. Its output
+# and exit status go to $T/WHICH.*. Its standard input is $T/stdin, if that exists.
 capture() { # WHICH COMMAND...
     local which=$1 stdin=/dev/null
     shift
@@ -126,8 +125,8 @@ capture() { # WHICH COMMAND...
     mv "$T/work" "$T/$which.work"
 }
 
-# What runs may differ in (times, pids) is taken out with the sed -E script lines in `filter`.
-compare() { # [FILE...]: and these files of the work directory
+# Compares the two runs. Lines of sed -E in `filter` remove differences such as times and pids.
+compare() { # [FILE...]: files of the work directory to compare, too
     local stream script
     script=$(printf '%s\n' "${filter[@]-}")
     for stream in status out err "$@"; do
@@ -147,9 +146,9 @@ compare() { # [FILE...]: and these files of the work directory
     done
 }
 
-# A comparison proves nothing when the library was not there: the program's control thread makes
-# the directory memctx below XDG_RUNTIME_DIR as soon as it starts. For a program that is gone before
-# that, PROOF=loader has the dynamic loader say what it loaded.
+# Checks that the library was loaded: its control thread creates the directory memctx below
+# XDG_RUNTIME_DIR. PROOF=loader is for programs that end before that: the dynamic loader then says
+# which libraries it loaded.
 was_preloaded() {
     if [ "${PROOF-}" = loader ]; then
         grep -q 'calling init:.*/libmemctx\.so' "$T"/loader.* || fail "the library was not loaded"
@@ -158,7 +157,7 @@ was_preloaded() {
     fi
 }
 
-same_status() { # STATUS COMMAND...: as same, and the status must be STATUS in both runs
+same_status() { # STATUS COMMAND...: like same, but the exit status must be STATUS in both runs
     local status=$1 loader=()
     shift
     [ "${PROOF-}" != loader ] || loader=(env LD_DEBUG=libs "LD_DEBUG_OUTPUT=$T/loader")
@@ -185,7 +184,7 @@ wait_socket() { # PID
     wait_until 60 test -S "$(socket_of "$1")" || fail "no socket of $1 after 60 s"
 }
 
-# Dumps to $T/dump.json and checks the schema and the books; more arguments go to check_dump.py.
+# Dumps to $T/dump.json and checks schema and sums; more arguments go to check_dump.py.
 dump() { # PID [--quiescent]
     local pid=$1
     shift
@@ -194,7 +193,7 @@ dump() { # PID [--quiescent]
         fail "the dump of $pid"
 }
 
-# Dumps again and again while something else happens, until watch_end; at least one must work.
+# Dumps processes repeatedly in the background until watch_end; at least one dump must succeed.
 watch_begin() { # PID...
     rm -f "$T/watch.stop" "$T/watch.bad"
     (
@@ -224,14 +223,15 @@ watch_end() {
     [ ! -e "$T/watch.bad" ] || fail "a dump while the program ran"
 }
 
-# Dumps whatever has a socket, every 20 ms, until the test ends, which fails if an answer was wrong.
+# Dumps all processes with a socket every 20 ms until the test ends (gadfly.py). The test fails if
+# an answer was wrong.
 gadfly_begin() {
     rm -f "$T/gadfly.stop"
     "$PYTHON" "$suite_dir/gadfly.py" "$XDG_RUNTIME_DIR/memctx" "$T/gadfly.stop" >"$T/gadfly.out" 2>&1 &
     gadfly_pid=$!
 }
 
-gadfly_end() { # [DUMPS]: it must have made so many
+gadfly_end() { # [DUMPS]: the least number of dumps that it must have made
     local dumps
     : >"$T/gadfly.stop"
     wait "$gadfly_pid" || fail "$(tail -n 5 "$T/gadfly.out")"
@@ -240,7 +240,7 @@ gadfly_end() { # [DUMPS]: it must have made so many
     [ "${dumps:-0}" -ge "${1:-0}" ] || fail "${dumps:-no} dumps, and $1 at least were expected"
 }
 
-# A statistic of the library itself, by the name in the second argument.
+# Prints the library's own statistic NAME of a process.
 statistic() { # PID NAME
     "${client[@]}" dump --self "$1" --json >"$T/self.json" || fail "dump --self $1: exit status $?"
     "$PYTHON" "$suite_dir/statistic.py" "$2" "$T/self.json" || fail "no statistic $2"
@@ -248,8 +248,8 @@ statistic() { # PID NAME
 
 # --- programs that stop before they end -------------------------------------------------------
 
-# Starts a command under memctx run with hold.so: the process whose name is NAME stops when its
-# main returns or it calls exit, and waits there for hold_end, alive and quiescent. Sets held_pid.
+# Starts a command under memctx run with hold.so: the process with the name NAME waits at the end of
+# main, or in exit, until hold_end. Sets held_pid.
 hold_begin() { # NAME COMMAND...
     local name=$1 stdin=/dev/null
     shift
@@ -280,7 +280,7 @@ hold_failed() {
 
 hold_end() { # [STATUS]
     local status=0
-    : >"$T/hold/go" # opening it is all that is waited for; nobody reads
+    : >"$T/hold/go" # the process waits until this file is opened
     wait "$hold_job" || status=$?
     [ "$status" -eq "${1:-0}" ] || {
         tail -n 5 "$T/held.err"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""spoil_dump.py DUMP PREFIX - writes copies of a good dump that each have one thing wrong, to
-PREFIX.KIND, and prints the kinds. check_dump.py must refuse every one of them."""
+"""spoil_dump.py DUMP PREFIX - writes copies of a good dump to PREFIX.KIND, each with a fault, and
+prints the kinds of faults. check_dump.py must reject each copy."""
 import copy
 import json
 import sys
@@ -15,7 +15,7 @@ def spoils(function):
 
 
 def alive(dump):
-    """A context that holds something, not the first."""
+    """A context other than the root that has live chunks."""
     return next(context for context in dump["contexts"][1:]
                 if context["self"]["live_chunks"] > 0)
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * growing.c - a program for the live page. It prints "ready", holds 4 MiB in hold_rows() and 1 MiB
- * in grow_cache(), and does what the lines on its standard input say: grow N       N more chunks of
- * 64 KiB in grow_cache() named NAME   a context of this name with 1 MiB Each line is answered by
- * "done". The end of standard input ends the program.
+ * growing.c - a program for the live page. It prints "ready" and holds 4 MiB in hold_rows() and
+ * 1 MiB in grow_cache(). It obeys the lines on its standard input and answers each with "done":
+ *   grow N       allocates N more chunks of 64 KiB in grow_cache()
+ *   named NAME   makes a context of this name with 1 MiB
+ * The end of standard input ends the program.
  */
 #include <memctx.h>
 
@@ -14,7 +15,7 @@
 #define CHUNK ((size_t)64 << 10)
 #define NOINLINE __attribute__((noinline, noipa))
 
-/* Keeps chunks in a list, each in the first bytes of the next. */
+/* A list of all chunks; the first bytes of a chunk point to the one before it. */
 static void *kept;
 
 NOINLINE static void keep(void *chunk) {

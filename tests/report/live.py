@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The live page of memctx serve in Chromium: it grows with the program, two moments are compared, keys lead everywhere."""
+"""The live page of memctx serve in Chromium: it follows the program, compares two moments, and can
+be used by keys alone."""
 import contextlib
 import os
 import signal
@@ -15,13 +16,14 @@ EVERY = ("--every", "100ms")
 
 
 def until(page, expression):
-    """Waits long: each moment is a child process, and a loaded machine takes its time."""
+    """Waits until the expression is true in the page; long, because each moment takes a child
+    process."""
     harness.wait_until(lambda: page.evaluate(expression), expression, step_s=0.05)
 
 
 @contextlib.contextmanager
 def growing(name=None):
-    """The program growing.c, which may be started under another name."""
+    """Starts the program growing.c, by a symbolic link if `name` is given."""
     program = build_program("tests/report/growing.c", flags=["-O0"])
     with runtime_dir() as directory, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         if name:
@@ -35,7 +37,8 @@ def growing(name=None):
 
 @contextlib.contextmanager
 def browsing(address, scheme="light", complaints=None):
-    """A page at an address of the server. At its end it may have made no error, and no request to another server."""
+    """Opens a page of the server. Checks at the end that the page made no error, and no request to
+    another server."""
     sync_api, chromium = playwright()
     complaints = [] if complaints is None else complaints
     with sync_api.sync_playwright() as driver:
@@ -55,7 +58,7 @@ def browsing(address, scheme="light", complaints=None):
 
 
 def ready(page):
-    """Waits for the first figures of the whole process."""
+    """Waits until the page shows figures for the first time."""
     until(page, "document.documentElement.dataset.drawn")
 
 
@@ -64,14 +67,15 @@ def axis(page, name):
 
 
 def a_later_moment(page):
-    """Waits for the figures of another moment."""
+    """Waits until the page shows the figures of another moment."""
     drawn = page.evaluate("document.documentElement.dataset.drawn")
     until(page, f"document.documentElement.dataset.drawn !== '{drawn}'")
 
 
 @test
 def the_page_grows_with_the_program():
-    """And two moments, picked by keys or by the mouse, are compared: the path that grew stands first."""
+    """The page grows with the program. If two moments are chosen, by keys or mouse, the path that
+    grew most is first."""
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
         with browsing(f"{server.address}p/{target.pid}/") as page:
             until(page, "document.getElementById('live-state').textContent === 'live'")
@@ -157,7 +161,7 @@ def new_figures_leave_the_reader_alone():
 @test
 def the_end_of_the_process_is_told():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(f"{server.address}p/growing/", "dark") as page:  # by its name
+        with browsing(f"{server.address}p/growing/", "dark") as page:  # address with the program's name instead of its pid
             check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), True, "scheme")
             ready(page)
             page.click("#theme")
@@ -208,7 +212,7 @@ def the_page_asks_for_the_token():
                 page.fill("#token", TOKEN)
                 page.keyboard.press("Enter")
                 until(page, "document.querySelectorAll('#processes a').length === 1")
-                page.click("#processes a")  # the window keeps the token
+                page.click("#processes a")  # a link: the window still has the token
                 ready(page)
                 check(TOKEN not in page.url, f"the address has the token: {page.url}")
                 check_equal(page.evaluate("document.cookie"), "", "cookies")
@@ -225,7 +229,8 @@ def the_page_asks_for_the_token():
 
 @test
 def twenty_thousand_contexts_live():
-    """How long the parts take is only told."""
+    """The live page works with 20 000 contexts. (The test prints the times, which have no
+    limit.)"""
     with runtime_dir() as directory:
         program = build_program("tests/control/control_target.c")
         with Target([program, "contexts", "20000"], directory, MEMCTX_CONTROL="eager", MEMCTX_TABLES="1G") as target:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stages.c - memory that changes from stage to stage, in two threads. Each line on standard input
- * begins a stage. fill() is called from two places; shrink() gives back what load() took.
+ * stages.c - two threads whose memory changes from stage to stage. Each line on standard input
+ * begins a stage. fill() is called from two places; shrink() frees the chunks of load().
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ __attribute__((noipa)) static void shrink(void) {
 static void *run_loader(void *unused) {
     load();
     pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn); /* never passed: the thread lives on */
+    pthread_barrier_wait(&turn); /* nobody else comes to this barrier, so the thread never ends */
     return unused;
 }
 

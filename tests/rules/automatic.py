@@ -8,7 +8,8 @@ from harness import Target, build_program, check, check_equal, dump_json, run_cl
 
 @test
 def automatic_choices():
-    """Padded chunks get a slab, a queue gets a generation; for chunks freed at random a generation is tried, and taken back."""
+    """MEMCTX_AUTO gives padded chunks policy slab and a queue policy generation; for chunks freed
+    at random it tries generation and takes that back."""
     binary = build_program("tests/rules/lifetimes.c", "rules-lifetimes")
     with runtime_dir() as directory, Target([binary], directory, MEMCTX_CONTROL="eager", MEMCTX_AUTO="1") as process:
         check_equal(process.hear(), "begun", "first")

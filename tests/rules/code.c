@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code for rules that the command resolves: an inlined function (stall.h), a library that is there
- * from the start (elsewhere.c), and one that is loaded later, whose path is the argument. A line is
- * printed after each step; it goes on with a line of input.
+ * A program for rules that the command resolves. It has an inlined function (stall.h), a library
+ * that is loaded from the start (elsewhere.c), and one that it loads later, whose path is its
+ * argument. After each step it prints a line and waits for a line of input.
  */
 #include "elsewhere.h"
 #include "stall.h"

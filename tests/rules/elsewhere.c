@@ -5,6 +5,6 @@
 
 char *elsewhere_new(size_t bytes) {
     char *chunk = malloc(bytes);
-    __asm__ volatile("" ::: "memory"); /* no sibling call: it has a frame */
+    __asm__ volatile("" ::: "memory"); /* no tail call: the function needs a frame */
     return chunk;
 }

@@ -22,7 +22,7 @@ FAULTS = {
 
 
 def parts(lines):
-    """Returns the paths of a report, by the line above each of them."""
+    """Returns {"allocated", "freed", ...: functions of that call path} of a misuse report."""
     paths, now = {}, None
     for line in lines:
         if re.fullmatch(r"memctx:   \w+ by", line):
@@ -119,7 +119,7 @@ for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "gene
 
 
 def page_bytes(options):
-    """The sizes of the pages of one path, from the first chunk on, as a page map tells."""
+    """(reserved bytes, pages) of a path with one chunk that a rule with these options places."""
     with runtime_dir() as directory, target(directory, "patterns", f"row_new={options}") as process:
         check_equal(process.hear(), "begun", "first")
         process.wait_socket()

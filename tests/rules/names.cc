@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of C++, to be named by rules.
+// C++ functions whose names stand in rules.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

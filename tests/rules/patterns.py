@@ -8,7 +8,8 @@ from rulestest import listed, program, started, target, use
 
 
 def matched(pattern, binary=None, case="patterns"):
-    """Which of two functions' chunks a rule with that pattern holds for; the library resolves plain names alone."""
+    """Returns which of two functions a rule with this pattern matches. Patterns that the library
+    resolves itself must match alike with the command and without."""
     with runtime_dir() as directory:
         if pattern.startswith(("regex:", "file:")):
             return functions_matched(started(directory, [binary or program(), case], [f"{pattern}=own"]), pattern)
@@ -37,7 +38,7 @@ def patterns_of_c():
                            "regex:^new": [], "regex:^[^_[:lower:]]": [], "file:elsewhere.c": ["elsewhere_new"],
                            "file:use.?": both, "file:*/rules/else*": ["elsewhere_new"],
                            "file:nothing.c": [], "module:rules-use": both,
-                           "module:libc*": both, "module:libm*": []}.items():  # main is of use.c, what calls it of libc
+                           "module:libc*": both, "module:libm*": []}.items():  # main is in use.c, and its caller in libc
         check_equal(matched(pattern), names, pattern)
 
 

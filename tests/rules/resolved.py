@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Rules that the command resolves: inlined functions, files, expressions; and hostile pieces of code."""
+"""Rules that the command resolves from debug information: inlined functions, files, regular
+expressions; hostile code ranges."""
 import json
 import os
 import re
@@ -22,7 +23,7 @@ def code_program():
 
 
 def ruled(process):
-    """Returns the functions of the contexts with chunks of 3000 bytes, and the rule that placed each."""
+    """Returns (function, rule that placed it, chunks) for the contexts with at least 3000 bytes."""
     return sorted((context["frame"]["function"], context.get("why", ""), context["self"]["live_chunks"])
                   for context in dump_json(process.pid, env=process.cli_env)["contexts"]
                   if context["self"]["requested_bytes"] >= 3000 and context["frame"]["function"] in ("elsewhere_new", "market"))
@@ -47,7 +48,8 @@ def inlined_functions_have_names():
 
 
 def reserved_first(rule):
-    """Bytes and pages of the function of a library, whose first chunk is its only one."""
+    """(reserved bytes, pages) of a library's function that allocates a single chunk under this
+    rule."""
     with runtime_dir() as directory, started(directory, [code_program()], [rule]) as process:
         check_equal(process.hear(), "begun", rule)
         process.wait_socket()
@@ -117,7 +119,7 @@ def programs_that_the_first_one_starts():
 
 
 def altered(name, *objcopy):
-    """A copy of the program of two files whose debug information is stored in another way."""
+    """A copy of the program whose debug information objcopy has stored in another way."""
     copy = os.path.join(harness.BIN, name)
     done = run_program(["objcopy", *objcopy, program(), copy], dict(os.environ))
     check_equal(done.returncode, 0, done.stderr)
@@ -159,7 +161,8 @@ def debug_information_in_a_file_of_its_own():
 
 @test
 def files_that_are_gone_or_others():
-    """A file that replaced the program is not read, and a message says which rule could not be resolved."""
+    """If another file has replaced the program's, the command does not read it, and says which rule
+    it could not resolve."""
     copy = os.path.join(harness.BIN, f"rules-code-{os.getpid()}")
     shutil.copy(program(), copy)
     with runtime_dir() as directory, Target([copy, "patterns"], directory, MEMCTX_CONTROL="eager") as process:
@@ -170,7 +173,7 @@ def files_that_are_gone_or_others():
         done = run_cli("rules", process.pid, "--add", "regex:^row_=own", env=process.cli_env)
         os.unlink(copy)
         rules = [row["contexts"] for row in listed(process)]
-        if done.returncode == 0:  # a user who may read map_files finds the old file there
+        if done.returncode == 0:  # a user with access to /proc/PID/map_files still reads the old file
             check_equal(rules, [1], done.stdout)
         else:
             check_equal((done.returncode, rules), (1, [0]), done.stderr)

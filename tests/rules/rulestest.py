@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of rules share: the program under test, with rules, and what the command says of them."""
+"""Shared by the tests of rules: starts the program under test with rules, reads reports."""
 import json
 import os
 
@@ -11,7 +11,7 @@ LIMIT = 1 << 20
 
 
 def program():
-    """Built of two files, so that rules can tell them apart."""
+    """The program under test, built of two files, so that rules can match a file."""
     return build_program("tests/rules/use.c", "rules-use", flags=("-g", "-O1", "-pthread", os.path.join(HERE, "elsewhere.c")))
 
 
@@ -25,7 +25,8 @@ def target(directory, case, rules, **extra):
 
 
 def started(directory, argv, rules, **extra):
-    """A program that `memctx run` starts with rules, which the command resolves before."""
+    """Starts a program by `memctx run --rule`, so that the command resolves the rules before the
+    start."""
     extra.setdefault("MEMCTX_LIBRARY", harness.LIB)
     return Target([harness.CLI, "run", *[word for rule in rules for word in ("--rule", rule)], "--", *argv], directory,
                   preload=False, **extra)
@@ -40,7 +41,7 @@ def listed(process):
 
 
 def functions(lines):
-    """The functions of our program at these lines of a path, by its symbols."""
+    """The functions of the test program in the lines of a call path, by addr2line."""
     offsets = [line.split("+")[1] for line in lines if "rules-use+0x" in line]
     done = run_program(["addr2line", "-fe", program(), *offsets], dict(os.environ))
     return done.stdout.splitlines()[::2]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A function that stands in no symbol table: it is inlined wherever it is called. */
+/* A function that is always inlined, so no symbol table has it. */
 #ifndef STALL_H
 #define STALL_H
 
@@ -7,7 +7,7 @@
 
 __attribute__((always_inline)) static inline char *stall_new(size_t bytes) {
     char *chunk = malloc(bytes);
-    __asm__ volatile("" ::: "memory"); /* no sibling call: the function around it has a frame */
+    __asm__ volatile("" ::: "memory"); /* no tail call: the calling function needs a frame */
     return chunk;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What rules ask of one call path, done by an ordinary program: `use CASE`. */
+/* use CASE - an ordinary program without calls of memctx; rules of the suite place, guard, limit or
+ * zero its call path row_new. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +17,7 @@
 #define NOINLINE __attribute__((noinline))
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* The row is filled, so that a live row can be told from a freed one. */
+/* Fills the row, so that the tests can tell a live row from a freed one. */
 static NOINLINE char *row_new(size_t bytes) {
     char *row = malloc(bytes);
     if (row != NULL) {
@@ -39,15 +40,14 @@ static void begun(void) {
     getchar();
 }
 
-/* --- guard
- * ------------------------------------------------------------------------------------- */
+/* --- guard ------------------------------------------------------------------------------------ */
 
 static void overflow(void) {
     volatile char *row = row_new(100);
     row[112] = 1;
 }
 
-static void overflow_of_one(void) { /* behind a size that is a multiple of 16 there is no slack */
+static void overflow_of_one(void) { /* 4096 is a multiple of 16, so the row has no slack */
     volatile char *row = row_new(4096);
     row[4096] = 1;
 }
@@ -97,7 +97,7 @@ static void double_free(void) {
     row_free(row);
 }
 
-/* The program's own handler of SIGSEGV gets the faults outside guarded chunks. */
+/* The program's own handler of SIGSEGV, which must get the faults outside of guarded chunks. */
 static void on_fault(int number) {
     static const char line[] = "own handler\n";
     (void)number;
@@ -125,7 +125,8 @@ static void ignored_signal(void) {
     puts("ignored");
 }
 
-/* A forked child has new call paths of its own, before anybody looks there. */
+/* Called in a forked child: its call path is new, so the rule must be applied without the control
+ * thread. */
 static NOINLINE void in_child(void) {
     volatile char *row = row_new(100);
     row[112] = 1;
@@ -143,8 +144,7 @@ static void forked(void) {
     printf("%d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
-/* --- all options: nothing goes wrong
- * -------------------------------------------------------------- */
+/* --- all options: nothing goes wrong ---------------------------------------------------------- */
 
 #define ROWS 6000
 
@@ -200,7 +200,7 @@ static void change_row(struct row *row, uint64_t *state) {
         size_t kept = size < row->size ? size : row->size;
         unsigned char *moved = (unsigned char *)row_resize((char *)row->bytes, size);
         if (moved == NULL) {
-            return; /* a limit: the old one is intact */
+            return; /* refused by a limit: the old row is unchanged */
         }
         row->bytes = moved;
         if (!is_whole(row, kept)) {
@@ -239,8 +239,7 @@ static void many(void) {
     begun();
 }
 
-/* --- limit
- * ------------------------------------------------------------------------------------- */
+/* --- limit ------------------------------------------------------------------------------------ */
 
 #define LIMIT (1 << 20)
 
@@ -253,11 +252,11 @@ static void limited(void) {
     }
     printf("%zu %s\n", count, errno == ENOMEM ? "ENOMEM" : "no limit");
     row_free(rows[--count]);
-    rows[count] = row_new(1000); /* what was freed counts at once */
+    rows[count] = row_new(1000); /* after a free the limit has room at once */
     printf("%s\n", rows[count] != NULL ? "again" : "too little");
     char *more = row_new(1000);
     printf("%s\n", more == NULL ? "full" : "too much");
-    char *other = malloc(100000); /* of another path */
+    char *other = malloc(100000); /* another call path, which has no limit */
     printf("%s\n", other != NULL ? "other" : "none");
     char *moved = realloc(rows[0], 2000);
     printf("%s\n", moved == NULL || moved == rows[0] ? "kept" : "moved to another path");
@@ -301,11 +300,10 @@ static void warned(void) {
     begun();
 }
 
-/* --- zero
- * ------------------------------------------------------------------------------------------ */
+/* --- zero ------------------------------------------------------------------------------------- */
 
-/* Freed chunks of all sizes are zeroed, in each way to free, except the first words, which the
- * allocator uses. */
+/* Freed chunks must be zero, whatever their size and the way they were freed, except for the first
+ * words, which the allocator uses. */
 static bool is_zero_from(const volatile char *row, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         if (row[i] != 0) {
@@ -334,8 +332,7 @@ static void zeroed(void) {
     putchar('\n');
 }
 
-/* --- patterns
- * --------------------------------------------------------------------------------------- */
+/* --- patterns --------------------------------------------------------------------------------- */
 
 static void patterns(void) {
     char *rows[] = {row_new(3000), elsewhere_new(3000)};

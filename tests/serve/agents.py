@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""memctx agent: its file and the mistakes in it, parts that end, reload, the end, the systemd unit."""
+"""memctx agent: its configuration file and mistakes in it, parts that end, reload, end, the systemd
+unit."""
 import contextlib
 import json
 import os
@@ -38,7 +39,8 @@ def checked(path, *words):
 
 
 def check_help():
-    """The help lists each key of each table; it says of match in one place that all tables take it."""
+    """Checks that the help lists each key of each table of the configuration file (match needs it
+    once)."""
     told = run_cli("agent", "--help").stdout
     with open(os.path.join(ROOT, "tools/memctx/agent/config.c"), encoding="utf-8") as file:
         keys = re.findall(r'\{PART_(\w+), "([\w-]+)"', file.read())
@@ -72,7 +74,7 @@ def the_file_is_read_strictly():
             ("[watch]\nwhen = true", 2, "when takes a string or an array"), ('[push]\njson = "yes"', 2, "json takes true or false"),
             ('[agent]\nmemory = "1M"\n' + serve, 2, "at least 16M"), ('[agent]\nmemory = "9999999999G"\n' + serve, 2, "memory takes"),
             (17 * "[[push]]\n", 17, "more than 16 parts"),
-            # What the verbs say of the values.
+            # Messages of the verbs about wrong values.
             ('[serve]\n\nlisten = "0.0.0.0:1"', 1, "can be reached from other machines"), ('[serve]\nkey = "x"', 2, "--cert and --key"),
             ('[watch]\nwhen = "rss"', 2, "--when: "), ('[watch]\nkeep = 0\nwhen = "rss>1"', 2, "--keep takes"), ("[watch]", 1, "needs a condition"),
             ('[watch]\nwhen = "rss>1"\ndir = "/none"', 3, "/none"), ("[push]", 1, "needs the server"), ('[push]\notlp = "x"', 2, "--otlp takes a URL"),
@@ -113,7 +115,7 @@ def the_file_becomes_command_lines():
 
 
 class Agent:
-    """memctx agent --json; `hear` waits for an event."""
+    """Runs memctx agent --json."""
 
     def __init__(self, path, runtime):
         self.process = subprocess.Popen([harness.CLI, "agent", "--config", path, "--json"], stdout=subprocess.PIPE,
@@ -141,7 +143,8 @@ class Agent:
         self.reader.join(timeout=5)
 
     def hear(self, event, part=None, timeout_s=PATIENCE_S):
-        """The next such event. Lines of the parts themselves are kept in `seen`."""
+        """Waits for the next event of that name, and of that part if given. Other lines are kept in
+        `seen`."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             line = ""
@@ -170,7 +173,8 @@ def data_limit(pid):
 
 
 def start_of(pid):
-    """When the process started; None: it has ended. Its number may be that of another process by then."""
+    """The start time of process `pid`; None: it has ended. (A later process may have the same
+    pid.)"""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as file:
         words = file.read().rsplit(")", 1)[1].split()
         return None if words[0] == "Z" else words[19]
@@ -199,7 +203,7 @@ def three_parts_run_and_are_started_again():
             check("was ended by signal 9" in agent.hear("failed", "serve")["text"], "how it ended")
             pids["serve"] = agent.hear("started", "serve")["pid"]
             wait_until(lambda: "memctx_up" in metrics(ports[0]), "the metrics after the end of the part")
-            # A mistake in the file changes nothing.
+            # A reload of a file with a mistake changes nothing.
             write(path, text + "evry = 1\n")
             agent.process.send_signal(signal.SIGHUP)
             agent.hear("refused")
@@ -238,7 +242,7 @@ def a_part_that_cannot_run_is_tried_at_growing_pauses():
 
 @test
 def parts_end_with_the_agent():
-    """However it ends."""
+    """The parts of an agent end even if SIGKILL ends the agent."""
     with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n'
                                      '[push]\nparca = "http://127.0.0.1:1"\n') as path, Agent(path, target.runtime) as agent:
         pids = [agent.hear("started", part)["pid"] for part in ("serve", "push")]
@@ -256,7 +260,7 @@ def the_unit_and_the_example_are_valid():
         with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
             text = file.read().replace("/var/lib/memctx", where)
         path = os.path.join(where, "agent.toml")
-        # As it stands, and with all that is commented out but the token.
+        # The example file as it is, and with all commented-out keys except the token.
         more = re.sub(r'^# (?=\[\[push|otlp|labels|every|match)', "", text, flags=re.M)
         for one, parts in ((text, ["serve", "watch"]), (more, ["serve", "watch", "push"])):
             write(path, one)
@@ -268,7 +272,7 @@ def the_unit_and_the_example_are_valid():
         os.makedirs(f"{where}/bin")
         os.symlink(harness.CLI, f"{where}/bin/memctx")
         with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
-            # Without its manual page, which is looked up on this machine.
+            # Drops the line Documentation=, because systemd-analyze looks for the manual page here.
             unit = re.sub("^Documentation=.*\n", "", file.read().replace("@PREFIX@", where), flags=re.M)
         write(f"{where}/memctx-agent.service", unit)
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"{where}/memctx-agent.service"], capture_output=True,

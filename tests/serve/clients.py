@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Clients: those without rights, those who want to change something, slow ones, a thousand, those who leave."""
+"""Clients of memctx serve: without rights, with requests that would change something, slow ones, a
+thousand at once, clients that leave."""
 import contextlib
 import os
 import re
@@ -151,7 +152,7 @@ def tls_with_a_certificate():
 def a_unix_socket_is_private_and_goes_away():
     with served() as target, scratch() as where:
         path = os.path.join(where, "s")
-        with socket.socket(socket.AF_UNIX) as stale:  # of a server that was killed
+        with socket.socket(socket.AF_UNIX) as stale:  # the socket of a killed server
             stale.bind(path)
         with Server(target.runtime, target.pid, listen="unix:" + path) as server:
             status = os.stat(path)
@@ -210,7 +211,7 @@ def slow_clients_hold_nobody_up():
         began = time.monotonic()
         server.get("/metrics")
         check(time.monotonic() - began < 4.5, "a scrape waited for slow clients")
-        more = [stack.enter_context(server.raw()) for _ in range(60)]  # now all connections are taken
+        more = [stack.enter_context(server.raw()) for _ in range(60)]  # takes all connections
         server.get("/metrics")
         took = time.monotonic() - began
         check(took < 40, f"slow clients held a scrape up for {took:.1f} s")
@@ -242,7 +243,7 @@ def only_the_server_loads_the_library_for_http():
     check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")
     with runtime_dir() as runtime, scratch() as where:
         with open(os.path.join(where, "libmicrohttpd.so.12"), "wb"):
-            pass  # not a library
+            pass  # an empty file
         done = run_cli("serve", "--match", "x", env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
         check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, done.stderr)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clock_step.c - to preload: the clock stands an hour earlier as long as the file CLOCK_STEP
- * exists. */
+/* clock_step.c - a library to preload: the real-time clock is an hour slow while the file
+ * CLOCK_STEP exists. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

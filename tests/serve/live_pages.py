@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The addresses of live pages without a browser: headers, rights, events, many clients, those that never read."""
+"""The HTTP interface of live pages: headers, rights, events, many clients, clients that never
+read."""
 import contextlib
 import gzip
 import json
@@ -21,7 +22,7 @@ def is_alive(pid):
 
 
 class Events:
-    """A client that listens. `head` is the answer's head; next() gives (event, data)."""
+    """A client of the event stream. next() returns (event, data)."""
 
     def __init__(self, server, pid, receive_bytes=None, **headers):
         self.socket = socket.socket()
@@ -51,7 +52,7 @@ class Events:
         return head.decode()
 
     def read_chunk(self):
-        """Takes a chunk of the transfer coding; the last one is empty."""
+        """Reads a chunk of the chunked transfer coding; the last chunk is empty."""
         while b"\r\n" not in self.raw:
             self.receive()
         size, rest = self.raw.split(b"\r\n", 1)
@@ -156,8 +157,8 @@ def live_pages_have_these_headers():
 
 @test
 def the_time_axis_begins_with_the_recording():
-    """Samples from before the first look are those of the file, also of one that memctx set has ended; other files
-    in its folder do no harm."""
+    """The time axis begins with the moments of the process's recording, also if memctx set has
+    ended that recording. Other files in its folder do no harm."""
     with scratch() as where, served(MEMCTX_RECORD=where) as target:
         wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
         path = os.path.join(where, os.listdir(where)[0])
@@ -187,7 +188,7 @@ def check_past(target, path):
 
 @test
 def a_clock_that_is_set_back_stops_nothing():
-    """Samples and moments go on in the order of time, and so the page does."""
+    """If the clock is set back, times of samples and moments still increase."""
     shim = build_program("tests/serve/clock_step.c", "clock_step.so", flags=["-shared", "-fPIC"])
     with served() as target, scratch() as where:
         step = os.path.join(where, "step")
@@ -207,7 +208,8 @@ def a_clock_that_is_set_back_stops_nothing():
 
 @test
 def answers_are_compressed_for_those_who_ask():
-    """Answers with and without gzip have one content, and `Vary` for caches; errors are not compressed."""
+    """Answers are compressed for clients that accept gzip, with unchanged content; errors are
+    not."""
     with served() as target, Server(target.runtime, target.pid, "--every", "1h") as server:
         page = f"/p/{target.pid}/"
         with Events(server, target.pid) as events:
@@ -232,7 +234,8 @@ def answers_are_compressed_for_those_who_ask():
 
 @test
 def live_pages_of_eight_processes():
-    """A ninth process has no live page while somebody looks at each of the eight; it has one when a page was closed."""
+    """While clients watch eight processes, a ninth is refused; it is served when one of the pages
+    is closed."""
     with runtime_dir() as runtime, contextlib.ExitStack() as stack:
         targets = [stack.enter_context(served(runtime)) for _ in range(9)]
         with Server(runtime, "--match", "served", "--every", "1h") as server:
@@ -244,7 +247,7 @@ def live_pages_of_eight_processes():
             check(b"8 processes are looked at already" in refused, f"the ninth: {refused!r}")
             pages[0].socket.close()
             wait_until(lambda: server.ask(f"/p/{targets[8].pid}/history.json")[0] == 200, "room for the ninth")
-            for one in pages[1:]:  # those that somebody looks at stay
+            for one in pages[1:]:  # the other seven are still served
                 check(one.until("figures"), "figures")
 
 
@@ -278,7 +281,7 @@ def live_pages_need_the_token():
                     check_equal((status, headers["WWW-Authenticate"]), (401, "Bearer"), f"{url} with {sent}")
                     check(body.startswith(b"memctx: ") and TOKEN.encode() not in body, f"{url}: {body[:80]!r}")
             server.get(page + "history.json?token=" + TOKEN, status=401)
-            for url in ("/", page, "/p/1/"):  # a browser gets the page that asks for it, the same for all
+            for url in ("/", page, "/p/1/"):  # a browser gets a login page, equal for all addresses
                 status, headers, body = server.ask(url, Accept="text/html,*/*")
                 check_equal(status, 401, url)
                 check("nonce" in headers["Content-Security-Policy"] and b'id="login"' in body and b"served" not in body.split(b"<script")[0], url)
@@ -292,7 +295,8 @@ def live_pages_need_the_token():
 
 @test
 def one_reader_for_all_clients():
-    """32 clients are told the same; more are refused; afterwards one child looks no longer, nor does anybody ask the process."""
+    """32 clients of a process get equal figures from a single reader, a 33rd is refused, and no
+    child is left at the end."""
     with served() as target, Server(target.runtime, target.pid, *EVERY) as server, contextlib.ExitStack() as stack:
         check_equal(children(server.process.pid), [], "children before anybody asks")
         clients = [stack.enter_context(Events(server, target.pid)) for _ in range(32)]
@@ -300,7 +304,7 @@ def one_reader_for_all_clients():
             check(one.read_head().startswith("HTTP/1.1 200 "), "status")
         head = stack.enter_context(Events(server, target.pid)).read_head()
         check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head, f"one too many: {head}")
-        # The first figures of a client may have come before the next client connected. All later ones go to all.
+        # Compare figures later than the last client's first, which all clients get.
         begun = max(one.until("figures")["ms"] for one in clients)
         told = []
         for one in clients:

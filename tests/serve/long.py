@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What takes many seconds, so that only make torture runs it: Prometheus itself scrapes, push waits."""
+"""Tests that take many seconds (only make torture runs them): scrapes by Prometheus, waits of
+push."""
 import json
 import os
 import shutil
@@ -56,7 +57,8 @@ def query(port, expression):
 
 @test
 def push_tells_a_failure_once_and_ends_with_its_pids():
-    """After the end of the process four tries, or five seconds after a signal."""
+    """push prints a server's failure once, and ends some tries after the process that it pushes
+    for."""
     with served() as target, sink((503, b"full", {})) as (url, got):
         with running(target, target.pid, "--pyroscope", url, "--every", "5s") as process:
             harness.wait_until(lambda: len(got) == 2, "a second request")
@@ -69,7 +71,8 @@ def push_tells_a_failure_once_and_ends_with_its_pids():
 
 @test
 def a_part_that_does_not_end_is_killed():
-    """Ten seconds after SIGTERM: the agent of a stopped server ends, too."""
+    """The agent kills a part that does not end within ten seconds after SIGTERM, and then ends
+    itself."""
     with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n') as path, \
             Agent(path, target.runtime) as agent:
         pid = agent.hear("started", "serve")["pid"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The Kubernetes manifests in examples/, by rules of our own, and the agent with the rights that they give it."""
+"""Checks the Kubernetes manifests in examples/ by rules in this file, and runs the agent with
+exactly the rights that they give."""
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ TOP = {"ConfigMap": ("v1", {"data"}), "Deployment": ("apps/v1", {"spec"}), "Daem
 
 
 def load(name):
-    """{kind: document} of a file."""
+    """Reads a manifest: {kind: document}."""
     try:
         import yaml  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -34,7 +35,7 @@ def load(name):
 
 
 def pod_of(document):
-    """The pod of a Deployment or DaemonSet, whose parts fit each other."""
+    """The pod of a Deployment or DaemonSet. Checks that its selector, labels and volumes match."""
     template = document["spec"]["template"]
     wanted = document["spec"]["selector"]["matchLabels"]
     check(wanted and wanted.items() <= template["metadata"]["labels"].items(), f"the selector {wanted} does not find the pod")
@@ -67,7 +68,7 @@ def the_manifest_of_a_program_preloads_the_library():
     check_equal(variables["LD_PRELOAD"], target, "LD_PRELOAD")
     check_equal(os.path.dirname(target), places[1]["memctx"], "the folder of the library")
     check_equal(os.path.basename(source), os.path.basename(harness.LIB), "the name of the library")
-    # The value of the option is one that the library takes.
+    # The library accepts the value of MEMCTX_MARKS.
     done = run_cli("run", "--marks", variables["MEMCTX_MARKS"], "--", "/bin/true")
     check_equal((done.returncode, done.stderr), (0, ""), "MEMCTX_MARKS")
 
@@ -106,7 +107,8 @@ def the_manifest_of_the_agent_fits_its_file():
 
 @test
 def these_rights_are_enough_and_needed():
-    """A process of another user, in namespaces of its own with file systems of its own."""
+    """With the manifest's rights the agent reads a process of another user in other namespaces;
+    without one of them it cannot."""
     tools = [shutil.which(one) for one in ("unshare", "setpriv", "mount")]
     if os.geteuid() != 0 or not all(tools):
         raise Skip("needs root, unshare, setpriv and mount")

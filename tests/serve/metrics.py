@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What /metrics says: the figures of the dump, bounded labels, two formats that Prometheus reads."""
+"""/metrics: figures equal to a dump, a bounded number of labels, two formats that Prometheus
+reads."""
 import re
 import shutil
 import statistics
@@ -11,7 +12,7 @@ from serving import OPEN_METRICS, PLAIN, Metrics, Server, served
 
 
 def named_metrics(server):
-    """Metrics in which the call path of main has its name: on a busy machine the first scrape waits in vain."""
+    """Scrapes until the call path of main has its name; the first scrape may be too early."""
     def scrape():
         metrics = server.metrics()
         return metrics if 'context="keep_rows < main"' in metrics.text else None
@@ -42,7 +43,7 @@ def metrics_agree_with_the_dump():
         check(metrics.one("memctx_freelist_bytes") >= 0, "freelist")
         before = server.metrics().one("memctx_dumps_total")
         target.dump()
-        after = server.metrics().one("memctx_dumps_total")  # more on a slow machine: names are looked up, too
+        after = server.metrics().one("memctx_dumps_total")  # more if names were looked up meanwhile
         check(after >= before + 2, f"{before} dumps, and {after} after a dump and a scrape")
 
 
@@ -91,7 +92,7 @@ def odd_names_are_escaped():
     odd = 'say "hi" \\ you'
     with served() as target, Server(target.runtime, target.pid) as server:
         target.ask("named " + odd)
-        for end in ("a", "b"):  # labels are cut, so these two become one
+        for end in ("a", "b"):  # labels are cut, so that both names become equal
             target.ask("named " + "long" * 50 + end)
         for name in (b"\xfe", b"\xff"):
             target.process.stdin.write(b"named " + name + b"\n")
@@ -151,7 +152,7 @@ def ten_thousand_contexts_take_milliseconds():
             connection.close()
             contexts = target.dump()["contexts"]
             check(len(contexts) >= 10000, f"only {len(contexts)} contexts")
-            # The quickest one, because other programs may take the processor away from the others.
+            # The smallest time counts, because other programs may disturb some scrapes.
             check(min(scrapes) < 2, "a scrape took too long")
             check(min(times) < 250, f"/metrics took {min(times):.1f} ms")
             middle = statistics.median(times)

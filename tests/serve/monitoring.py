@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""examples/prometheus and examples/grafana: promtool's tests, a schema of our own, and metrics that exist."""
+"""examples/prometheus and examples/grafana: promtool's tests, a schema in this file, and that all
+named metrics exist."""
 import json
 import os
 import re
@@ -26,7 +27,7 @@ def metric_names(text):
 
 
 def check_metrics(text, what):
-    """Every metric that a text names is one that the server has."""
+    """Checks that the server has every metric that the text names."""
     with served(MEMCTX_RULES="keep_rows=slab") as target, Server(target.runtime, target.pid) as server:
         known = set(server.metrics().types)
     unknown = metric_names(text) - known
@@ -78,7 +79,7 @@ def the_dashboard_is_one_that_grafana_takes():
     for panel in board["panels"]:
         check_panel(panel, taken)
     check_metrics(text.replace('"uid": "memctx', ""), "the dashboard")
-    # Prometheus reads each expression.
+    # promtool parses each expression.
     rules = "".join(f"  - record: a:b\n    expr: {json.dumps(target['expr'])}\n"
                     for panel in board["panels"] for target in panel["targets"])
     with tempfile.NamedTemporaryFile("w", prefix="mctx-", suffix=".yml", dir="/tmp") as file:

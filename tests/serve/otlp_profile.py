@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Reads OpenTelemetry's ExportProfilesServiceRequest (profiles, v1development) without a protobuf
-library, and complains about what the format does not allow.
-
-A field that the format does not have is an error, so every byte of a request is accounted for.
+library, and checks the rules of the format. An unknown field is an error, so every byte is checked.
 """
 import pprof_file
 from harness import Failure
@@ -42,10 +40,10 @@ def need(condition, text):
 
 
 class Request:
-    """A decoded request, whose rules hold. Each profile has the key `name`, the name of its type."""
+    """A decoded and checked request. profiles: {type: profile}."""
 
     def __init__(self, data):
-        """`data`: not compressed."""
+        """`data`: the uncompressed request."""
         decoded = pprof_file.read_message(data, REQUEST)
         self.dictionary = decoded["dictionary"]
         need(self.dictionary, "there is no dictionary")
@@ -135,12 +133,12 @@ class Request:
         return sum(sample["values"][0] for sample in self.profiles[name]["samples"])
 
     def of(self, name, function):
-        """The sum of a type over the samples with this function."""
+        """The sum of type `name` over the samples with this function in their stack."""
         return sum(sample["values"][0] for sample in self.profiles[name]["samples"]
                    if function in self.functions(sample["stack"]))
 
     def functions(self, stack):
-        """The names on a stack, innermost first."""
+        """The functions of a stack, innermost first."""
         return [self.text(self.dictionary["function"][line["function"]]["name"])
                 for location in self.dictionary["stack"][stack]["locations"]
                 for line in self.dictionary["location"][location]["lines"]]

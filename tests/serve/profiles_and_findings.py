@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""/debug/pprof, /doctor and the page, and memctx export --seconds."""
+"""/debug/pprof, /doctor and the start page of memctx serve; memctx export --seconds."""
 import html
 import json
 import os
@@ -15,7 +15,7 @@ import pprof_file
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test
 from serving import OWN_NAME, Server, served
 
-OF_A_DIFFERENCE = {"time_is_a_moment"}  # the rule for live memory; a difference has a duration
+OF_A_DIFFERENCE = {"time_is_a_moment"}  # a rule that does not hold for profiles with a duration
 
 
 def valid(data, but=()):
@@ -26,7 +26,7 @@ def valid(data, but=()):
 
 
 def of(profile, kind, function):
-    """The sum of one type over the samples with this function."""
+    """The sum of type `kind` over the samples with this function in their stack."""
     column = [name for name, _ in pprof_file.types(profile)].index(kind)
     return sum(values[column] for functions, values in pprof_file.stacks(profile) if function in functions)
 
@@ -46,7 +46,8 @@ def the_heap_is_what_export_writes():
 
 @test
 def allocs_are_those_of_the_seconds():
-    """By the server, and by memctx export --seconds at the same time."""
+    """Profiles over a second, by the server and by memctx export, count only what was allocated in
+    that second."""
     with served() as target, Server(target.runtime, target.pid) as server, \
             tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         path, exports = os.path.join(where, "profile.pb.gz"), []
@@ -67,7 +68,7 @@ def allocs_are_those_of_the_seconds():
             check_equal(of(one, "alloc_space", "keep_rows"), 0, "allocated by keep_rows in this second")
             check_equal(of(one, "inuse_space", "keep_rows"), 0, "growth of what is constant")
             churned, count = of(one, "alloc_space", "churn"), of(one, "alloc_objects", "churn")
-            # The program runs on: a chunk may be counted in one of the two figures only.
+            # The program runs on, so the two figures may differ by a chunk or two.
             check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
             check(0.9e9 < one["duration_nanos"] < 1e9 * harness.PATIENCE_S, f"duration {one['duration_nanos']}")
             kind = pprof_file.text(one, one["default_sample_type"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""memctx push: what servers get, servers that refuse or do not answer, the end."""
+"""memctx push: the content of its requests, servers that refuse or do not answer, its end."""
 import base64
 import contextlib
 import gzip
@@ -28,8 +28,9 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 @contextlib.contextmanager
 def sink(*answers, slow_s=0):
-    """A server that keeps all requests: (method, path, headers, body, time). It gives `answers` one after
-    another, and the last one for ever: (status, text, headers). `slow_s`: it answers that late."""
+    """A server that stores all requests as (method, path, headers, body, time). It sends the
+    `answers` (status, text, headers) in order and repeats the last one. `slow_s`: delay of each
+    answer."""
     answers = list(answers) or [(200, b"", {})]
     got = []
     stop = threading.Event()
@@ -80,7 +81,7 @@ def running(target, *words):
 
 
 def ended(process, timeout_s=PATIENCE_S):
-    """(exit code, stdout, stderr) after SIGTERM."""
+    """Sends SIGTERM to the command; returns (exit code, stdout, stderr)."""
     process.terminate()
     out, errors = process.communicate(timeout=timeout_s)
     return process.returncode, out, errors
@@ -139,7 +140,7 @@ def parca_gets_profiles():
         check(1 <= len(profile["sample"]) <= 2, f"{len(profile['sample'])} samples")
         check_equal(pprof_file.sums(profile)["inuse_space"], totals["requested_bytes"], "bytes")
         check_equal(pprof_file.sums(profile)["inuse_objects"], totals["live_chunks"], "chunks")
-        # The command takes the length of the profile from there.
+        # The last 4 bytes of a gzip file are the length of its content.
         check_equal(int.from_bytes(raw[-4:], "little"), len(gzip.decompress(raw)), "end of the gzip file")
         sent, end = map(json.loads, done.stdout.splitlines())
         check_equal([sent[key] for key in ("schema", "event", "program", "process", "status", "bytes", "wait_ms", "text")],
@@ -149,7 +150,7 @@ def parca_gets_profiles():
 
 
 def last_profile(got):
-    """(profile, its length before compression) of the last request to Parca."""
+    """(profile, its uncompressed length) of the last request to Parca."""
     series, = json.loads(got[-1][3])["series"]
     raw = base64.b64decode(series["samples"][0]["rawProfile"], validate=True)
     return valid(raw), len(gzip.decompress(raw))
@@ -157,7 +158,8 @@ def last_profile(got):
 
 @test
 def a_profile_that_is_too_large_is_reduced():
-    """To 16 000 samples, and to 4 MiB before compression; every sum stays."""
+    """push reduces a large profile to 16 000 samples and 4 MiB before compression, without changing
+    sums."""
     def sums(target):
         totals = target.dump()["totals"]
         return totals["requested_bytes"], totals["live_chunks"]
@@ -208,7 +210,8 @@ def a_collector_gets_profiles():
         stacks = [request.functions(index) for index in range(1, len(request.dictionary["stack"]))]
         check(any("keep_rows" in one and one.index("keep_rows") < one.index("main") for one in stacks if "main" in one),
               f"{stacks}")
-        # Live values are the state of a moment; what was allocated counts from the start.
+        # Profiles of live memory have no duration; those of allocations count from the program's
+        # start.
         for name, profile in request.profiles.items():
             sums = name.startswith("alloc_")
             check(before <= profile["time"] + profile["duration"] <= after, f"time of {name}")
@@ -238,7 +241,8 @@ def export_writes_what_a_collector_gets():
 
 @test
 def answers_of_a_collector():
-    """Only 429 and 502 to 504 are tried again; a success may say that a part was rejected; texts are protobuf."""
+    """push tries again only after status 429 and 502 to 504, and prints what an OTLP collector
+    rejected."""
     protobuf = {"Content-Type": "application/x-protobuf"}
     rejected = b"\x0a\x08\x08\x03\x12\x04full"  # partial_success {rejected_profiles: 3, error_message: "full"}
     for answers, code, counts, message in (
@@ -301,7 +305,7 @@ def metrics_are_those_of_serve():
 
 @test
 def a_try_that_fails_is_repeated():
-    """500, then 429 with Retry-After, then 200: the same bytes each time."""
+    """After status 500, and 429 with Retry-After, push sends the request again with equal bytes."""
     with served() as target, sink((500, b"no \033[31mroom\nsecond line", {}), (429, b"", {"Retry-After": "1"}),
                                   (200, b"", {})) as (url, got):
         done = push(target, target.pid, "--once", "--pyroscope", url, "--json")
@@ -363,7 +367,7 @@ def dumps_of(target):
 
 @test
 def what_waits_is_sent_at_the_end():
-    """503 with a long pause; then a signal, and the server takes everything."""
+    """Profiles that wait for a Retry-After are sent when a signal ends push."""
     answers = [(503, b"", {"Retry-After": "600"}), (200, b"", {})]
     with served() as target, sink(*answers) as (url, got):
         with running(target, target.pid, "--pyroscope", url, "--every", "100ms", "--json") as process:
@@ -374,7 +378,7 @@ def what_waits_is_sent_at_the_end():
             code, out, errors = ended(process)
             end = json.loads(out.splitlines()[-1])
             check_equal((code, end["retried"], end["dropped"], end["failed"]), (0, 1, 0, 0), "end")
-            # The one that was refused, and those that were made during the pause: none on a busy machine.
+            # The refused profile, and those made during the pause (perhaps none on a busy machine).
             check(end["sent"] >= 1 and end["sent"] + 1 == len(got), f"{end}, {len(got)} requests")
             check_equal(errors.count("\n"), 1, "messages")
 
@@ -414,7 +418,7 @@ def a_closed_output_ends_it():
 @test
 @in_tries
 def a_server_that_does_not_answer_holds_no_end_up():
-    """Five seconds after the signal, or with the second signal."""
+    """A second signal ends push at once, although the server does not answer."""
     with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--parca", url) as process:
         wait_until(lambda: got, "the request")
         process.terminate()

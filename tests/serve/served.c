@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * served.c - a program that memctx serve is to serve. It prints "ready", keeps 100 rows of 1000
- * bytes, three chunks of 500 bytes in contexts of the name "sessions" and one of 70000 bytes in
- * "cache", and does what the lines on its standard input say:
- *   names N      N contexts, each with a name of its own, with 64 bytes each
- *   named NAME   a context of this name with 123 bytes
- *   churn MS     allocates and frees 1000 bytes over and over for this long, or until another line
- * comes Each line is answered by "done". The end of standard input ends the program.
+ * served.c - the process that the tests of memctx serve observe. It prints "ready" and keeps 100
+ * rows of 1000 bytes, three chunks of 500 bytes in contexts named "sessions" and one of 70000 bytes
+ * in "cache". It obeys the lines on its standard input and answers each with "done":
+ *   names N      makes N contexts, each with a name of its own and 64 bytes
+ *   named NAME   makes a context of this name with 123 bytes
+ *   churn MS     allocates and frees 1000 bytes over and over for MS milliseconds, or until the
+ *                next line comes
+ * The end of standard input ends the program.
  */
 #include <memctx.h>
 
@@ -22,7 +23,7 @@ static void *kept[100];
 
 NOINLINE static void keep_rows(void) {
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-        if (i % 4 == 0) /* two call paths with the same functions */
+        if (i % 4 == 0) /* two call paths that consist of equal functions */
             kept[i] = malloc(1000);
         else
             kept[i] = malloc(1000);

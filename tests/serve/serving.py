@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the files of the serve suite share: a target, a server, requests, and a strict reader of metrics."""
+"""Shared by the files of the serve suite: targets, memctx serve, requests, a strict reader of
+metrics."""
 import contextlib
 import http.client
 import os
@@ -17,13 +18,14 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-# A name for the processes that a test chooses by name. Another run of these tests, beside this one, has other names.
+# A name for targets that a test chooses by name, with this run's pid, so that two runs do not
+# interfere.
 OWN_NAME = f"served-{os.getpid()}"
 
 
 @contextlib.contextmanager
 def named(program, name):
-    """The program under another name."""
+    """Yields a path to the program under another name."""
     if not name:
         yield program
         return
@@ -34,7 +36,8 @@ def named(program, name):
 
 @contextlib.contextmanager
 def served(runtime=None, name=None, **extra):
-    """The program served.c, which has printed "ready". It may be started under another name."""
+    """Starts the program served.c, under another name if given, and waits until it prints
+    "ready"."""
     with contextlib.ExitStack() as stack:
         program = stack.enter_context(named(build_program("tests/serve/served.c", flags=["-O0"]), name))
         runtime = runtime or stack.enter_context(runtime_dir())
@@ -46,7 +49,7 @@ def served(runtime=None, name=None, **extra):
 
 @contextlib.contextmanager
 def fake(fault, runtime):
-    """A server of the control socket with a fault, in a process that has the library."""
+    """Starts a faulty server of the control socket in a process that has loaded the library."""
     program = build_program("tests/cli/fake_server.c", "served_badly")
     with named(program, f"{OWN_NAME}-badly") as path, Target([path, fault], runtime, MEMCTX_CONTROL="off") as live:
         check_equal(live.hear(), "ready", "first line of the fake server")
@@ -54,7 +57,7 @@ def fake(fault, runtime):
 
 
 class Server:
-    """memctx serve. `address` is what it printed: a URL, or unix:PATH."""
+    """Runs memctx serve. `address` is the address that it printed: a URL, or unix:PATH."""
 
     def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None):
         self.process = subprocess.Popen(
@@ -86,7 +89,7 @@ class Server:
         return socket.create_connection((self.host, self.port), timeout=timeout_s)
 
     def ask(self, url, method="GET", timeout_s=PATIENCE_S, **headers):
-        """(status, headers, body) of one request over a connection of its own."""
+        """Sends a request over a new connection; returns (status, headers, body)."""
         connection = self.connect(timeout_s)
         try:
             connection.request(method, url, headers={key.replace("_", "-"): value for key, value in headers.items()})
@@ -96,7 +99,7 @@ class Server:
             connection.close()
 
     def get(self, url, status=200, **headers):
-        """The body of a request, which must give this status."""
+        """Sends a request, checks the status, returns the body."""
         got, _, body = self.ask(url, **headers)
         check_equal(got, status, f"status of {url} ({body[:200]!r})")
         return body
@@ -105,7 +108,7 @@ class Server:
         return Metrics(self.get("/metrics").decode())
 
     def end(self):
-        """Ends the server as a user does; returns (exit code, stderr)."""
+        """Ends the server by SIGTERM; returns (exit code, stderr)."""
         self.process.terminate()
         try:
             _, errors = self.process.communicate(timeout=PATIENCE_S)
@@ -115,8 +118,8 @@ class Server:
 
 
 def free_port():
-    """Returns a free port below the range from which the kernel chooses ports, so that no connection of
-    another process takes it before it is used."""
+    """Returns a free port below the range of ephemeral ports, so that no connection takes it
+    meanwhile."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
     while True:
@@ -130,7 +133,7 @@ LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 
 
 class Metrics:
-    """Metrics in either format, read strictly."""
+    """Parses metrics in the format of Prometheus or OpenMetrics; checks the format."""
 
     def __init__(self, text, open_metrics=False):
         self.text = text
@@ -145,7 +148,7 @@ class Metrics:
             family = self.read(line, family)
 
     def read(self, line, family):
-        """Reads a line; returns the family that it belongs to."""
+        """Parses a line; returns the metric family of the line."""
         head = re.fullmatch(r"# (HELP|TYPE|UNIT) (\S+) (.+)", line)
         if head:
             kind, name, value = head.groups()
@@ -177,7 +180,7 @@ class Metrics:
         return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
 
     def all(self, name, **labels):
-        """{other labels: value} of the samples with these labels."""
+        """{remaining labels: value} of the samples of a metric that have these labels."""
         found = {}
         for (sample, pairs), value in self.samples.items():
             rest = dict(pairs)

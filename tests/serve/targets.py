@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Processes that come, go, stop, are mute or lie, while they are served."""
+"""memctx serve while processes start, end, stop, do not answer or give wrong answers."""
 import json
 import os
 import shutil
@@ -12,7 +12,7 @@ from harness import PATIENCE_S, Failure, Skip, check, check_equal, run_cli, runt
 from serving import OWN_NAME, Server, fake, named, served
 
 
-# The processes of these tests, as metrics name them.
+# Names of the test's processes in metrics.
 FIRST, SECOND, BADLY = f"{OWN_NAME}1", f"{OWN_NAME}2", f"{OWN_NAME}-badly1"
 
 
@@ -23,7 +23,8 @@ def up(server):
 
 
 def expect_up(server, wanted, what):
-    """Waits until the metrics `up` are as wanted: on a loaded machine a process that answers late is 0 for a while."""
+    """Waits until the metric `up` has the wanted values. (A process that answers late is 0 for a
+    while.)"""
     found = {}
 
     def is_told():
@@ -43,7 +44,7 @@ def processes_come_and_go():
         with served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second:
             expect_up(server, {FIRST: 1, SECOND: 1}, "two of them")
             pids = {first.pid: first, second.pid: second}
-            order = sorted(pids)  # numbers are given by rising pids
+            order = sorted(pids)  # the names are numbered by rising pids
             pids[order[0]].kill()
             expect_up(server, {SECOND: 1}, "after the end of the first")
             with served(runtime, OWN_NAME):
@@ -82,7 +83,7 @@ def a_pid_that_is_used_again_is_not_served():
     with runtime_dir() as runtime, served(runtime, OWN_NAME) as target, Server(runtime, target.pid) as server:
         expect_up(server, {FIRST: 1}, "up")
         target.kill()
-        for _ in range(50):  # another process may be quicker
+        for _ in range(50):  # several tries, because another process may get the pid
             with open(last_pid, "w", encoding="ascii") as file:
                 file.write(str(target.pid - 1))
             with served(runtime, OWN_NAME) as another:
@@ -102,7 +103,7 @@ def a_stopped_process_is_down_and_others_are_told():
             began = time.monotonic()
             expect_up(server, {FIRST: 1, SECOND: 0}, "with a stopped one")
             check(time.monotonic() - began < PATIENCE_S, "it took too long")
-            # It cannot answer, but its memory can be read from outside.
+            # A stopped process cannot answer, but its memory can be read from outside.
             doctor = json.loads(server.get(f"/doctor?target={OWN_NAME}&process=2"))
             check_equal(doctor["pid"], max(first.pid, second.pid), "what doctor tells of the stopped one")
             check("from outside" in doctor["how"], f"how it was read: {doctor['how']}")
@@ -149,7 +150,7 @@ def targets_that_are_not_there():
 
 @test
 def a_program_whose_name_has_a_space():
-    """A program with a space in its name and in its folder's has its whole name in metrics, addresses and options."""
+    """A program with spaces in its path has its whole name in metrics, addresses and options."""
     program = harness.build_program("tests/serve/served.c", flags=["-O0"])
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-", dir="/tmp") as where:
         copy = shutil.copy(program, os.path.join(where, "my served"))

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * books - the stress program that keeps its own books.
+ * books - the stress program. It counts all its allocations itself, in its books.
  *
  * Worker slots allocate, reallocate and free along 2 404 call paths, hand chunks to each other and
- * free what others allocated; each slot is served by a chain of threads that die and start their
- * successors. Every chunk carries a pattern that is checked whenever it is touched. Between rounds
- * everybody stands still: the books go to a file, CHECKPOINT to stdout, and the suite compares
- * them with `memctx dump`. It then answers with a line: "go", "fork" (a child takes over all
- * chunks and goes on; the parent waits for it) or "load-fork" (the same, but in the middle of the
- * next round, so that the child's books may be off by what was in flight). The end of stdin ends
- * the program.
- * Semantics of the books: realloc frees the old chunk and allocates the new one on its own path.
- * All memory of the program's own is static: what the heap holds is what the books say.
+ * free chunks of other slots. Each slot is served by a chain of threads: a thread starts its
+ * successor and ends. Every chunk has a pattern that is checked at each use. Between rounds all
+ * threads stand still: the program writes its books to a file and CHECKPOINT to stdout, and the
+ * suite compares the books with `memctx dump`. The suite answers with a line: "go", "fork" (a child
+ * goes on with all chunks; the parent waits for it) or "load-fork" (the program forks in the middle
+ * of the next round, so the child's books may miss operations that were under way). The end of
+ * stdin ends the program. In the books, realloc frees the old chunk and allocates the new one on
+ * its own path. The program's other memory is static, so the books account for the whole heap.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,24 +37,24 @@ struct book {
     _Atomic int64_t live_bytes, live_chunks, allocs, frees, cumulative_bytes;
 };
 
-struct record { /* owned by the slot or exchange cell that holds its index */
+struct record { /* belongs to the slot or exchange cell that holds its index */
     unsigned char *pointer;
     size_t size;
     uint32_t path;
     uint32_t seed;
 };
 
-struct slot { /* touched by its present thread only, and by main between rounds */
+struct slot { /* used only by its present thread, and between rounds by main */
     uint64_t random;
     uint32_t own[RECORDS_PER_SLOT];
-    uint64_t ops_left; /* in this round */
-    _Atomic int tid;   /* whom the pesterer signals; 0: nobody */
+    uint64_t ops_left; /* operations left in this round */
+    _Atomic int tid;   /* the thread that pester() sends signals to; 0: none */
 };
 
 struct settings {
     uint64_t seed, ops, rounds;
     unsigned slots;
-    uint64_t life; /* operations after which a thread dies */
+    uint64_t life; /* number of operations after which a thread ends */
     bool forks, signals;
     const char *books_path;
 };
@@ -66,14 +65,14 @@ static _Atomic uint32_t exchange[EXCHANGE];
 static struct slot slots[SLOTS_MAX];
 static struct settings settings = {
     .seed = 1, .ops = 100000, .rounds = 3, .slots = 4, .life = FOR_EVER, .books_path = NULL};
-static pthread_barrier_t *round_end; /* a child puts a new one in its place */
-static _Atomic int handlers_off;     /* while the world stands still */
+static pthread_barrier_t *round_end; /* a forked child makes a new one */
+static _Atomic int handlers_off;     /* 1 while all threads stand still */
 static _Atomic uint64_t handled_signals;
 
 static __thread struct record handler_chunks[HANDLER_CHUNKS];
 static __thread uint64_t handler_random;
 
-/* No stdio: it might be called in a child of a fork that caught another thread inside it. */
+/* Uses no stdio: in a forked child another thread may have held a lock of stdio during the fork. */
 static void die(const char *what, const struct record *record) {
     char text[200];
     int length = snprintf(text, sizeof text, "books: %s: pointer %p size %zu path %u pid %d\n",
@@ -108,7 +107,7 @@ static void book_free(uint32_t path, size_t size) {
     atomic_fetch_add_explicit(&book->frees, 1, memory_order_relaxed);
 }
 
-/* Every byte of a small chunk, one in 61 of a large one, and the last. */
+/* Patterns cover every byte of a small chunk, every 61st byte of a large one, and the last. */
 static size_t payload_step(size_t size) {
     return size <= 2048 ? 1 : 61;
 }
@@ -147,7 +146,7 @@ static size_t random_size(uint64_t *random) {
         return next_random(random) % 5000;
     if (dice < 2000)
         return next_random(random) % 400;
-    return 8 * (next_random(random) % 12); /* few sizes: pages of one size come about */
+    return 8 * (next_random(random) % 12); /* few sizes, so that some pages hold one size only */
 }
 
 static uint32_t random_path(uint64_t *random) {
@@ -155,8 +154,8 @@ static uint32_t random_path(uint64_t *random) {
     return (uint32_t)(dice % 2 ? (dice >> 8) % 16 * 149 : (dice >> 8) % NORMAL_PATHS);
 }
 
-/* A fork may copy the process at any instruction: the record is emptied before its chunk is freed
- * and filled after its chunk exists, so that a child at worst leaks chunks that were in flight. */
+/* A fork may copy the process at any instruction. So a record is emptied before its chunk is freed,
+ * and filled after its chunk is allocated: a child may leak a chunk, but never free it twice. */
 static void record_alloc(struct record *record, uint64_t *random) {
     struct request request = {.kind = next_random(random) % REQUEST_KINDS,
                               .size = random_size(random),
@@ -213,13 +212,14 @@ static void record_realloc(struct record *record, uint64_t *random) {
 
 static void slot_exchange(struct slot *slot, size_t position, uint64_t random) {
     uint32_t mine = slot->own[position];
-    slot->own[position] = NO_RECORD; /* a fork here loses the record instead of doubling it */
+    /* a child that is forked here loses the record, else two places would hold it */
+    slot->own[position] = NO_RECORD;
     atomic_signal_fence(memory_order_seq_cst);
     slot->own[position] = atomic_exchange(&exchange[random % EXCHANGE], mine);
 }
 
 static void child_of_worker(struct slot *slot) {
-    alarm(240); /* a child that hangs is killed, and the parent sees that */
+    alarm(240); /* kills a child that hangs; the parent sees the signal */
     for (int i = 0; i < 200; i++) {
         uint32_t index = slot->own[next_random(&slot->random) % RECORDS_PER_SLOT];
         if (index == NO_RECORD)
@@ -306,13 +306,14 @@ static sigset_t handler_signals(void) {
 
 static void free_handler_chunks(void) {
     sigset_t set = handler_signals();
-    pthread_sigmask(SIG_BLOCK, &set, NULL); /* for the rest of this thread's life */
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* until this thread ends */
     for (int i = 0; i < HANDLER_CHUNKS; i++)
         if (handler_chunks[i].pointer)
             record_free(&handler_chunks[i]);
 }
 
-/* Sends a signal to one worker after the other: timers alone come with the kernel's tick. */
+/* Sends signals to one worker after the other, because timer signals come only with the kernel's
+ * tick. */
 static void *pester(void *unused) {
     sigset_t set = handler_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -326,7 +327,7 @@ static void *pester(void *unused) {
 }
 
 static void start_signals(void) {
-    /* They do not nest: a handler has its thread's handler_chunks to itself. */
+    /* Handlers do not nest, so each uses its thread's handler_chunks alone. */
     struct sigaction action = {
         .sa_handler = on_signal, .sa_flags = SA_RESTART, .sa_mask = handler_signals()};
     struct itimerval tick = {{0, 2000}, {0, 2000}};
@@ -351,7 +352,8 @@ static void start_worker(struct slot *slot) {
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, 256 << 10);
     int error = pthread_create(&thread, &attr, worker, slot);
-    for (int i = 0; error == EAGAIN && i < 1000; i++) { /* dead ones still hold their stacks */
+    /* threads that have ended may still hold their stacks */
+    for (int i = 0; error == EAGAIN && i < 1000; i++) {
         usleep(1000);
         error = pthread_create(&thread, &attr, worker, slot);
     }
@@ -360,12 +362,13 @@ static void start_worker(struct slot *slot) {
     pthread_attr_destroy(&attr);
 }
 
-/* A thread serves its slot for `life` operations or to the end of the round; then it starts its
- * successor, or is the last one and tells main. */
+/* A thread serves its slot for `life` operations and then starts its successor. At the end of the
+ * round it tells main instead. */
 static void *worker(void *argument) {
     struct slot *slot = argument;
     sigset_t set = handler_signals();
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* a predecessor blocked them at its end */
+    /* inherited: the predecessor blocked the signals at its end */
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     atomic_store(&slot->tid, gettid());
     for (uint64_t done = 0; slot->ops_left > 0 && done < settings.life; done++) {
         slot->ops_left--;
@@ -397,12 +400,12 @@ static void books_write(void) {
         die("cannot write the books", NULL);
 }
 
-/* Tells the suite that all threads stand still. Returns false if the suite wants no more rounds. */
+/* Writes the books and tells the suite that all threads stand still. False: stdin has ended. */
 static bool checkpoint(char *answer, size_t answer_bytes) {
     books_write();
     printf("CHECKPOINT %d %lu\n", (int)getpid(), (unsigned long)handled_signals);
     fflush(stdout);
-    size_t length = 0; /* one byte at a time: parent and child share stdin */
+    size_t length = 0; /* reads byte by byte, because parent and child share stdin */
     while (length + 1 < answer_bytes) {
         ssize_t got = read(0, answer + length, 1);
         if (got < 0 && errno == EINTR)
@@ -429,10 +432,10 @@ static void round_wait(void) {
     pthread_barrier_wait(round_end);
     atomic_store(&handlers_off, 1);
     if (settings.signals)
-        usleep(20000); /* a handler that has passed its test runs out */
+        usleep(20000); /* waits for handlers that have already checked handlers_off */
 }
 
-/* A child that only stands still needs no control socket, so it has none: allocate for a while. */
+/* Allocates for a while: a forked child gets its control socket only when it allocates. */
 static void become_visible(void) {
     for (int i = 0; i < 60; i++) {
         usleep(1000);
@@ -445,7 +448,7 @@ static void child_goes_on(void) {
     static pthread_barrier_t barrier;
     become_visible();
     pthread_barrier_init(&barrier, NULL, settings.slots + 1);
-    round_end = &barrier; /* the old one has waiters that do not exist here */
+    round_end = &barrier; /* threads of the parent wait at the old barrier */
     for (unsigned i = 0; i < settings.slots; i++)
         atomic_store(&slots[i].tid, 0);
 }
@@ -485,7 +488,8 @@ static void run_rounds(void) {
                 die("fork", NULL);
             if (child == 0) {
                 child_goes_on();
-                if (!checkpoint(answer, sizeof answer)) /* as it was taken */
+                /* the child stands still before it does anything */
+                if (!checkpoint(answer, sizeof answer))
                     return;
             } else {
                 round_wait();
@@ -541,5 +545,5 @@ int main(int argc, char **argv) {
     if (settings.signals)
         start_signals();
     run_rounds();
-    _exit(0); /* no exit handlers: a child of a fork under load may have caught one's lock */
+    _exit(0); /* no exit handlers: in a child forked under load a lock may be held for ever */
 }

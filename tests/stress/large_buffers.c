@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* large_buffers STEPS - four threads allocate, resize, zero, fork with, hand over and free buffers
- * of 1 to 20 MiB, so that freed mappings are put together, moved and given back all the time. Each
- * 64 KiB of a buffer say which buffer it is and where in it they are; each read of a buffer checks
- * that. Says "ok" and waits for a line. */
+/* large_buffers STEPS - four threads allocate, resize, zero, hand over and free buffers of 1 to 20
+ * MiB and fork, so that freed mappings are joined, moved and given back all the time. At every 64
+ * KiB a buffer holds its name and the offset, which each use of the buffer checks. Prints "ok" and
+ * waits for a line. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { THREADS = 4, SLOTS = 40, STRIDE = 64 << 10, LEAST = 1 << 20, SPREAD = 19 << 20 };
 
-struct buffer { /* stands at the start of each buffer */
+struct buffer { /* the head of each buffer */
     uint64_t name;
     size_t bytes;
 };

@@ -4,7 +4,7 @@
  *
  * top_10..top_19 call mid_10..mid_39, these call leaf_100..leaf_259, and only the leaves allocate.
  * The innermost three function names of a context (leaf, mid, top) name one book entry. The signal
- * handler has functions of its own (sig_*), because it may interrupt any of the others.
+ * handler has functions of its own (sig_*), because it may interrupt any other function.
  */
 #ifndef STRESS_PATHS_H
 #define STRESS_PATHS_H
@@ -28,15 +28,16 @@ struct request {
     enum request_kind kind;
     size_t size, alignment;
     void *old;
-    unsigned mid, leaf; /* indices */
+    unsigned mid, leaf; /* numbers of the functions mid_N and leaf_N */
     void *result;
 };
 
-/* Distinct text per function and no tail call: each frame is really on the stack. */
+/* For functions that must have a frame on the stack: not inlined, no tail calls, and a different
+ * barrier in each, so that the compiler merges none. */
 #define PATH_FUNCTION __attribute__((noinline, noclone))
 #define PATH_BARRIER(number) __asm__ volatile("# " #number : : : "memory")
 
-/* A macro and not an inline function: the leaf itself is to hold the calls. */
+/* A macro, not an inline function, so that the leaf function itself contains the calls. */
 #define PERFORM(request)                                                                           \
     switch ((request)->kind) {                                                                     \
     case REQUEST_MALLOC: (request)->result = malloc((request)->size); break;                       \
@@ -124,7 +125,7 @@ PATH_FUNCTION void sig_top(struct request *request) {
     PATH_BARRIER(sig top);
 }
 
-/* Goes down path `path`; the block is in request->result. */
+/* Performs the request on call path `path`; the block is in request->result. */
 static inline void path_perform(unsigned path, struct request *request) {
     if (path >= NORMAL_PATHS) {
         request->leaf = path - NORMAL_PATHS;

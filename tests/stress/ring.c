@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* ring - one thread allocates, an older one frees, through a ring of RING places, until stdin ends.
- * Both have allocated on thousands of call paths before, so that their figures lie far apart for
- * whoever adds them up. */
+/* ring - one thread allocates and an older one frees, through a ring of RING places, until stdin
+ * ends. Both threads have allocated on thousands of call paths before, so that a dump reads their
+ * figures at different times. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 enum { RING = 64, CHUNK_BYTES = 100, PATH_BITS = 11 };
 
 static _Atomic(char *) ring[RING];
-static char *volatile kept; /* so that no allocation is left out */
+static char *volatile kept; /* keeps the compiler from removing allocations */
 
 __attribute__((noinline)) static void branch(unsigned path, unsigned bits) {
     if (!bits) {
@@ -24,7 +24,8 @@ __attribute__((noinline)) static void branch(unsigned path, unsigned bits) {
         kept = NULL;
     } else {
         branch(path >> 1, bits - 1);
-        kept = NULL; /* not the last thing: the two calls have return addresses of their own */
+        /* work after the call, so that the two calls have different return addresses */
+        kept = NULL;
         __asm__ volatile("");
     }
 }

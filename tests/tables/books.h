@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * books.h - exact books of what a test program has alive, and how it talks to the suite.
+ * books.h - exact books of a test program's live chunks, and how the program talks to the suite.
  *
- * A book stands for one pair of phase and site: the function below main that led to the
- * allocation, and the function that called malloc. The program says all its books, then STAND and
- * its process id, and waits for a line of standard input. Nothing here allocates, so between the
- * first STAND and the last the heap holds what the books say and nothing else changes.
+ * A book counts the chunks of one pair of phase and site: the function below main that led to the
+ * allocation, and the function that called malloc. The program stands still: it prints all its
+ * books, then STAND and its process id, and waits for a line of standard input. Functions of this
+ * file do not allocate, so from the first STAND to the last the books tell all changes of the heap.
  */
 #ifndef TABLES_BOOKS_H
 #define TABLES_BOOKS_H
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* No tail call, no copy and no merged body: each frame is really on the stack. */
+/* For functions that must have a frame on the stack: neither inlined nor cloned. */
 #define FRAME __attribute__((noinline, noclone))
 
 enum { BOOK_PHASES = 12, BOOK_SITES = 24 };
@@ -106,9 +106,9 @@ static inline void books_say(const struct books *books) {
         }
 }
 
-/* Says the books and waits. The answer is without its newline; false: standard input has ended. A
- * forked child may have done its work in less than 20 ms, and then it has no control thread yet;
- * the call of poll starts the thread. */
+/* Prints the books and STAND and waits for the answer, which it returns without newline. False:
+ * standard input has ended. The call of poll starts the control thread in a forked child that did
+ * its work in less than 20 ms and therefore has none yet. */
 static inline bool stand(const struct books *books, char *answer, size_t answer_bytes) {
     char line[64];
     size_t length = 0;
@@ -116,7 +116,8 @@ static inline bool stand(const struct books *books, char *answer, size_t answer_
     snprintf(line, sizeof line, "STAND %d\n", (int)getpid());
     say(line);
     poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, -1);
-    while (length + 1 < answer_bytes) { /* byte by byte: parent and child share standard input */
+    /* reads byte by byte, because parent and child share standard input */
+    while (length + 1 < answer_bytes) {
         ssize_t got = read(0, answer + length, 1);
         if (got < 0 && errno == EINTR)
             continue;
@@ -137,7 +138,7 @@ static inline uint64_t draw(uint64_t *state) {
     return *state;
 }
 
-/* Of option NAME=NUMBER the number, if the argument is that option. */
+/* True if the argument is NAME=NUMBER; then stores NUMBER. */
 static inline bool option(const char *argument, const char *name, uint64_t *number) {
     size_t length = strlen(name);
     if (strncmp(argument, name, length) != 0 || argument[length] != '=')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Code without end: very many call sites, and libraries that come and go."""
+"""Very many call sites, and libraries that are loaded and closed again and again."""
 import os
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from harness import check, check_equal, check_sums, test
 from target import (ALLOCS, FIGURES, LIVE, OTHERS, Program, Watch, check_lost, check_unknown,
                     figures_of, function_of, scaled, site_figures)
 
-# Of a call of malloc that has no known path: two walks of the whole unwind information at most.
+# Limit for a malloc with a new path: at most two searches of the whole unwind information.
 MALLOC_NS = 5000
 SITE = """generated_{0}:
 .cfi_startproc
@@ -31,7 +31,7 @@ def site_bytes(number):
 
 
 def build_sites(count):
-    """sites.c with so many functions: as assembler, because a compiler takes minutes."""
+    """Builds sites.c with `count` functions in assembler, because a compiler would take minutes."""
     target = os.path.join(harness.BIN, f"tables-sites-{count}")
     source = os.path.join(harness.ROOT, "tests/tables/sites.c")
     inputs = (source, __file__, os.path.join(os.path.dirname(source), "books.h"))
@@ -111,7 +111,8 @@ def build_plug():
 
 
 def run_loads(directory, count, *words, preload=True, **env):
-    """Three standstills: (resident KiB at each, the figures at each)."""
+    """Runs loads.c; returns (resident KiB, statistics) at each of three pauses, and the figures of
+    [other callers]. Compares the dump with the program's own counts."""
     resident, figures = [], []
     with Program("loads", directory, count, *words, preload=preload, **env) as program:
         for _ in range(3):
@@ -125,8 +126,8 @@ def run_loads(directory, count, *words, preload=True, **env):
             check_unknown(dump)
             check_lost(program)
             check(dump["exact"] is True, "the dump is not exact")
-            # Where no site has room any more, what it holds is [other callers]' own. So is what
-            # dlopen itself allocates and frees.
+            # [other callers] has the figures of sites without room in the tables, and of dlopen
+            # itself.
             merged = site_figures(dump, {OTHERS})
             found = [site_figures(dump, {site}) for site in program.sites()]
             for field, got, want in zip(LIVE, map(sum, zip(merged, *found)), program.sum_books()):
@@ -146,7 +147,7 @@ def plugs(directory, count):
 
 @test
 def libraries_with_room():
-    """As long as the limit allows, each site of a library that is gone is told exactly."""
+    """While the tables have room, each site of a closed library keeps its exact figures."""
     with harness.runtime_dir() as directory:
         plugs(directory, 300)
         _, figures, merged = run_loads(directory, 300)
@@ -173,7 +174,7 @@ def loads_without_end(count, *words):
 
 @test
 def libraries_without_end():
-    """Ever-new libraries, loaded, used and closed: when the tables are full, nothing grows."""
+    """With ever-new libraries that are loaded, used and closed, full tables do not grow."""
     return loads_without_end(scaled(600, 5001))
 
 

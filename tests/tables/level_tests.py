@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A recursion that allocates at every level, folded and merged, while the process forks, threads end, signals come, a library
-on its paths is closed, rules, marks and resets are asked for: the books of the program itself are held against each dump."""
+"""A recursion that allocates at every level: each dump equals the program's own counts although
+paths are folded and wait, while it forks, ends threads, handles signals, closes a library, or gets
+requests."""
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from harness import check, check_equal, check_sums, test
 from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, function_of,
                     outermost, paths_of, scaled, site_figures)
 
-# So that functions are folded soon, and paths wait.
+# A small limit, so that functions are folded soon and paths wait.
 TABLES = "1M"
 PLUG_SITE = "plug_step"
 
@@ -25,7 +26,7 @@ def build_step():
 
 
 def build_levels():
-    """With frames that are found by the stack pointer alone, as most code has: only these are replayed."""
+    """Builds levels.c without frame pointers, as most code is: only such frames are replayed."""
     return harness.build_program("tests/tables/levels.c", "tables-levels", [*FLAGS, "-O2", "-fomit-frame-pointer"])
 
 
@@ -37,7 +38,7 @@ def levels(*options, **env):
 
 
 def check_merged(program):
-    """That there is something to test."""
+    """Checks that functions were folded, paths waited and nothing was lost."""
     figures = program.figures()
     check(figures["folded_functions"] > 2, f"{figures['folded_functions']} functions are folded")
     check(figures["paths_waited"] > 100, f"{figures['paths_waited']} allocations waited")
@@ -59,7 +60,8 @@ def rounds(program, totals=True, count=3, look=None):
 
 
 def check_walks(program, dump, phase="phase_walk"):
-    """What stands below the first function of all walks, over all threads. Less, where that is said."""
+    """Checks the total below the first function of all walks, over all threads, against the
+    books."""
     nodes = outermost(dump, phase)
     got = tuple(map(sum, zip(*(figures_of(node, "total") for node in nodes))))
     want = program.sum_books(phase=phase)
@@ -70,7 +72,7 @@ def check_walks(program, dump, phase="phase_walk"):
 
 
 def check_others(dump):
-    """No context has two [other callers]: each takes room in the tables, and the books stay right."""
+    """Checks that no context has two children [other callers]."""
     parents = [context["parent"] for context in dump["contexts"] if function_of(context) == OTHERS]
     check(parents, f"nothing stands below {OTHERS}")
     check_equal(len(parents) - len(set(parents)), 0, f"further {OTHERS} of contexts that have one")
@@ -84,15 +86,16 @@ def levels_alone():
 
 @test
 def levels_while_a_library_is_closed():
-    """It stands on the paths, and is loaded again, at the same place or another one."""
+    """The dump equals the program's own counts if a library on the paths is closed and loaded
+    again, at its old address or another."""
     with levels("reload=500", MEMCTX_DEPTH=64) as program:
         return rounds(program, totals=False)
 
 
 @test
 def levels_while_threads_end():
-    """Eight threads a round, whose heaps and tables the next ones take over, with chunks of the ones before. Where a site
-    has no room in a thread's tables, its chunks are on the books of [other callers]."""
+    """The dump equals the program's own counts with threads that adopt heaps of ended threads with
+    live chunks. Chunks without room in the tables are charged to [other callers]."""
     with levels(f"walks={scaled(2000, 20000)}", "threads=8", MEMCTX_DEPTH=64, MEMCTX_TABLES="4M") as program:
         for _ in range(3):
             program.go()
@@ -112,14 +115,15 @@ def levels_while_threads_end():
 
 @test
 def levels_while_it_forks():
-    """Children have the tables as they are, go on, and end; the parent's books know nothing of that."""
+    """Forked children that go on with the tables do not change their parent's figures."""
     with levels("forks=8", MEMCTX_DEPTH=64) as program:
         return rounds(program)
 
 
 @test
 def levels_while_signals_come():
-    """A handler allocates, in the middle of malloc, too: no site of the recursion has that on its books."""
+    """Allocations of a signal handler, also inside malloc, are charged to no site of the
+    recursion."""
     with levels(f"walks={scaled(60000, 600000)}", "signals=1", MEMCTX_DEPTH=64) as program:
         for _ in range(2):
             program.go()
@@ -127,7 +131,7 @@ def levels_while_signals_come():
         for site in program.sites():
             if site != "handler_site":
                 check_equal(site_figures(dump, {site}), program.sum_books(site=site), f"{FIGURES} of {site}")
-        # What is lost is on the books of no context, and told.
+        # The library counts lost allocations, which are charged to no context.
         got = dump["totals"]["allocs"] - program.start["totals"]["allocs"] + program.figures()["lost"]
         check_equal(got, program.sum_books()[ALLOCS], "all allocations, those of the handler too")
         handled = program.sum_books(site="handler_site")[ALLOCS]
@@ -138,7 +142,8 @@ def levels_while_signals_come():
 
 @test
 def levels_below_many_callers():
-    """Below 41 callers, with MEMCTX_DEPTH=32: once the recursion is folded, paths begin at the root, and keep all callers."""
+    """Once a recursion below 41 callers is folded, its paths are complete, although MEMCTX_DEPTH is
+    32."""
     def below(dump, names, function):
         return sum(context["self"]["allocs"] for context in dump["contexts"] if function in names[context["id"]])
 
@@ -152,7 +157,7 @@ def levels_below_many_callers():
             counts.append([program.sum_books()[ALLOCS], below(dump, names, "caller_50"), below(dump, names, "[truncated]")])
         made, whole, truncated = (after - before for before, after in zip(*counts[1:]))
         told = f"of {made} allocations of the last round {whole} are below caller_50, {truncated} below [truncated]"
-        check(whole > made // 2 and truncated == 0, told)  # a waiting path is charged to a caller further out
+        check(whole > made // 2 and truncated == 0, told)  # a waiting path may be charged above caller_50
         longest = max((names[context["id"]] for context in dump["contexts"] if context["self"]["allocs"]), key=len)
         for number in range(10, 51):
             check(f"caller_{number}" in longest, f"the longest path lacks caller_{number}: {longest}")
@@ -169,7 +174,8 @@ def command(program, *words):
 
 @test
 def levels_while_rules_come_and_go():
-    """Rules for functions of the recursion: their paths are kept, whatever else waits, and no book changes."""
+    """The dump equals the program's own counts while rules for functions of the recursion are added
+    and cleared."""
     with levels(MEMCTX_DEPTH=64, MEMCTX_PROMOTE_BYTES=0) as program:
         program.go()
         command(program, "rules", program.pid, "--add", "level_3=slab", "--add", "level_5=own")
@@ -181,7 +187,8 @@ def levels_while_rules_come_and_go():
 
 @test
 def levels_while_marks_and_resets_are_asked():
-    """A mark, then a diff: the growth of each site is what the books say. After a reset it counts from there on."""
+    """The growth of each site since a mark, and its counts since a reset, equal the program's own
+    counts."""
     with levels(MEMCTX_DEPTH=64) as program:
         program.go()
         command(program, "mark", program.pid, "then")
@@ -211,7 +218,7 @@ def levels_while_marks_and_resets_are_asked():
 
 @test
 def trees_below_two_callers():
-    """The stack changes in the same ways below either: what is replayed of it has to see whose it is."""
+    """Equal changes of the stack below two callers are replayed for the right caller."""
     with levels(f"trees={scaled(12, 120)}", "rounds=2", MEMCTX_TABLES="4M") as program:
         for _ in range(2):
             program.go()

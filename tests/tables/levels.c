@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * levels - a recursion that allocates at every level, while everything changes around it.
+ * levels - a recursion that allocates on every level while threads end, a library is reloaded,
+ * signals come and children are forked.
  *
- * Eight functions call each other at random, each keeps a chunk of its own now and then, and one of
- * them goes on through a library. Options, NAME=NUMBER: walks    recursions from the top in each
- * round         rounds, seed threads  in each round; each walks so often, and ends  (0: main walks)
- *   reload=N the library is closed and loaded again every N walks of main
+ * Eight functions call each other at random and keep a chunk now and then; one of them calls the
+ * next through the library whose file is in LEVELS_LIBRARY. Options, NAME=NUMBER:
+ *   walks      recursions in each round
+ *   rounds, seed
+ *   threads    threads in each round; each makes all walks and ends (0: main walks)
+ *   reload=N   the library is closed and loaded again every N walks of main
  *   signals=1  a handler that allocates, every two milliseconds
- *   forks=N  children in each round, that walk, check their own sums and end
- *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike,
- * and twigs now from the one, now from the other
- *   callers=1  a walk of main has 41 callers more between main and the recursion
- * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
+ *   forks=N    children in each round, which walk, free all their chunks and end
+ *   trees=N    instead of walks: N trees from each of two callers, whose calls below are equal;
+ *              then single allocations from either of the two callers
+ *   callers=1  a walk of main has 41 more callers between main and the recursion
+ * The program stands still before the first round and after each round.
  */
 #include "signals.h"
 
@@ -82,7 +85,7 @@ LEVEL(6)
 
 static void back_from_plug(void *walker, unsigned levels);
 
-/* On through the library, whose frame stands on the path, and which allocates too. */
+/* Calls the next level through the library, which allocates, too, and has a frame on the path. */
 static FRAME void level_7(struct walker *walker, unsigned levels) {
     uint32_t bytes = draw_bytes(walker);
     keep(walker, malloc(bytes), bytes, LEVELS - 1);
@@ -201,7 +204,7 @@ static void run_threads(void) {
         pthread_join(threads[i], NULL);
 }
 
-/* A child walks with what it has inherited, and goes. */
+/* Forks a child that walks, frees all chunks that it has inherited, and ends. */
 static void fork_once(void) {
     int status = -1;
     pid_t child = fork();

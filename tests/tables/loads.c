@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * loads - loads one library after another (DIRECTORY/0.so, 1.so ...), lets each allocate at its
- * twenty sites, frees all but one chunk in forty and unloads it. Stands still after each third.
- * With "same" as third argument it is 0.so each time.
+ * twenty sites, frees all but one chunk in forty and unloads the library. The program stands still
+ * after each third of them. With "same" as third argument it loads 0.so each time.
  */
 #include "books.h"
 

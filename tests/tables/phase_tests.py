@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs that live on: phases with call paths of their own, one after the other. Paths that are not
-used any more make room, and the books stay exact."""
+"""Programs with phases that each have their own call paths: unused paths of earlier phases are
+evicted, and the dump equals the program's own counts."""
 import threading
 
 import harness
@@ -12,7 +12,7 @@ SECONDS = 3
 
 
 def hot_figures(dump, phase):
-    """What stands under the path of twelve functions that a phase uses most."""
+    """The figures of the path of twelve functions that a phase uses most (its hot path)."""
     wanted = [f"hot_{phase}_{number:02}" for number in range(12, 0, -1)] + [f"phase_{phase}"]
     names = paths_of(dump)
     return sum_figures(context for context in dump["contexts"]
@@ -22,7 +22,7 @@ def hot_figures(dump, phase):
 def check_phase(program, dump, phase, totals):
     check_books(program, dump, totals=totals)
     allocs, want = hot_figures(dump, phase)[2], program.sum_books(site=f"hot_{phase}_12")[2]
-    # Nearly all, where the machine is quick; none, if nothing is ever evicted.
+    # On a quick machine nearly all; without eviction none.
     check(allocs >= want // 2,
           f"the path that phase {phase} uses most has {allocs} of its {want} allocations")
     return f"{allocs * 100 // want} %"
@@ -53,19 +53,20 @@ def run_phases(*options, count=3, totals=True, each=None, seconds=SECONDS, **env
 
 @test
 def phases_with_paths_of_their_own():
-    """Each phase has its hot path in full, though the phases before filled the tables."""
+    """The hot path of each phase is complete, although earlier phases filled the tables."""
     return run_phases()
 
 
 @test
 def phases_of_four_threads():
-    """The same with threads that end with each phase. What libc allocates for them is in no book."""
+    """Hot paths are complete with four threads that end with each phase. (libc's allocations for
+    threads are in no book, so totals are not compared.)"""
     return run_phases("threads=4", "paths=20000", totals=False)
 
 
 @test
 def phases_while_dumps_are_read():
-    """Sums hold in every dump that is made while paths are evicted."""
+    """Each dump that is read while paths are evicted adds up."""
     dumps = []
 
     def each(program):
@@ -87,14 +88,14 @@ def phases_while_dumps_are_read():
         if failures:
             raise failures[0]
 
-    # Nothing is evicted while a dump is read, so the phases are longer.
+    # No path is evicted while a dump is read, so the phases must be longer.
     told = run_phases("threads=2", totals=False, each=each, seconds=2 * SECONDS)
     check(len(dumps) >= 3, f"only {len(dumps)} dumps")
     return f"{len(dumps)} dumps; {told}"
 
 
 def contexts_of(dump, phase):
-    """How many contexts with figures of their own stand below a phase."""
+    """The number of contexts below a phase that have allocations and a full path."""
     names = paths_of(dump)
     return sum(f"phase_{phase}" in names[context["id"]] and context["self"]["allocs"] > 0 and
                OTHERS not in names[context["id"]] for context in dump["contexts"])
@@ -102,7 +103,7 @@ def contexts_of(dump, phase):
 
 @test
 def phases_after_a_mark():
-    """What a mark tells of is not evicted while it is there, nor when another one takes its place."""
+    """Contexts that a mark lists are not evicted while that mark exists."""
     counts = []
     with Program("phases", "phases=4", f"seconds={SECONDS}", f"seed={SEED}", "paths=8000") as program:
         for phase in range(4):
@@ -110,7 +111,7 @@ def phases_after_a_mark():
             dump = program.dump()
             check_phase(program, dump, phase, True)
             counts.append(contexts_of(dump, 0))
-            if phase in (0, 2):  # the second takes the place of the first
+            if phase in (0, 2):  # the second mark replaces the first
                 harness.run_cli("mark", program.pid, "it", env=program.target.cli_env)
         evicted = program.figures()["paths_evicted"]
         program.finish()

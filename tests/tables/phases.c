@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * phases - a program that lives on: one phase after the other, each with call paths of its own,
- * which nothing but that phase uses. Six levels of eight functions make 262 144 paths; no function
- * recurs.
+ * phases - a program that runs on: one phase after the other, each with call paths that no other
+ * phase uses. Six levels of eight functions make 262 144 paths; no function recurs.
  *
  * Options, NAME=NUMBER:
- *   phases   so many, at most 6                  seconds  of each
- *   paths    of each phase                       ring     chunks of each thread that are alive
- *   threads  that all do the same                seed
- * In each phase a path of twelve functions, hot_K_01 to hot_K_12, makes one of 50 allocations. It
- * stands still at the end of each phase.
+ *   phases   number of phases, at most 6     seconds  duration of a phase
+ *   paths    number of paths of a phase      ring     live chunks of each thread
+ *   threads  number of threads, each of which does the same work
+ *   seed
+ * In each phase a path of twelve functions, hot_K_01 to hot_K_12, makes one of 50 allocations. The
+ * program stands still before the first phase and after each phase.
  */
 #include "books.h"
 
@@ -123,7 +123,7 @@ static void (*const all_phases[])(struct thread *, uint32_t, bool) = {phase_0, p
 
 /* --- the program ------------------------------------------------------------------------------ */
 
-/* One of the paths of this phase. */
+/* Returns the number of a random path of this phase. */
 static uint32_t draw_path(struct thread *thread) {
     uint64_t path = draw(&thread->state) % settings.paths * 2654435761U;
     return (uint32_t)((path ^ path >> 15) * (thread->phase + 1U)) & 0x3ffff;

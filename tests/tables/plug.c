@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library that loads.c loads under ever-new names: twenty sites. */
+/* The library that loads.c loads under many names. It has twenty sites. */
 #include <stdlib.h>
 
 #define PLUG(number)                                                                               \

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recursion - very many call paths, and some that matter among them.
+ * recursion - very many call paths of a recursion, and a few paths that the tables must not lose.
  *
- * Three phases that main calls go into the same random recursion (visits.h). Options, NAME=NUMBER:
- *   allocs  allocations of the recursion          stands  standstills, evenly spread
- *   slots   chunks that stay alive                least, spread  their sizes
- *   deepest calls of the recursion at most            seed
- *   late-phase=1   phase_c comes after two thirds of all allocations, and makes half of the rest
- *   paths=1        four paths of twelve functions each, which matter:
+ * main calls the random recursion of visits.h through three functions, the phases. Options,
+ * NAME=NUMBER:
+ *   allocs         allocations of the recursion
+ *   stands         how often the program stands still, in equal intervals
+ *   slots          live chunks           least, spread  their sizes
+ *   deepest        the most calls that the recursion makes
+ *   seed
+ *   late-phase=1   phase_c begins after two thirds of all allocations, and makes half of the rest
+ *   paths=1        four paths of twelve functions each, which must not be lost:
  *                    often_12   makes one of 500 allocations
- *                    once_12    makes one chunk, in the middle, of 1/200 of the live bytes
+ *                    once_12    makes one chunk, after half of all allocations, of 1/200 of the
+ *                               live bytes
  *                    late_12    begins after two thirds and soon holds 1/100, in chunks of 64 bytes
  *                    slowly_12  begins after a third, holds 1/100 at the end, in chunks of 64 bytes
  *   ruled=1        a path of twelve functions, one allocation in 20 000, after the first sixth
  *   signals=1      a handler that allocates, every two milliseconds
- * Answers to a STAND: "go"; "drain N": all chunks but N are freed, then it stands again; "fork": a
- * child goes on with all that is alive, and the parent waits for its end.
+ * The suite answers a STAND with "go"; with "drain N" (the program frees all chunks but N and
+ * stands again); or with "fork" (a child goes on with all chunks and the parent waits for it).
  */
 #include "signals.h"
 #include "visits.h"
@@ -57,7 +61,7 @@ static FRAME void phase_c(struct chunk *place) {
     __asm__ volatile("# c");
 }
 
-/* --- paths that matter ------------------------------------------------------------------------ */
+/* --- paths that must not be lost -------------------------------------------------------------- */
 
 #define LINK(kind, this, next)                                                                     \
     static FRAME void kind##_##this(struct chunk * place, uint32_t bytes) {                        \
@@ -94,7 +98,8 @@ static struct chunk *fresh_place(void) {
     return &kept[kept_count++];
 }
 
-/* Before each allocation of the recursion. The calls stand in main, as those of the phases do. */
+/* Called before each allocation of the recursion. Inlined into main, so that the paths begin there,
+ * like those of the phases. */
 static __attribute__((always_inline)) inline void paths_that_matter(void) {
     uint64_t live = settings.slots * (settings.least + settings.spread / 2);
     uint64_t chunks = live / 100 / SMALL_BYTES;
@@ -138,7 +143,7 @@ static FRAME void fork_here(void) {
     __asm__ volatile("# fork");
 }
 
-/* False: the suite wants no more. */
+/* Tells the suite the books and obeys its answers. False: standard input has ended. */
 static bool stand_still(void) {
     char answer[64];
     if (settings.signals)
@@ -186,7 +191,8 @@ static void name_books(void) {
     memcpy(site_names + VISIT_SITES, sites, sizeof sites);
 }
 
-/* A third of all for each phase. */
+/* Returns the phase of the next allocation: each of the three equally often, unless late-phase is
+ * set. */
 static uint64_t draw_phase(void) {
     uint64_t random = draw(&walk.state) >> 24;
     if (!settings.late_phase)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Random recursion: the tables' bound, the books, the subtotals, and what must stand."""
+"""Random recursion: the limit of the tables, figures compared with the program's own counts,
+subtotals, paths that must be complete."""
 import functools
 
 from harness import Failure, check, test
@@ -16,7 +17,7 @@ def note(text=""):
 
 
 def rss_of_glibc(name, *options, stands):
-    """(resident now, at most) at the last standstill, without the library."""
+    """(resident KiB, peak) of the program on glibc's malloc at its last pause."""
     with Program(name, *options, preload=False) as plain:
         for _ in range(stands):
             plain.go()
@@ -25,7 +26,8 @@ def rss_of_glibc(name, *options, stands):
 
 @test
 def random_recursion():
-    """Three million paths: nothing lost or unknown, memory flat, little more than glibc's."""
+    """With three million paths nothing is lost or unknown, and memory is little more than with
+    glibc."""
     allocs, stands = scaled(3000000, 300000000), 3
     options = (f"allocs={allocs}", f"stands={stands}", f"seed={SEED}")
     plain, plain_peak = rss_of_glibc("recursion", *options, stands=stands)
@@ -34,7 +36,7 @@ def random_recursion():
         for _ in range(stands):
             program.go()
             resident.append(program.rss_kib())
-        peak = program.peak_kib()  # before the dump, which takes memory of its own
+        peak = program.peak_kib()  # read before the dump, which needs memory itself
         check_books(program, program.dump())
         check_lost(program)
         program.finish()
@@ -46,7 +48,7 @@ def random_recursion():
 
 @test
 def tables_at_every_moment():
-    """While it runs the tables are within the limit."""
+    """The tables are within the limit all the time."""
     with Program("recursion", f"allocs={scaled(1000000, 20000000)}", f"seed={SEED}") as program:
         with Watch(program, 0.01) as watch:
             program.go()
@@ -57,7 +59,7 @@ def tables_at_every_moment():
 
 @test
 def asking_costs_little():
-    """The figures of the tables are had without much memory, however many contexts there are."""
+    """Asking for the figures of the tables needs little memory, also with many contexts."""
     with Program("recursion", "allocs=300000", f"seed={SEED}") as program:
         program.go()
         before = program.rss_kib()
@@ -83,7 +85,7 @@ def subtotals(*options, **env):
 
 @test
 def subtotals_of_phases():
-    """Each phase and each site has what it allocated. No stack is deeper than MEMCTX_DEPTH."""
+    """Totals of phases and sites equal the program's own counts, with stacks below MEMCTX_DEPTH."""
     return subtotals("deepest=22")
 
 
@@ -94,8 +96,8 @@ def subtotals_of_phases_deep():
 
 @test
 def a_phase_that_comes_late():
-    """When the tables are full long since, a new phase begins and makes half of all allocations.
-    What was counted before its node was made may be missing below it, but no more than a tenth."""
+    """A phase that begins when the tables are full, and makes half of all allocations, gets a node
+    that has at least nine tenths of its live bytes."""
     with Program("recursion", f"allocs={scaled(1500000, 20000000)}", "late-phase=1", f"seed={SEED}",
                  MEMCTX_DEPTH=64) as program:
         program.go()
@@ -105,7 +107,7 @@ def a_phase_that_comes_late():
         want = program.sum_books(phase="phase_c")[0]
         check(want * 9 // 10 <= got <= want,
               f"phase_c: {got} of its {want} live bytes stand below it")
-        # main has a node for each of its calls, and that of phase_c comes late, too.
+        # main has a node for each call in it. The node of its call of phase_c also comes late.
         check_subtotals(program, dump, ("phase_a", "phase_b"), whole="_start")
         program.finish()
     return note(f"phase_c has {got} of {want}")
@@ -113,7 +115,7 @@ def a_phase_that_comes_late():
 
 @test
 def paths_that_matter():
-    """Among cold paths those that allocate often, or hold much, stand with all their functions."""
+    """Paths that allocate often or hold much are complete among very many cold paths."""
     with Program("recursion", f"allocs={scaled(3000000, 30000000)}", "paths=1", f"seed={SEED}") as program:
         with Watch(program) as watch:
             program.go()
@@ -129,7 +131,7 @@ def paths_that_matter():
 
 @functools.lru_cache(None)
 def live_bytes_change():
-    """400 MB alive with many paths, then 1 MB: the watches of the two parts."""
+    """Runs a program with 400 MB and then 1 MB of live bytes; returns the samples of both parts."""
     options = ("allocs=700000", "slots=400000", "least=500", "spread=1000", f"seed={SEED}")
     with Program("recursion", *options) as program:
         with Watch(program) as watch:
@@ -145,14 +147,14 @@ def live_bytes_change():
 
 @test
 def live_bytes_that_grow():
-    """With more alive the tables may be larger than 4 MiB, but not more than a twentieth of it."""
+    """The limit of the tables grows with the live bytes: 5 % of them, or 4 MiB if that is more."""
     watch, _ = live_bytes_change()
     return note(watch.check(20))
 
 
 @test
 def live_bytes_that_shrink():
-    """What the tables have grown to is given up when the live bytes are."""
+    """The tables shrink below their limit when the live bytes shrink."""
     watch, after = live_bytes_change()
     after.samples = after.samples[-3:]
     return note(f"{watch.tell()}; then {after.check(3, resident_counts=False)}")
@@ -160,7 +162,7 @@ def live_bytes_that_shrink():
 
 @test
 def resident_bytes_when_live_bytes_shrink():
-    """What the tables have grown to goes back to the kernel, too."""
+    """When the live bytes shrink, memory of the tables goes back to the kernel."""
     watch, after = live_bytes_change()
     after.samples = after.samples[-3:]
     return note(f"{watch.tell()}; then {after.check(3)}")
@@ -168,7 +170,8 @@ def resident_bytes_when_live_bytes_shrink():
 
 @test
 def chunks_of_one_byte():
-    """Blocks far larger than what was asked for do not raise the limit."""
+    """The limit of the tables counts requested bytes, not the much larger blocks of chunks of one
+    byte."""
     options = ("allocs=3500000", "slots=3000000", "least=1", "spread=1", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_TABLES="50%") as program:
         with Watch(program, 0.2) as watch:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""MEMCTX_TABLES and MEMCTX_FOLD: what they take, and that the books stay exact under each."""
+"""MEMCTX_TABLES and MEMCTX_FOLD: values that they accept; the dump equals the program's own counts
+with each value."""
 import harness
 from harness import check, check_equal, run_program, preloaded_env, test, test_named
 from target import LEAST_BYTES, SEED, Program, Watch, check_books, check_lost, scaled
@@ -47,7 +48,8 @@ def set_tables(program, value):
 
 @test
 def the_limit_changes_meanwhile():
-    """What is kept already stays, and nothing is added to it; with more room there is more."""
+    """A lower limit lets the tables grow no more, and a higher one lets them grow again; the dump
+    equals the program's own counts."""
     with Program("recursion", f"allocs={scaled(600000, 6000000)}", "stands=3", f"seed={SEED}") as program:
         program.go()
         full = program.figures()["tables_bytes"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * signals.h - a signal handler that allocates, every two milliseconds. The program that includes
- * this says where, in handler_site.
+ * signals.h - a signal handler that allocates, every two milliseconds, in the function handler_site
+ * of the program that includes this file.
  */
 #ifndef TABLES_SIGNALS_H
 #define TABLES_SIGNALS_H
@@ -13,7 +13,7 @@
 
 static struct chunk handler_chunks[8];
 
-/* Puts a new chunk of so many bytes into the place, in the books, too. */
+/* Replaces the chunk in the place by a new one of `bytes` bytes, and books that. */
 static FRAME void handler_site(struct chunk *place, uint32_t bytes);
 
 static void on_signal(int number) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sites - calls each function of generated code `calls` times; each has a malloc of its own. Says
- * in WORST_NS how long one call took in the slowest tenth of them on average, in processor time.
+ * sites - calls each function of generated code `calls` times; each function has its own call of
+ * malloc. Prints WORST_NS, the mean processor time of a call in the slowest tenth of all calls.
  */
 #include "books.h"
 
-/* Made by the suite. */
+/* The suite generates the file that defines these. */
 extern void *(*const generated_sites[])(void);
 extern const uint64_t generated_count;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What happens meanwhile: forks, signal handlers, dumps, resets, marks, rules."""
+"""The tables during forks, signal handlers, dumps, resets, marks and rules."""
 import threading
 
 import harness
@@ -10,7 +10,7 @@ from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, ch
 from wire import Wire, constant, frame, struct_bytes
 
 
-# So small that many of the contexts reach it, though hundreds of paths share what is alive.
+# So small that many contexts reach it, although hundreds of paths share the live bytes.
 PROMOTE_BYTES = 1024
 
 
@@ -19,7 +19,7 @@ def note(text=""):
 
 
 class Repeated:
-    """Does something again and again in a thread; what it raises is raised at the end."""
+    """Calls a function repeatedly in a thread; raises its exception at the end."""
 
     def __init__(self, work, interval_s):
         self.work, self.interval_s = work, interval_s
@@ -48,14 +48,15 @@ class Repeated:
 
 @test
 def a_child_goes_on():
-    """A fork when the tables are full: parent and child stay exact, each within its limit."""
+    """After a fork with full tables, the dumps of parent and child equal their own counts, each
+    within its limit."""
     options = (f"allocs={scaled(600000, 10000000)}", "stands=2", f"seed={SEED}")
     with Program("recursion", *options) as program:
         check_equal(program.go(), program.pid, "who stands")
         child = program.go("fork")
         check(child != program.pid, "the child does not stand")
         program.target.wait_socket(child)
-        # its control thread is in the totals
+        # the totals include the child's control thread
         check_books(program, program.dump(child), totals=False)
         check_lost(program, child)
         with Watch(program, 0.05, child) as watch:
@@ -69,7 +70,7 @@ def a_child_goes_on():
 
 @test
 def handlers_that_allocate():
-    """Signals interrupt everything, malloc itself included: that is on the books of [unwinding]."""
+    """Allocations of a signal handler that interrupts malloc are charged to [unwinding]."""
     options = (f"allocs={scaled(1000000, 50000000)}", "signals=1", f"seed={SEED}")
     with Program("recursion", *options) as program:
         with Watch(program) as watch:
@@ -93,7 +94,7 @@ def handlers_that_allocate():
 
 @test
 def asked_all_the_time():
-    """Dumps, marks, resets and trims meanwhile, every 50 ms: what is alive stays exact."""
+    """Live figures stay exact during dumps, marks, resets and trims every 50 ms."""
     options = (f"allocs={scaled(1500000, 50000000)}", f"seed={SEED}")
     with Program("recursion", *options) as program:
         everything = struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))
@@ -127,13 +128,13 @@ def add_rule(program, rule):
 @test
 @in_tries
 def a_path_named_by_a_rule():
-    """Rare as it is, a path that a rule names has its full path and the rule's policy."""
+    """A rarely used path that a rule names is complete, and its chunks have the rule's policy."""
     options = ("allocs=1200000", "stands=6", "ruled=1", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0) as program:
         program.go()
         check_equal(program.sum_books(site="ruled_12"), (0, 0, 0, 0), "the path before the rule")
         add_rule(program, "ruled_12=slab")
-        threading.Event().wait(0.3)  # it holds within a tenth of a second
+        threading.Event().wait(0.3)  # the library applies a rule within a tenth of a second
         for _ in range(5):
             program.go()
         dump = program.dump()
@@ -153,8 +154,8 @@ def a_path_named_by_a_rule():
 @test
 @in_tries
 def rules_for_the_recursion():
-    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of
-    them, merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
+    """Rules for a site and for a function of the recursion apply to all their contexts, merged or
+    not, that hold more than twice MEMCTX_PROMOTE_BYTES. The limit holds."""
     options = (f"allocs={scaled(900000, 9000000)}", "stands=3", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=PROMOTE_BYTES) as program:
         program.go()
@@ -191,7 +192,7 @@ def rules_for_the_recursion():
 
 @test
 def pages_of_its_own_for_every_path():
-    """What each path's pages take on top is within the limit, too."""
+    """The limit also holds if each path has own pages."""
     options = (f"allocs={scaled(100000, 1000000)}", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0,
                  MEMCTX_RULES="site_?=own") as program:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The library of levels.c: a step of its recursion, which allocates when it comes back. */
+/* The library of levels.c: one step of its recursion, which allocates after the deeper levels have
+ * returned. */
 #include <stdlib.h>
 
 extern void *plug_step(void (*next)(void *, unsigned), void *walker, unsigned levels,

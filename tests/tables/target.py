@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A program with very many call paths, started, watched, and its books compared with the dump.
+"""Runs a program with very many call paths, samples the size of the library's tables, and compares
+the program's own counts ("books") with dumps.
 
-What the library promises of its tables is worked out here anew, from what the program says it has
-alive, and not taken from the library.
+The limit of the tables is computed here from the live bytes, not taken from the library.
 """
 import collections
 import os
@@ -13,7 +13,7 @@ import harness
 from harness import Failure, Target, check, check_equal, check_sums
 from wire import Wire
 
-# How much larger each test may be than in `make test`.
+# Factor for the size of each test; 1 in `make test`.
 SCALE = float(os.environ.get("MEMCTX_TABLES_SCALE", "1"))
 SEED = int(os.environ.get("MEMCTX_TABLES_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
 FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
@@ -22,8 +22,8 @@ FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees")
 LIVE = FIGURES[:2]
 ALLOCS = FIGURES.index("allocs")
 LEAST_BYTES, THREAD_BYTES = 4 << 20, 32 << 10
-# What is resident of the tables beyond the bytes counted: the page at the end of each table, free
-# blocks between them, and what every process has, however few its paths.
+# Resident bytes beyond the counted ones: partly used OS pages at the end of tables, free blocks
+# between them, and tables that every process has.
 RESIDENT_SLACK_BYTES = 1 << 20
 SETTLE_S = harness.PATIENCE_S
 OTHERS = "[other callers]"
@@ -34,7 +34,7 @@ Sample = collections.namedtuple("Sample", "figures rss_kib threads")
 
 
 def scaled(count, most):
-    """So many, times MEMCTX_TABLES_SCALE, but at most as many as the test needs."""
+    """count times MEMCTX_TABLES_SCALE, but at most `most`."""
     return min(int(count * SCALE), most)
 
 
@@ -47,7 +47,7 @@ def kib(pid, field):
 
 
 class Program:
-    """One run of a program that keeps books.h. Without `preload` it runs on glibc's malloc."""
+    """Runs a program that uses books.h. Without `preload` it runs on glibc's malloc."""
 
     def __init__(self, name, *options, preload=True, program=None, **env):
         self.argv = [program or build(name), *map(str, options)]
@@ -65,7 +65,7 @@ class Program:
             self.hear()
             if self.preload:
                 self.target.wait_socket()
-                # Before the first dump: making one takes memory.
+                # A dump of the start, to subtract: what libc and dumps themselves allocated.
                 self.start = self.dump()
         except BaseException:
             self.__exit__()
@@ -77,7 +77,7 @@ class Program:
         self.runtime.__exit__(None, None, None)
 
     def hear(self):
-        """Waits for the next standstill; keeps the books that are said. Returns who stands."""
+        """Waits until a process of the program pauses, reads its books, returns its pid."""
         self.books = {}
         while True:
             words = self.target.hear(LIMIT_S).split()
@@ -104,9 +104,8 @@ class Program:
             return wire.statistics()
 
     def settle(self):
-        """Waits until the tables are within a limit that has fallen. The control thread wakes once a
-        second, and then takes a few sweeps. Where the tables stay above the limit, the checks that
-        follow tell so."""
+        """Waits until the tables are below a limit that has fallen, which takes the control thread
+        some sweeps, one a second. If they stay above, the caller's checks fail."""
         end = time.monotonic() + SETTLE_S
         while time.monotonic() < end:
             figures = self.figures()
@@ -130,7 +129,7 @@ class Program:
 
 
 class Watch:
-    """Asks for the figures of the tables again and again while the program runs."""
+    """Samples the figures of the tables in a thread while the program runs."""
 
     def __init__(self, program, interval_s=0.02, pid=None):
         self.program, self.interval_s = program, interval_s
@@ -142,7 +141,7 @@ class Watch:
     def take(self, wire):
         threads = int(harness.read_status(self.pid, "Threads"))
         figures = wire.statistics()
-        # A thread that began or ended meanwhile counts.
+        # Take the larger number of threads before and after the reading.
         threads = max(threads, int(harness.read_status(self.pid, "Threads")))
         self.samples.append(Sample(figures, kib(self.pid, "VmRSS"), threads))
 
@@ -156,7 +155,7 @@ class Watch:
             self.failure = error
 
     def wait_for(self, count):
-        """Until so many more samples were taken."""
+        """Waits until `count` more samples were taken."""
         wanted = len(self.samples) + count
         harness.wait_until(lambda: len(self.samples) >= wanted or self.failure, f"{count} samples")
 
@@ -169,7 +168,7 @@ class Watch:
         self.thread.join()
 
     def check(self, least_samples, **limits):
-        """Checks the promise at each sample; returns the figures that the test prints."""
+        """Checks the limit at each sample; returns the text that the test prints."""
         if self.failure:
             raise self.failure
         check(len(self.samples) >= least_samples, f"only {len(self.samples)} samples")
@@ -192,15 +191,14 @@ class Watch:
 
 
 def beyond(sample, part=0.05, fixed=None, threads=None, resident_counts=True):
-    """What passes the promise: (bytes by which it is passed, which rule, what is told). `part` and
-    `fixed` are MEMCTX_TABLES, a share of the live bytes or a number of bytes; `threads` is as many
-    as there may have been a moment before or after, where they come and go. `resident_counts` is
-    false where another test looks at the resident bytes."""
+    """Yields (excess bytes, rule, text) for each rule of the limit that a sample breaks. `part` and
+    `fixed`: MEMCTX_TABLES as a share of the live bytes or in bytes. `threads`: their number, if it
+    changes during a sample. `resident_counts` False: do not check resident bytes."""
     figures = sample.figures
     used, told = figures["tables_bytes"], figures["tables_limit_bytes"]
     resident = figures["metadata_resident_bytes"]
     promised = fixed or max(LEAST_BYTES, int(figures["live_bytes"] * part))
-    # The library's own thread is one of these, though it does not allocate.
+    # The number of threads includes the control thread.
     threads = threads or sample.threads
     promised += THREAD_BYTES * threads
     moment = (f"the promise with {figures['live_bytes']} bytes alive and {threads} threads is "
@@ -215,7 +213,7 @@ def beyond(sample, part=0.05, fixed=None, threads=None, resident_counts=True):
             yield over, kind, moment
 
 
-# --- what a dump has to say -------------------------------------------------------------------
+# --- comparison of books and dump -------------------------------------------------------------
 
 
 def figures_of(context, part="self"):
@@ -231,7 +229,7 @@ def function_of(context):
 
 
 def paths_of(dump):
-    """By context id the functions from the innermost to main, and what is outside main."""
+    """{context id: functions, innermost first, also those outside main}."""
     return harness.context_names(dump)
 
 
@@ -247,7 +245,7 @@ def check_unknown(dump):
 
 
 def site_figures(dump, functions):
-    """Of all contexts whose innermost function is one of these."""
+    """The sum of the figures of all contexts whose innermost function is in `functions`."""
     return sum_figures(context for context in dump["contexts"] if function_of(context) in functions)
 
 
@@ -259,7 +257,7 @@ def check_site(dump, site, want, fields=FIGURES):
 
 
 def check_books(program, dump, totals=True, fields=FIGURES):
-    """Every site, and everything together, to the byte."""
+    """Checks that the figures of each site, and the totals, equal the books exactly."""
     check_sums(dump)
     check_unknown(dump)
     check(dump["exact"] is True, "the dump is not exact")
@@ -273,9 +271,9 @@ def check_books(program, dump, totals=True, fields=FIGURES):
 
 
 def check_books_or_merged(program, dump, least=0):
-    """Where no site has room any more, its figures are those of [other callers] of the process: no
-    site has more than the books say, or less than the share `least` of it, and nothing is missing
-    from all of them together."""
+    """Like check_books, but for full tables, where [other callers] may have a part of a site's
+    figures. A site has at least the share `least` of its books, and all sites and [other callers]
+    have the sum."""
     check_sums(dump)
     check_unknown(dump)
     check(dump["exact"] is True, "the dump is not exact")
@@ -293,13 +291,13 @@ def check_lost(program, pid=None):
 
 
 def outermost(dump, phase):
-    """The nodes of a function that have none of the same function above them."""
+    """The contexts of function `phase` that have no context of that function above them."""
     by_id = {context["id"]: context for context in dump["contexts"]}
 
     def is_below(context):
         while context["parent"] is not None:
             context = by_id[context["parent"]]
-            if function_of(context) == phase:  # perhaps with [other callers] between the two
+            if function_of(context) == phase:  # [other callers] may stand between the two
                 return True
         return False
 
@@ -308,8 +306,8 @@ def outermost(dump, phase):
 
 
 def check_subtotals(program, dump, phases, whole="main"):
-    """What stands below a phase, and below the function that calls all, is what that allocated,
-    whatever was merged."""
+    """Checks that the total below each phase, and below the function `whole` that calls them,
+    equals the books, although paths were merged."""
     wanted = {phase: program.sum_books(phase=phase) for phase in phases}
     wanted[whole] = program.sum_books()
     wrong = []
@@ -327,7 +325,7 @@ def check_subtotals(program, dump, phases, whole="main"):
 
 
 def below(dump, top):
-    """A context and all that stands below it."""
+    """A context and its descendants."""
     ids = {top["id"]}
     by_id = {context["id"]: context for context in dump["contexts"]}
     for context in dump["contexts"]:
@@ -341,7 +339,8 @@ def below(dump, top):
 
 
 def path_figures(dump, path):
-    """What stands under exactly these functions, from the innermost to main."""
+    """The sum of the figures of contexts with exactly this path, from the innermost function to
+    main."""
     names = paths_of(dump)
     return sum_figures(context for context in dump["contexts"]
                        if inside_main(names[context["id"]]) == tuple(path))
@@ -352,7 +351,7 @@ def deep_path(kind):
 
 
 def check_path(program, dump, kind):
-    """A path that matters stands with all its functions, with nine tenths of what it has alive."""
+    """Returns (whether the full path has at least 90 % of the path's live bytes, text)."""
     got = path_figures(dump, deep_path(kind))[0]
     want = program.sum_books(site=f"{kind}_12")[0]
     share = got * 100 // max(want, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Very many threads: alive together, one after the other, idle, and one that frees for another."""
+"""Very many threads: at a time, one after the other, idle, and one that frees another's chunks."""
 import functools
 
 from harness import check, in_tries, test
@@ -16,8 +16,8 @@ def note(text):
 
 @test
 def many_threads_at_a_time():
-    """500 threads, each with its own paths, alive together: the limit holds. It has no room for all
-    sites of all threads."""
+    """The limit holds with 500 threads at a time with own paths. (The tables have no room for all
+    sites of all threads.)"""
     paths = scaled(2000, 10000)
     options = ("threads=500", "together=500", f"paths={paths}", f"seed={SEED}")
     with Program("threads", *options) as program:
@@ -32,7 +32,7 @@ def many_threads_at_a_time():
 
 @functools.lru_cache(None)
 def many_threads_end():
-    """The watches of the time when 300 threads are alive, and when they have ended."""
+    """Runs 300 threads; returns the samples while they live and after they have ended."""
     options = ("threads=300", "together=300", "paths=500", f"seed={SEED}")
     with Program("threads", *options) as program:
         with Watch(program, 0.1) as watch:
@@ -48,23 +48,23 @@ def many_threads_end():
 
 @test
 def tables_when_many_threads_have_ended():
-    """Their share of the limit ends with them, and so does what they used of it."""
+    """When threads end, the limit falls by their share, and the tables shrink below it."""
     watch, after = many_threads_end()
     return note(f"{watch.tell()}; when they have ended {after.check(3, resident_counts=False)}")
 
 
 @test
 def resident_bytes_when_many_threads_have_ended():
-    """What ended threads used goes back to the kernel, except for the chunks that they left."""
+    """When threads have ended, memory of their tables goes back to the kernel."""
     watch, after = many_threads_end()
     return note(f"{watch.tell()}; when they have ended {after.check(3)}")
 
 
 @test
 def threads_that_come_and_go():
-    """5 000 short threads, 50 at a time: memory flat, limit kept, books exact. On a busy machine more
-    threads are ending at one time, and a site may lack room for a few allocations (once for 6 of
-    250 563), which then count in [other callers]."""
+    """With 5 000 short threads, 50 at a time, memory does not grow, the limit holds and the dump
+    equals the program's own counts. On a busy machine a few allocations may lack room in the tables
+    and count in [other callers]."""
     resident = []
     for threads in (500, 5000):
         options = (f"threads={threads}", "together=50", "paths=200", f"seed={SEED}")
@@ -83,7 +83,7 @@ def threads_that_come_and_go():
         plain.go()
         plain_kib = plain.rss_kib()
     told += f"; resident {resident} KiB after 500 and 5 000 threads, glibc {plain_kib}"
-    # What 4 500 more threads leave alive, and the program's own arrays, is in both.
+    # resident[1] and plain_kib both include the chunks that 4 500 more threads leave.
     check(resident[1] - plain_kib <= resident[0] + CHURN_GROWTH_KIB, told)
     return note(told)
 
@@ -103,7 +103,8 @@ def one_thread_after_the_other():
 
 @test
 def a_thread_that_frees_for_another():
-    """20 000 chunks of as many paths, freed by a thread that made none of them."""
+    """The dump equals the program's own counts if a thread frees 20 000 chunks of 20 000 paths of
+    another thread."""
     with Program("threads", "handover=1", "paths=20000", f"seed={SEED}") as program:
         with Watch(program, 0.005) as watch:
             program.go()
@@ -115,7 +116,7 @@ def a_thread_that_frees_for_another():
 
 
 def resident_parts(pid):
-    """KiB resident of stacks, of other memory without a file, and of files."""
+    """Resident KiB of a process: {"stacks", "anonymous" (other memory without a file), "files"}."""
     parts = {"stacks": 0, "anonymous": 0, "files": 0}
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:
         for line in file:
@@ -133,7 +134,8 @@ def resident_parts(pid):
 
 @in_tries
 def compare_idle(*more):
-    """On a busy machine threads wait for each other's locks, and more of them get heaps of their own."""
+    """Compares the resident set of 500 idle threads with that under glibc. (A try may fail on a
+    busy machine, where more threads get own heaps.)"""
     options = ("threads=500", "together=500", "alike=1", f"seed={SEED}", *more)
     with Program("threads", *options, preload=False) as plain:
         plain.go()
@@ -155,7 +157,8 @@ def compare_idle(*more):
 
 @test
 def idle_threads():
-    """500 threads that have allocated some chunks and wait: at most 1.2 times what glibc takes."""
+    """500 idle threads with some chunks take at most 1.2 times the memory that they take under
+    glibc."""
     ratios = [compare_idle(*more) for more in (
         ("paths=1", "slots=1"), ("paths=6", "slots=6"), ("paths=20", "slots=20"),
         ("paths=40", "slots=10"), ("paths=6", "slots=6", "stdio=1"),

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * threads - very many threads with very many call paths each. Options, NAME=NUMBER:
- *   threads  in all             together  alive at a time
- *   paths    allocations of each              slots  chunks that each has alive
- *   alike=1  all threads make the same paths
- *   stdio=1  each prints something and reads a line, which it keeps
- *   large=1  each has 64 KiB for a moment
+ *   threads     number of threads             together  number of threads alive at a time
+ *   paths       allocations of each thread    slots     live chunks of each thread
+ *   alike=1     all threads make equal paths
+ *   stdio=1     each thread prints a line, and reads one, which it keeps
+ *   large=1     each thread allocates and frees 64 KiB
  *   handover=1  instead: one thread makes `paths` chunks, another one frees all but every 16th
  *   seed
- * It stands still when the last `together` threads have allocated all and wait with their chunks
- * alive, and again when they have freed all but every 16th of these and have ended.
+ * The program stands still when the last `together` threads have made all allocations and wait, and
+ * again when these threads have freed all chunks but every 16th and have ended.
  */
 #include "visits.h"
 
@@ -35,10 +35,10 @@ static struct chunk handed[HANDED_MAX];
 static _Atomic uint64_t handed_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static unsigned finished; /* under the lock */
-static bool may_end;      /* under the lock */
+static unsigned finished; /* protected by `lock` */
+static bool may_end;      /* protected by `lock` */
 
-static FILE *sink, *source; /* where there is stdio */
+static FILE *sink, *source; /* for stdio=1 */
 
 static FRAME void use_stdio(struct worker *worker) {
     size_t room = 0;
@@ -120,7 +120,7 @@ static bool stand_with_books(void) {
     return stand(&sum, answer, sizeof answer);
 }
 
-/* Waits until so many have finished. */
+/* Waits until `count` threads have finished. */
 static void wait_for(unsigned count) {
     pthread_mutex_lock(&lock);
     while (finished < count)
@@ -136,7 +136,8 @@ static void set_may_end(bool value) {
     pthread_mutex_unlock(&lock);
 }
 
-/* False: the suite wants no more. */
+/* Runs `count` threads. After the last batch the program stands still. False: standard input has
+ * ended. */
 static bool run_batch(uint64_t first, uint64_t count, bool last) {
     static pthread_t threads[THREADS_MAX];
     set_may_end(!last);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""memctx set TARGET CONTEXT unfold: for a time new paths have each turn of a recursion, and the books stay exact."""
+"""memctx set TARGET CONTEXT unfold: new paths have every call of a recursion for a time, and the
+dump equals the program's own counts."""
 import json
 
 import harness
@@ -16,7 +17,8 @@ def ask(program, *words, pid=None):
 
 
 def turns(dump, known=frozenset()):
-    """Returns how many of the new contexts with a full path have a function twice, and how many such contexts there are."""
+    """Of the contexts that are not in `known` and have a full path: (those with a function twice,
+    all)."""
     names = paths_of(dump)
     fresh = [inside_main(names[context["id"]]) for context in dump["contexts"] if context["id"] not in known]
     paths = [[name for name in path if name.startswith("visit_")] for path in fresh if OTHERS not in path]
@@ -29,10 +31,11 @@ def ids_of(dump):
 
 @test
 def unfolded_for_a_time():
-    """Folded, then not, then folded: what new paths look like, and every book."""
+    """New paths are folded, after `unfold` not folded, and after `fold` folded again; the dump
+    equals the program's own counts."""
     with Program("recursion", "allocs=20000", "stands=4", "deepest=9", f"seed={SEED}",
                  MEMCTX_TABLES="12M", MEMCTX_VERIFY=101) as program:
-        program.go()  # what is there before the first function is folded has its turns
+        program.go()  # paths from before the first folding have a function twice
         program.go()
         folded = program.dump()
         functions = program.figures()["folded_functions"]
@@ -53,7 +56,7 @@ def unfolded_for_a_time():
         again = program.dump()
         late, few = turns(again, ids_of(unfolded))
         check(few > 0, "no path is new")
-        # A function that was not folded yet when the others were may still have its turns.
+        # A function that is folded later than the others may still stand twice in a path.
         check(late == 0 or functions < 8, f"{late} contexts with a function twice among {few} new ones, "
                                           f"{functions} functions were folded")
         check_books(program, again)
@@ -68,9 +71,9 @@ def unfolded_for_a_time():
 
 
 @test
-@in_tries  # the child has to walk within four seconds
+@in_tries  # fails if the child does not run within four seconds
 def unfolding_ends_by_itself():
-    """Nobody asks any more: the control thread folds it again, in a forked child its own one does."""
+    """When the time of `unfold` is over, the control thread folds again, also in a forked child."""
     with Program("recursion", "allocs=20000", "stands=3", "deepest=9", f"seed={SEED}",
                  MEMCTX_TABLES="12M") as program:
         program.go()

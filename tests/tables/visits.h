@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * visits.h - eight functions that call each other at random, so that nearly every allocation has a
- * call path that never came before. The innermost call allocates at one of four sites.
+ * new call path. The innermost call allocates at one of four sites.
  */
 #ifndef TABLES_VISITS_H
 #define TABLES_VISITS_H
@@ -10,17 +10,17 @@
 
 enum { VISIT_SITES = 4 };
 
-struct walk { /* one thread's */
+struct walk { /* the state of one thread's recursion */
     uint64_t state;
     uint32_t bytes_least, bytes_spread, deepest;
-    struct chunk *place; /* where the next chunk goes */
+    struct chunk *place; /* the chunk that the next allocation replaces */
     struct books *books;
     uint16_t phase;
 };
 
 static void visit(struct walk *walk, unsigned levels, uint64_t random);
 
-/* Each site replaces what stands in the place. */
+/* Each site replaces the chunk in walk->place by a new one. */
 #define VISIT_SITE(number)                                                                         \
     static FRAME void site_##number(struct walk *walk) {                                           \
         uint32_t bytes = walk->bytes_least + (uint32_t)(draw(&walk->state) % walk->bytes_spread);  \
@@ -70,7 +70,7 @@ static __attribute__((always_inline)) inline void visit(struct walk *walk, unsig
     visits[random % 8](walk, levels);
 }
 
-/* One allocation, 5 to `deepest` calls deep. */
+/* Makes one allocation, 5 to `deepest` calls deep. */
 static __attribute__((always_inline)) inline void walk_once(struct walk *walk, struct chunk *place,
                                                             unsigned phase) {
     uint64_t random = draw(&walk->state);

@@ -43,7 +43,7 @@ Test(text, what_does_not_fit_is_dropped_and_said) {
 Test(text, numbers_parse_or_are_refused) {
     static const struct {
         const char *text;
-        int64_t value; /* -1: refused */
+        int64_t value; /* -1: text_to_number refuses the text */
     } cases[] = {
         {"0", 0},
         {"7", 7},
@@ -75,7 +75,7 @@ Test(text, numbers_parse_or_are_refused) {
 Test(options, defaults_are_those_of_the_list) {
 #define CHECK(field, NAME, kind, value, minimum, maximum, live, help)                              \
     cr_assert_eq(options.field, (value), #field);                                                  \
-    /* A share of the live bytes is a negative number. */                                          \
+    /* Kind S: a default that is a share of the live bytes is negative. */                         \
     cr_assert(((value) >= (minimum) || #kind[0] == 'S') && (value) <= (maximum), #field);
     MEMCTX_OPTIONS(CHECK)
 #undef CHECK
@@ -160,7 +160,7 @@ Test(options, description_has_a_line_of_five_fields_for_each) {
     cr_assert(strncmp(buffer, "depth\t32\t32\tlive\t", 17) == 0, "%s", buffer);
 }
 
-/* The same questions, answered bit by bit. */
+/* Reads one bit, without the functions under test. */
 static bool bit_at(const uint64_t *bits, unsigned at) {
     return bits[at / 64] >> (at % 64) & 1;
 }

@@ -43,8 +43,8 @@ Test(buffers, every_place_may_hold_what_is_kept) {
     cr_assert_eq(buffers_bytes(false), 1 << 20);
 }
 
-/* Each page is written at once: one that is read first costs the other threads an interruption
- * when it is written. */
+/* buffers_map touches every page of a zeroed buffer. If a page were first read and then written,
+ * the kernel would interrupt the other threads for the change of the mapping. */
 Test(buffers, is_there_before_it_is_read) {
     char *table = buffers_map(64 * KIB, true);
     cr_assert_eq(os_resident_bytes(table, 64 * KIB), (int64_t)(64 * KIB));

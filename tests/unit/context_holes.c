@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/context/holes.h: pages that nobody uses lose their empty OS pages unasked. */
+/* Tests of src/context/holes.h: the control thread punches empty OS pages in pages that are not in
+ * use at present. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -14,7 +15,7 @@ enum { CHUNKS = 4000, STAYS = 100, BYTES = 300 };
 
 static unsigned char *chunks[CHUNKS];
 
-/* Chunks of one context, of which one in STAYS stays. */
+/* Allocates CHUNKS chunks in one context and frees all but every STAYS-th. */
 static struct heap *sparse_heap(void) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
@@ -42,13 +43,13 @@ Test(holes, a_page_is_punched_at_the_second_look) {
     int64_t waste = heap_global.own_free;
     cr_assert_eq(holes_look_now(), 0, "a page was quiet at once");
     size_t bytes = 0;
-    for (size_t more; (more = holes_look_now());) /* a look ends after a while */
+    for (size_t more; (more = holes_look_now());) /* one look does not visit all pages */
         bytes += more;
     cr_assert_gt(bytes, (size_t)CHUNKS * BYTES / 4);
     cr_assert_leq(heap_global.own_free, waste - (int64_t)bytes / 2);
     cr_assert_eq(heap->visited, 0);
     check_survivors();
-    /* All of it is used again. */
+    /* The punched memory can be used again. */
     int64_t used = segment_used_bytes();
     for (size_t i = 0; i < CHUNKS; i++)
         if (!chunks[i]) {
@@ -91,7 +92,7 @@ Test(holes, heaps_without_a_thread) {
     struct heap *heap = sparse_heap();
     heap_park(heap);
     holes_look_now();
-    heap->lock.word = 1; /* another thread frees into it */
+    heap->lock.word = 1; /* as if another thread were freeing chunks of this heap */
     cr_assert_eq(holes_look_now(), 0);
     heap->lock.word = 0;
     cr_assert_gt(holes_look_now(), 0);

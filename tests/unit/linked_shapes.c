@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of shapes.c once more, built with frame pointers. */
+/* The functions of shapes.c, built with frame pointers. */
 #include "shapes.h"
 
 #define LINKED_SHAPES

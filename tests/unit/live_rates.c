@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of tools/memctx/live/rates.c: what `memctx top` computes from one look to the next. */
+/* Tests of tools/memctx/live/rates.c: the changes and rates that `memctx top` computes between two
+ * looks. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
 #include "live/rates.h"
 
-/* A root with the children 1 and 2; 3 is below 2. */
+/* Context 0 is the root, 1 and 2 are its children, 3 and 4 are children of 2. */
 static struct model_context contexts[5] = {
     {.parent = WIRE_NONE}, {.parent = 0}, {.parent = 0}, {.parent = 2}, {.parent = 2}};
 static const struct model tree = {.contexts = contexts, .context_count = 4};
@@ -60,7 +61,8 @@ Test(live_rates, contexts_read_at_other_times_have_rates_of_their_own) {
     rates_set(&rates, 1, 2, 50, 1, 20);
     rates_end_range(&rates, 1, 2, 2);
     rates_end(&rates, 2);
-    cr_assert_eq(own(&rates, 1, RATES_GROWTH), 20); /* 40 bytes in two seconds */
+    /* 40 bytes more, two seconds after its last figures */
+    cr_assert_eq(own(&rates, 1, RATES_GROWTH), 20);
     rates_clear(&rates);
 }
 
@@ -124,7 +126,7 @@ Test(live_rates, differences_to_the_base) {
     rates_mark(&rates);
     look(&rates, 1, (int64_t[]){0, 30, 50, 1000}, 4);
     rates_set_waste(&rates, 1, 2);
-    rates_reserve(&rates, 5); /* a context that is newer than the base */
+    rates_reserve(&rates, 5); /* context 4 is newer than the base */
     rates_begin(&rates);
     rates_set(&rates, 4, 2, 70, 7, 140);
     rates_end(&rates, 2);
@@ -136,7 +138,8 @@ Test(live_rates, differences_to_the_base) {
     cr_assert_eq(rates_value(&rates, 1, RATES_WASTE, false, true), -3);
     cr_assert_eq(rates_value(&rates, 1, RATES_LIVE, false, false), 30);
     cr_assert_eq(rates_value(&rates, 4, RATES_LIVE, false, true), 70);
-    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, true), 20); /* -50 and 70 */
+    /* -50 of context 2 itself, 70 of context 4 */
+    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, true), 20);
     rates_clear(&rates);
 }
 

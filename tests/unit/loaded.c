@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of path/loaded.c, the table of loaded objects for an older glibc, held against the loader
- * of this one. */
+/* Tests of path/loaded.c, the table of loaded objects that serves where glibc has no
+ * _dl_find_object. The results are compared with _dl_find_object. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -10,7 +10,7 @@
 
 static unsigned objects, segments;
 
-/* Compares what the table says of an object's segments with what _dl_find_object says. */
+/* Compares the table's entries of an object's segments with the results of _dl_find_object. */
 static int compare_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     objects++;
@@ -50,7 +50,7 @@ Test(loaded, nothing_is_read_twice_when_the_loader_did_nothing) {
     cr_assert_not(loaded_update());
 }
 
-/* A library that this program does not have, in Debian's libc6. */
+/* A library of Debian's libc6 that this program does not load at its start. */
 #define LIBRARY "libthread_db.so.1"
 
 Test(loaded, a_library_comes_and_goes) {
@@ -68,7 +68,7 @@ Test(loaded, a_library_comes_and_goes) {
         cr_assert_str_eq(strrchr(((const struct link_map *)range.link_map)->l_name, '/') + 1,
                          LIBRARY);
         dlclose(library);
-        if (round) /* the free of the description is told; else the next look has to notice */
+        if (round) /* loaded_closed tells of the dlclose; in round 0 loaded_update must notice it */
             loaded_closed(range.link_map);
         else
             cr_assert(loaded_update(), "a closed library changes the table");
@@ -77,7 +77,8 @@ Test(loaded, a_library_comes_and_goes) {
     }
 }
 
-/* The loader does not tell this namespace of objects in another one. */
+/* The table lists only objects of this namespace: dl_iterate_phdr does not show those of
+ * dlmopen. */
 Test(loaded, other_namespaces_change_nothing) {
     struct loaded_range range;
     loaded_update();

@@ -13,7 +13,7 @@ static void add(int64_t ms, size_t length) {
     moments_add(&moments, ms, calloc(1, length), length);
 }
 
-/* Keeps a moment every EVERY_MS, and no more than MOMENTS_MAX. */
+/* Adds `count` moments, one every EVERY_MS, and thins them when there are more than MOMENTS_MAX. */
 static void fill(size_t count) {
     for (size_t i = 0; i < count; i++) {
         add((int64_t)i * EVERY_MS, 10 + i % 5);

@@ -30,7 +30,8 @@ Test(memory, aligned_mappings_are_aligned_and_zero) {
     }
 }
 
-/* A word of a stack may stand before a guard, or in a file that has become shorter. */
+/* Mapped pages may fault, too: guard pages, and pages behind the end of a file that has become
+ * shorter. */
 Test(memory, pages_that_a_read_would_fault_on_are_not_readable) {
     uintptr_t start = (uintptr_t)os_map(3 * OS_PAGE_BYTES);
     if (madvise((void *)start, OS_PAGE_BYTES, 22 /* MADV_POPULATE_READ */))
@@ -117,7 +118,7 @@ Test(lock, knows_its_holder) {
     pthread_create(&other, NULL, try_it, &got);
     pthread_join(other, NULL);
     cr_assert_eq(got, 0, "another thread must not get it");
-    lock_reset(&counter_lock); /* what a forked child does */
+    lock_reset(&counter_lock); /* as a forked child does */
     cr_assert_not(lock_any_is_mine());
     cr_assert(lock_try(&counter_lock));
     lock_release(&counter_lock);
@@ -138,7 +139,8 @@ static int64_t now_ns(void) {
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A fork that waits for somebody who waits for this lock would never end. */
+/* A fork holds the lock while it waits for a thread that needs the lock. That thread takes the lock
+ * from the fork after a while, else both would wait for ever. */
 Test(lock, who_waits_long_takes_it_from_a_fork) {
     int state = 0;
     pthread_t other;
@@ -156,12 +158,12 @@ Test(lock, who_waits_long_takes_it_from_a_fork) {
     store_release(&state, 2);
     pthread_join(other, NULL);
     cr_assert_eq(counter_lock.word, 0);
-    lock_take(&counter_lock); /* a fork took it away once; between threads that do not fork it works
-                                 as before */
+    lock_take(&counter_lock); /* after that the lock works as before */
     lock_release(&counter_lock);
 }
 
-/* The thread goes on in the child, and releases there what the handler found held. */
+/* A signal handler forks while its thread holds the lock. The thread goes on in the child and
+ * releases the lock there. */
 Test(lock, a_fork_leaves_what_its_thread_held_before) {
     lock_take(&counter_lock);
     lock_fork_prepare(&counter_lock, true);
@@ -173,7 +175,8 @@ Test(lock, a_fork_leaves_what_its_thread_held_before) {
     cr_assert_eq(counter_lock.word, 0);
 }
 
-/* In a handler the forking thread may hold what the holder of this lock waits for. */
+/* A signal handler forks. Its thread may hold a lock that the holder of counter_lock waits for, so
+ * the fork goes on without counter_lock. */
 Test(lock, a_fork_in_a_handler_does_not_wait_for_ever) {
     static struct lock inner = LOCK_INIT(RANK_META);
     int state = 0;

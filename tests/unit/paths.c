@@ -47,8 +47,8 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
-/* A forked child links none of its first new nodes. Each is found again: at once, after some more
- * nodes, and after many. */
+/* A forked child does not link its first new nodes. It finds each of them again: at once, after
+ * some more nodes, and after many. */
 Test(tree, a_forked_child_finds_its_new_nodes) {
     static uint32_t ids[1000];
     for (uint32_t made = 1; made < 1000; made *= 3) {
@@ -85,7 +85,8 @@ static NOINLINE void leaf(size_t size) {
     kept = malloc(size);
 }
 
-/* Frames of varied kinds: plain, of varying size, realigned, recursive, through a pointer. */
+/* Functions with various frames: plain, of varying size, realigned, recursive, called through a
+ * pointer. */
 static NOINLINE void plain(int levels, size_t size);
 static NOINLINE void with_alloca(int levels, size_t size) {
     volatile char *room = __builtin_alloca(size % 500 + 1);
@@ -144,7 +145,8 @@ Test(paths, depth_may_change_at_any_time) {
     expect_no_mismatch(1000);
 }
 
-/* Four frames, so that a guess by the innermost four return addresses cannot tell who called. */
+/* Called with 4 levels: the innermost four return addresses are equal for all callers, so a guess
+ * by them cannot tell the callers apart. */
 static NOINLINE void further_in(int levels) {
     if (levels == 0)
         leaf(48);
@@ -153,8 +155,8 @@ static NOINLINE void further_in(int levels) {
     __asm__ volatile("" ::: "memory");
 }
 
-/* The first function of a thread calls from two places, and another one from a third: these words
- * are the outermost ones that a trace compares. */
+/* The first functions of threads: one calls from two places, the other one from a third. Their
+ * return addresses are the outermost words that a trace compares. */
 static void *calls_from_two_places(void *unused) {
     for (int i = 0; i < 2000; i++) {
         if ((size_t)rand() >> 4 & 1) {
@@ -203,11 +205,11 @@ Test(paths, signal_frames_are_walked_through) {
     expect_no_mismatch(1000);
 }
 
-/* Past the table of traces: each path is walked. */
+/* Makes random calls with `passing` set: look-ups do not search the traces, but walk each path. */
 static void walk_at_random(void (*run)(int levels)) {
     start_oracle();
     for (unsigned round = 0; round < 4000; round++) {
-        if (round == 2000) { /* now some are cut off */
+        if (round == 2000) { /* from now on longer paths are cut off */
             options.depth = 14;
             unwind_rules_new_generation();
         }
@@ -227,7 +229,8 @@ Test(paths, walks_past_the_table_with_frame_pointers_are_right) {
     walk_at_random(linked_shapes_run);
 }
 
-/* One path, over and over: walks are tried in place of the table, cost more, and are given up. */
+/* One path is looked up over and over. Walks instead of searches in the traces cost more here, so
+ * the library must give them up. */
 Test(paths, walks_of_one_path_are_soon_given_up) {
     unwind_rules_init();
     unwind_rules_new_generation();
@@ -250,8 +253,7 @@ static int64_t live_of_all_views(void) {
     return sum;
 }
 
-/* The two functions have one hash, but each has an entry of its own in which its paths are counted.
- */
+/* Two functions with equal hashes have an entry each, which counts the function's paths. */
 Test(paths, recursive_functions_of_one_hash_are_folded) {
     uintptr_t one = 0x10000, other = one + 16;
     while ((hash_mix(one, 2) ^ hash_mix(other, 2)) & 0xffff)
@@ -265,14 +267,13 @@ Test(paths, recursive_functions_of_one_hash_are_folded) {
     cr_assert_eq(function_count, 2, "%u functions are folded", function_count);
 }
 
-/* With hardly any room for tables, in all ways that paths may go: what is folded and what has to
- * wait is what libunwind says, nothing is charged to [unknown], and the tables stay within their
- * limit. */
+/* Looks paths up while the tables are nearly full. Folded and waiting paths must agree with
+ * libunwind, no chunk may be charged to [unknown], and the tables must stay within their limit. */
 static void walk_with_little_room(void (*run)(int levels), bool past_the_table, bool fold) {
     start_oracle();
     options.fold = fold ? FOLD_AUTO : FOLD_OFF;
     options.tables = fold ? 768 << 10 : 128 << 10;
-    for (unsigned round = 0; round < 200; round++) /* each leaf keeps a chunk from now on */
+    for (unsigned round = 0; round < 200; round++) /* fills the tables */
         shapes_apart(run, 20);
     int64_t before = live_of_all_views(), most = 0;
     for (unsigned round = 0; round < 1500; round++) {

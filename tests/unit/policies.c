@@ -31,7 +31,7 @@ Test(slab, blocks_grow_to_the_largest_of_their_class) {
     struct heap *heap = heap_new();
     struct view *view = placed(heap, 7, PLACE_SLAB);
     char *chunks[60];
-    for (int i = 0; i < 60; i++) { /* the class has 1 280 bytes */
+    for (int i = 0; i < 60; i++) { /* all in one size class, of up to 1 280 bytes */
         size_t size = i < 20 ? 1030 : i < 40 ? 1100 : 1041;
         chunks[i] = alloc(heap, view, size, false);
         memset(chunks[i], i, size);
@@ -63,8 +63,8 @@ Test(slab, free_blocks_of_its_pages_may_be_too_small_for_others) {
     for (int i = 0; i < CHUNKS; i++)
         if (i % 10)
             region_free(heap, chunks[i]);
-    place(7, PLACE_SHARED); /* other contexts may use free blocks in its pages, but these are too
-                               small for 160 bytes */
+    /* other contexts may use free blocks of its pages; those are too small for 160 bytes */
+    place(7, PLACE_SHARED);
     for (int i = 0; i < CHUNKS; i++) {
         char *chunk = alloc(heap, heap_view(heap, 1000 + (uint32_t)i % 50), 160, false);
         cr_assert_eq(page_at(chunk)->block_bytes, page_at(chunk)->size_class == 9 ? 192U : 160U,
@@ -84,7 +84,7 @@ Test(slab, aligned_chunks_fit) {
         }
 }
 
-/* Pages that are full, with their chunks, and one behind them that is the current one. */
+/* Full pages with their chunks; the last element is the current page, which is not full. */
 #define FULL_PAGES 5
 #define PAGE_CHUNKS 400
 struct full_page {
@@ -100,7 +100,7 @@ static struct view *fill_pages(struct heap *heap, enum placement placement, size
     struct page *before = page_at(alloc(heap, view, size, false));
     void *chunk;
     while (page_at(chunk = alloc(heap, view, size, false)) == before)
-        continue; /* that one may have chunks of `placed` */
+        continue; /* the first page may have chunks that placed() allocated */
     for (int i = 0; i <= FULL_PAGES; i++) {
         struct full_page *at = &full_pages[i];
         at->page = page_at(chunk);
@@ -121,7 +121,7 @@ static void empty_to(struct heap *heap, struct full_page *at, unsigned left) {
     check_lists(at->page->view->region);
 }
 
-/* Allocates until the current page is another one, which is returned. */
+/* Allocates until the region switches to another page. Returns that page. */
 static struct page *next_page(struct heap *heap, struct view *view, size_t size) {
     struct page *page = page_at(alloc(heap, view, size, false)), *next;
     while ((next = page_at(alloc(heap, view, size, false))) == page)
@@ -139,23 +139,25 @@ Test(slab, its_fuller_pages_are_used_first) {
     empty_to(heap, &full_pages[2], capacity / 4);
     empty_to(heap, &full_pages[3], capacity * 2 / 3);
     empty_to(heap, &full_pages[4], capacity * 2 / 3);
-    empty_to(heap, &full_pages[3], capacity / 2); /* it gets to the others, behind them */
+    /* the page moves to the second band, at its end */
+    empty_to(heap, &full_pages[3], capacity / 2);
     cr_assert_eq(next_page(heap, view, 130), full_pages[1].page);
     cr_assert_eq(next_page(heap, view, 130), full_pages[4].page);
-    empty_to(heap, &full_pages[0], 0); /* the first of the others */
+    empty_to(heap, &full_pages[0], 0); /* the page is the first of the second band */
     cr_assert_eq(next_page(heap, view, 130), full_pages[2].page);
     cr_assert_eq(next_page(heap, view, 130), full_pages[3].page);
     cr_assert_eq(region_of(view->region)->bins.partial[full_pages[1].page->size_class], NULL);
 }
 
-/* Once it has another policy its pages stand in one list, as they came. */
+/* When the context gets another policy, its pages stand in one list again, in the order in which
+ * they got free blocks. */
 Test(slab, bands_end_with_the_policy) {
     struct heap *heap = heap_new();
-    struct view *view = fill_pages(heap, PLACE_SLAB, 128); /* just the class's size */
+    struct view *view = fill_pages(heap, PLACE_SLAB, 128); /* exactly the size of the class */
     unsigned capacity = full_pages[0].page->capacity;
     empty_to(heap, &full_pages[0], capacity / 3);
     place(7, PLACE_APART);
-    alloc(heap, view, 3000, false); /* looks at that */
+    alloc(heap, view, 3000, false); /* this call applies the new policy */
     cr_assert_eq(view->region->policy, PLACE_DEFAULT);
     empty_to(heap, &full_pages[0], 0);
     place(7, PLACE_SLAB);
@@ -194,7 +196,7 @@ Test(slab, full_pages_wait_for_more_free_blocks) {
     check_spare(PLACE_SLAB, 16);
 }
 
-/* In a page of blocks of 8 KiB that share is less than one block. */
+/* In a page of 8 KiB blocks, 1/32 of the blocks is less than one: one free block is enough. */
 Test(place, full_pages_of_few_blocks_do_not_wait) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_APART, 8000);
@@ -202,7 +204,7 @@ Test(place, full_pages_of_few_blocks_do_not_wait) {
     cr_assert_eq(view->region->partial[full_pages[0].page->size_class], full_pages[0].page);
 }
 
-/* All its blocks can be had again. */
+/* After blocks_rewind each block of the page can be allocated again. */
 Test(place, a_page_that_starts_anew_has_all_its_blocks) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_APART, 48);
@@ -212,7 +214,7 @@ Test(place, a_page_that_starts_anew_has_all_its_blocks) {
         cr_assert_eq(page_at(alloc(heap, view, 48, false)), page);
     cr_assert(!blocks_has_free(page));
     view->region->current[page->size_class] =
-        page; /* as a reset does with it, which frees no chunk by itself */
+        page; /* the state that a reset leaves, which does not free chunk by chunk */
     store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
     page->used = 0;
     blocks_rewind(heap, page);
@@ -235,7 +237,7 @@ Test(place, a_context_in_use_gets_its_new_policy) {
     for (size_t p = 0; p < sizeof placements / sizeof *placements; p++) {
         place(7, placements[p]);
         for (int i = 0; i < CHUNKS; i++) {
-            /* As if the free came between the change of policy and the next malloc. */
+            /* The free comes between the change of policy and the next malloc. */
             region_free(heap, chunks[(i * 7) % CHUNKS]);
             chunks[(i * 7) % CHUNKS] = alloc(heap, view, 130, false);
         }
@@ -251,7 +253,8 @@ Test(place, a_context_in_use_gets_its_new_policy) {
     }
 }
 
-/* Its chunks come from region_alloc_listed, which has to notice that the placement has changed. */
+/* Chunks of the policy simple come from region_alloc_listed, which has to notice a change of the
+ * placement. */
 Test(simple, a_context_with_a_new_placement_leaves_the_list) {
     struct heap *heap = heap_new();
     struct view *view = placed(heap, 7, PLACE_SIMPLE);
@@ -260,12 +263,12 @@ Test(simple, a_context_with_a_new_placement_leaves_the_list) {
     region_free(heap, chunk);
     place(7, PLACE_DEFAULT);
     alloc(heap, heap_view(heap, 8), 5000,
-          false); /* the thread has seen it, but for another context */
+          false); /* the thread notices the change in an allocation of another context */
     chunk = alloc(heap, view, 100, false);
     cr_assert_not(simple_is(page_at(chunk)));
 }
 
-/* Returns the number of chunks in the region's list, whose links it checks. */
+/* Returns the number of chunks in the region's list. Checks the links of the list. */
 static unsigned listed(const struct view *view) {
     unsigned count = 0;
     const struct simple_node *before = NULL;
@@ -299,7 +302,8 @@ Test(simple, each_chunk_is_in_the_list_and_no_other) {
     cr_assert_eq(listed(view), 0);
 }
 
-/* Whatever the place is at which it was left: also where a granule was just opened. */
+/* A context leaves its current page at any block, also at the first of a granule. The page is
+ * trimmed and used again. */
 Test(place, a_page_that_was_left_and_trimmed_serves_again) {
     enum { CHUNKS = 300 };
     static const size_t sizes[] = {16, 48, 112, 128};
@@ -310,7 +314,7 @@ Test(place, a_page_that_was_left_and_trimmed_serves_again) {
         uint32_t context = 100 + n;
         size_t size = sizes[n % 4], count = 20 + n % 100;
         struct view *view = heap_view(heap, context);
-        alloc(heap, view, 8000, false); /* it has a region */
+        alloc(heap, view, 8000, false); /* now the context has a region */
         for (size_t i = 0; i < count; i++) {
             chunks[i] = alloc(heap, view, size, false);
             memset(chunks[i], (int)i, size);

@@ -31,7 +31,7 @@ static size_t some_size(void) {
     case 1: return 1000 + roll(300);
     case 2: return roll(9000);
     case 3:
-    case 4: return 16 * (1 + roll(2)); /* chunks that are alike, one behind the other */
+    case 4: return 16 * (1 + roll(2)); /* runs of chunks with equal sizes */
     default: return 16 + roll(200);
     }
 }
@@ -50,7 +50,7 @@ static void change_slot(struct slot *slot, struct heap *heap, struct heap *other
             slot->chunk = region_realloc(heap, view, slot->chunk, size);
         cr_assert(slot->chunk != NULL);
         slot->size = size < slot->size ? size : slot->size;
-        check_slot(slot); /* what was there stays */
+        check_slot(slot); /* realloc must keep the content */
         slot->size = size;
     } else {
         bool zero = roll(2), aligned = !roll(10);
@@ -82,7 +82,7 @@ static void play(uint64_t seed, int steps) {
             trim_number++;
             heaps_reconsider();
         }
-        if (!roll(20000)) { /* mostly empty for a while, in the order they came or in any */
+        if (!roll(20000)) { /* frees nearly all chunks */
             for (size_t i = 0; i < SLOTS; i++)
                 if (slots[i].chunk && i % 30) {
                     check_slot(&slots[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the policies that place chunks one behind the other: generation and bump. */
+/* Tests of the policies with serial pages: generation and bump. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -32,7 +32,7 @@ Test(serial, chunks_stand_one_behind_the_other) {
         for (size_t k = 0; k < sizes[i % KINDS]; k++)
             cr_assert_eq(chunks[i][k], i % 127);
     }
-    /* In the order they came: page after page goes, but the current one and a spare one. */
+    /* Frees in the order of allocation: all pages go except the current and the spare one. */
     for (int i = 0; i < CHUNKS; i++) {
         region_free(heap, chunks[i]);
         if (i == CHUNKS / 2)
@@ -126,7 +126,7 @@ Test(serial, the_last_chunk_grows_and_shrinks_where_it_is) {
     cr_assert_eq(view_live_bytes(view), 40 * 512 + 300 + 200);
 }
 
-/* Chunks of one size fill a page to its end, and have no records. */
+/* Chunks of equal sizes fill a page to its end; they have no records. */
 Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     static const size_t sizes[] = {16, 64, 128, 1024, 2048, 4096};
     struct heap *heap = heap_new();
@@ -153,8 +153,8 @@ Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     }
 }
 
-/* Runs of several chunks and of one: all that a walk over the page tells, and the free of each
- * chunk, by both threads. */
+/* Runs of one and of several chunks with equal sizes. Checks what a walk over the page tells, then
+ * frees each chunk through one of two heaps. */
 Test(serial, runs_of_all_lengths) {
     enum { CHUNKS = 3000 };
     static char *chunks[CHUNKS];
@@ -180,7 +180,7 @@ Test(serial, runs_of_all_lengths) {
             char *start = segment_span_start(page);
             while (serial_next(page, start, &walk, &there)) {
                 if (start + there.offset < chunks[i])
-                    continue; /* what the region had before */
+                    continue; /* chunks that placed() allocated */
                 cr_assert_eq(start + there.offset, chunks[i], "chunk %d", i);
                 cr_assert_eq(there.bytes, align_up(sizes[i], 16));
                 cr_assert_eq(there.bytes - there.slack, sizes[i]);
@@ -194,7 +194,7 @@ Test(serial, runs_of_all_lengths) {
                 i++;
             }
         }
-        for (i = 0; i < CHUNKS && !step; i++) /* odd ones, so that no page gets empty */
+        for (i = 0; i < CHUNKS && !step; i++) /* only odd chunks, so that no page becomes empty */
             if ((freed[i] = i % 2))
                 region_free(i % 4 == 3 ? other : heap, chunks[i]);
     }
@@ -246,7 +246,7 @@ Test(serial, others_free_and_the_owner_collects) {
     heap_collect_remote(heap);
     cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
     cr_assert_leq(segment_used_bytes() - used, (int64_t)(3 * WIDE_PAGE_SLICES * SLICE_BYTES));
-    /* In a parked heap, the thread that frees gives the page back. */
+    /* The thread that frees the last chunk of a parked heap's page gives the page back. */
     for (int i = 0; i < CHUNKS; i++)
         chunks[i] = alloc(heap, view, 64, false);
     struct region *region = region_of(view->region);
@@ -276,7 +276,7 @@ Test(serial, os_pages_with_nothing_alive_go) {
     trim_wanted.released = 0;
     trim_number++;
     trim_heap(heap);
-    /* 6 000 times 208 bytes, less an OS page for each that stays, and its neighbours' parts. */
+    /* At most 6 000 times 208 bytes, minus the OS pages that the 60 remaining chunks keep. */
     cr_assert_gt(trim_wanted.released, 800000, "%ld", (long)trim_wanted.released);
     cr_assert_leq(heap->own_free, waste + CHUNKS * 208 - trim_wanted.released);
     int64_t once = trim_wanted.released;
@@ -293,7 +293,8 @@ Test(serial, os_pages_with_nothing_alive_go) {
                  (long)heap->own_free);
 }
 
-/* Its first word heads the page's list of chunks that other threads freed. */
+/* A chunk that another thread freed is linked by its first word until it is collected, so a punch
+ * must keep its OS page. */
 Test(serial, what_is_not_collected_yet_stays) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];

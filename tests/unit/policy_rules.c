@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the rules for placement, and of the symbols that they are found by. */
+/* Tests of placement rules, and of the reader of ELF symbols that resolves them. */
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ Test(elf_symbols, functions_are_where_they_are) {
     cr_assert_gt(other.end, other.start);
     cr_assert_eq((intptr_t)seen.start - (intptr_t)other.start,
                  (intptr_t)&policy_rules_landmark - (intptr_t)&see, "as they are in memory");
-    module.build_id_bytes = 20; /* another file by now */
+    module.build_id_bytes = 20; /* as if another file had replaced this one */
     cr_assert_not(elf_each_function(&module, see, &seen));
     cr_assert_not(elf_each_function(&(struct module){.path = "[vdso]"}, see, &seen));
     cr_assert_not(elf_each_function(&(struct module){.path = "/dev/zero"}, see, &seen));
@@ -80,7 +80,7 @@ static struct bytes read_whole(const char *path) {
     return bytes;
 }
 
-/* Where a section stands in the file. */
+/* Returns the bytes of a section in the file. */
 static struct bytes section_of(const struct bytes *file, const char *name) {
     const Elf64_Ehdr *head = (const void *)file->start;
     const Elf64_Shdr *sections = (const void *)(file->start + head->e_shoff);
@@ -98,7 +98,7 @@ static uint64_t next_number(void) {
     return dice >> 20;
 }
 
-/* What is in the tables' places of a damaged file is read, but nothing outside of it. */
+/* In a damaged file the reader must not read outside of the file's bytes. */
 Test(elf_symbols, damaged_files_do_no_harm) {
     static const char *const sections[] = {".symtab", ".dynsym", ".strtab"};
     char from[4096], path[] = "/tmp/memctx-elf-XXXXXX";
@@ -117,7 +117,7 @@ Test(elf_symbols, damaged_files_do_no_harm) {
         for (int i = 0; i < 12; i++) {
             uint64_t number = next_number();
             size_t at = i % 3 ? table + number % (whole.size - table) : 16 + number % 48;
-            if (round % 2) /* what the table begins with */
+            if (round % 2) /* damages the beginning of the table, else any byte */
                 part.start[number % (part.size < 200 ? part.size : 200)] =
                     (unsigned char)(number >> 9);
             else
@@ -181,7 +181,7 @@ Test(policy_rules, text_is_understood_or_refused) {
 
 /* --- what the command resolved ---------------------------------------------------------------- */
 
-/* This program's module, and an address in its file. */
+/* Returns this program's module and the address of policy_rules_landmark in its file. */
 static uint32_t own_module(uint64_t *address) {
     uint32_t module = rule_module(unwind_rules_find((uintptr_t)&policy_rules_landmark, true));
     cr_assert_lt(module, unwind_rules_module_count());
@@ -211,7 +211,7 @@ static struct request request_for(uint32_t module) {
     return request;
 }
 
-/* NULL: taken; else what was said. */
+/* Sends the request to the library. NULL: it was accepted; else the text of the refusal. */
 static const char *send(const struct request *request) {
     static char room[400];
     struct answer answer = {.bytes = room, .capacity = sizeof room - 1};
@@ -323,7 +323,8 @@ Test(resolved, as_many_as_are_kept) {
     cr_assert_null(send(&request), "there is room again");
 }
 
-/* What an environment says of this program: `ranges` behind its name. */
+/* Returns the content of MEMCTX_RULE_RANGES for this program: the rules, another module, this
+ * module's build id and its ranges. */
 static const char *environment(uint32_t module, const char *rules, const char *ranges) {
     static char text[2000];
     const struct module *mapped = unwind_rules_module(module);
@@ -367,7 +368,7 @@ Test(resolved, text_of_the_environment) {
     resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ""));
     cr_assert(objects_is_resolved(module), "nothing in it matches");
     const char *whole = environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ranges);
-    for (size_t length = 0; length < strlen(whole); length++) { /* cut anywhere */
+    for (size_t length = 0; length < strlen(whole); length++) { /* cuts the text at each byte */
         char *cut = strndup(whole, length);
         objects_drop_resolved(module);
         resolved_read(cut);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of policies share; see policy_tests.h. */
+/* Functions that the tests of policies share; see policy_tests.h. */
 #include <criterion/criterion.h>
 #include <string.h>
 

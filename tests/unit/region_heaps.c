@@ -84,8 +84,8 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
     cr_assert_null(first->remote_pages);
 }
 
-/* If the waste of such a heap stayed in the sum, no context would get pages of its own after some
- * threads. */
+/* If the waste of a parked heap with empty pages stayed in the sum, no context would get pages of
+ * its own any more after some threads have ended. */
 Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     enum { CHUNKS = 3000 };
     static void *chunks[CHUNKS];
@@ -103,7 +103,7 @@ Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     cr_assert_eq(heap_global.own_free, 0);
 }
 
-/* As api/fast.h goes from the common case to the rare one. */
+/* Allocates as api/fast.h does: first the fast functions, then the slow ones. */
 static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
     bool fresh = false;
     void *chunk = view->bins == &heap->mixed ? take_block_of_mixed_page(heap, view, size)
@@ -167,8 +167,9 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
     }
     int64_t mapped = segment_usage().mapped_bytes;
     heap_park(parked);
-    /* Whole pages of every segment first, then the rest backwards: so the segment that gets empty
-     * is the last one in the list of those with free slices, which is the one that goes. */
+    /* Only the last segment in the list of segments with free slices is unmapped. Therefore the
+     * test frees some whole pages of each segment, which puts it into the list, then all other
+     * chunks backwards. */
     for (int i = 0; i < CHUNKS; i++)
         if (i % 1000 >= 500 && i % 1000 < 540)
             region_free(heap, chunks[i]);
@@ -176,7 +177,8 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
         if (i % 1000 < 500 || i % 1000 >= 540)
             region_free(heap, chunks[i]);
     cr_assert_leq(segment_usage().mapped_bytes, mapped - (int64_t)(2 * SEGMENT_BYTES));
-    cr_assert_eq(heap_view(parked, 7)->frees, CHUNKS); /* under its lock, its own view */
+    /* counted in the parked heap's own view, under that heap's lock */
+    cr_assert_eq(heap_view(parked, 7)->frees, CHUNKS);
 }
 
 /* --- counts of realloc ------------------------------------------------------------------------ */
@@ -190,7 +192,7 @@ Test(resizes, each_realloc_is_counted_for_the_view_that_pays) {
     struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
     char *chunk = region_alloc(heap, view, 100, false);
     cr_assert_null(heap->resizes, "malloc makes no table");
-    chunk = region_realloc(heap, view, chunk, 101); /* in its block */
+    chunk = region_realloc(heap, view, chunk, 101); /* it grows in its block */
     char *moved = region_realloc(heap, other, chunk, 5000);
     cr_assert_neq(moved, chunk);
     moved = region_realloc(heap, other, moved, 4990);
@@ -214,7 +216,7 @@ Test(resizes, counts_of_an_ended_thread_move_with_its_numbers) {
             chunk = region_realloc(heap, view, chunk, size);
         region_free(heap, chunk);
     }
-    resizes_at(heap, 25)->base.reallocs = 3; /* as a reset leaves it */
+    resizes_at(heap, 25)->base.reallocs = 3; /* the baseline that a reset would set */
     heap_park(heap);
     for (uint32_t i = 0; i < 100; i++) {
         cr_assert_eq(resizes_at(heap, 20 + i)->counts.reallocs, 0, "context %u", 20 + i);

@@ -48,7 +48,7 @@ Test(misuse, a_pointer_into_a_block_aborts, .signal = SIGABRT) {
     region_free(heap, chunk + 16);
 }
 
-/* A chunk of a context's own page, whose records say nothing but the slack. */
+/* Returns a chunk in a page of one context, whose records hold only the slack. */
 static char *own_chunk(size_t size) {
     struct heap *heap = heap_new();
     options.promote_bytes = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/region: which contexts get pages of their own, the cap on waste, sharing past it. */
+/* Tests of src/region: contexts that get pages of their own, the waste cap, shared pages above the
+ * cap. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
@@ -48,14 +49,14 @@ Test(region, invariant_5_waste_is_capped) {
         denied |= segment_page_of(chunks[CHUNKS - 1])->kind == PAGE_MIXED;
         int64_t cap = options.waste_kib << 10, live = segment_used_bytes() - heap->own_free;
         cap = live / 16 > cap ? live / 16 : cap;
-        /* One page may pass it, and a heap tells of its waste in steps. */
+        /* One page may exceed the cap, and a heap publishes its waste in steps. */
         cr_assert_leq(heap->own_free, cap + 2 * (int64_t)SLICE_BYTES + (16 << 10), "context %u", c);
     }
     cr_assert(denied, "the cap was never reached");
 }
 
-/* Past the cap a heap searches all its regions for empty pages, the less often the more views it
- * has: else a program that stays at the cap for hours would do little else. */
+/* Above the waste cap a heap searches all its regions for empty pages. The more views it has, the
+ * more seldom it searches, else a program at the cap would spend its time on searches. */
 Test(region, sweeps_are_rare_where_contexts_are_many) {
     enum { CONTEXTS = 1000 };
     struct heap *heap = heap_new();
@@ -64,7 +65,7 @@ Test(region, sweeps_are_rare_where_contexts_are_many) {
     for (uint32_t c = 1; c <= CONTEXTS; c++) {
         void *chunk = region_alloc(heap, heap_view(heap, 1000 + c), 100, false);
         first = first ? first : segment_page_of(chunk);
-        region_free(heap, chunk); /* its page stays, as the current one */
+        region_free(heap, chunk); /* its page stays as the region's current page */
     }
     struct view *view = heap_view(heap, 1001);
     cr_assert(view->region && first->view == view && first->used == 0);
@@ -108,14 +109,13 @@ Test(region, past_the_cap_old_pages_serve_all) {
         check_and_free(heap, 0, 1);
         check_all_freed(heap, 10, 0);
         int64_t tables = meta_usage(false).used_bytes;
-        if (round) /* the first one made the regions */
+        if (round) /* round 0 made the regions */
             cr_assert_eq(tables, tables_before);
         tables_before = tables;
     }
 }
 
-/* Replaces chunks of both contexts, and of a third one that has no pages of its own, in random
- * order. */
+/* Replaces random chunks of the old and the young context and of a third one without a region. */
 static void replace_at_random(struct heap *heap, int steps) {
     unsigned random = 1;
     for (int step = 0; step < steps; step++) {
@@ -147,7 +147,8 @@ Test(region, blocks_of_shared_pages_that_were_freed_last_are_used_first) {
     cr_assert_eq(recent->free_with_owners, young_chunks[i]);
     cr_assert_eq(page->used, used, "the block waits, and is not its page's yet");
     struct view *third = heap_view(heap, 11);
-    free_like_api(heap, alloc(heap, third, 16, false)); /* the context will use mixed pages */
+    /* from now on this context uses mixed pages */
+    free_like_api(heap, alloc(heap, third, 16, false));
     cr_assert_eq(alloc(heap, third, mixed_up_size(i), false), young_chunks[i]);
     cr_assert_null(recent->free_with_owners);
     memset(young_chunks[i], i + 1, mixed_up_size(i));
@@ -182,7 +183,8 @@ Test(region, others_free_from_shared_pages) {
     cr_assert_eq(heap->own_free, 0);
 }
 
-/* What stays of one of them then keeps few segments and few headers. */
+/* Each large context fills whole groups of slices, so chunks of it that stay keep few segments and
+ * few headers. */
 Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
     enum { BYTES = 1000, CHUNKS = 8000, KINDS = 3 };
     static char *chunks[CHUNKS];
@@ -190,10 +192,11 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
     const struct view *whose[64] = {NULL};
     unsigned mixed_groups = 0, groups = 0;
     options.promote_bytes = 1024;
-    for (int i = 0; i < CHUNKS; i++) /* 2.7 MB each */
+    for (int i = 0; i < CHUNKS; i++) /* 2.7 MB for each of the three contexts */
         chunks[i] = region_alloc(heap, heap_view(heap, 9 + i % KINDS), BYTES, false);
     uintptr_t base = (uintptr_t)chunks[CHUNKS / 4] & ~(SEGMENT_BYTES - 1);
-    for (int i = CHUNKS / 4; i < CHUNKS; i++) { /* more than GROUPED_BYTES of each were there */
+    /* from here on each context has more than GROUPED_BYTES */
+    for (int i = CHUNKS / 4; i < CHUNKS; i++) {
         if (((uintptr_t)chunks[i] & ~(SEGMENT_BYTES - 1)) != base)
             continue;
         const struct view *view = segment_page_of(chunks[i])->view;
@@ -208,8 +211,8 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
         region_free(heap, chunks[i]);
 }
 
-/* No thread may ever allocate again in a context whose chunks were all freed, so the context gives
- * its current pages back. */
+/* A context whose chunks were all freed gives its current pages back, because perhaps no thread
+ * ever allocates in it again. */
 Test(region, a_context_that_is_done_keeps_no_page) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];

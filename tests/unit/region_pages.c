@@ -39,10 +39,11 @@ Test(region, records_of_all_shapes_round_trip) {
             cr_assert_eq(record_release(&page, at).slack, slack);
             cr_assert(record_read(&page, at).free);
         }
-        if (shape & META_OWNERS) /* but the one of the block in question */
+        if (shape & META_OWNERS) /* no other block's view was written */
             cr_assert(!owners->views[0] && owners->views[1] && !owners->views[2]);
     }
-    /* A dump may read the header of a page that is just given back or used anew. */
+    /* A dump may read a page header while the page is given back or made anew, so its table of
+     * views may be missing, too short or another page's. */
     struct page page = {.meta_shift = META_OWNERS, .granule_mask = 127, .granule_capacity = 8};
     memset(room, 0x33, sizeof room);
     cr_assert_eq(record_read(&page, room + 1).view_index, 0, "no table");
@@ -57,7 +58,7 @@ Test(region, records_of_all_shapes_round_trip) {
     free(owners);
 }
 
-/* A view with a region, as it gets one when it is large enough. */
+/* Returns a view that has a region, as large contexts get one. */
 static struct view *view_of_own(struct heap *heap, uint32_t context) {
     struct view *view = heap_view(heap, context);
     struct region *region = meta_alloc(sizeof *region);
@@ -106,11 +107,11 @@ static void check_page(struct heap *heap, struct page *page) {
     } while (blocks_open_granule(page));
     cr_assert_leq(last, end);
     cr_assert_eq(seen, page->capacity);
-    /* Of the smallest blocks of a mixed page the records take a quarter. */
+    /* In mixed pages with 16-byte blocks the records take a quarter of the page. */
     unsigned used = !view && page->block_bytes == 16 ? 74 : 79;
     cr_assert_geq(seen * page->block_bytes * 100, used * page->slices * SLICE_BYTES, "%u bytes",
                   page->block_bytes);
-    heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
+    heap->own_free += (int64_t)seen * page->waste_unit; /* as if all blocks had been freed */
     blocks_page_destroy(heap, page);
 }
 
@@ -135,8 +136,9 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
     unsigned class = blocks_class_of(BYTES);
-    options.promote_bytes = 1 << 30;    /* mixed pages only */
-    heap_recent(heap, class)->used = 0; /* and what is freed goes to them at once */
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    /* freed blocks go to their pages at once, not to the stand-in */
+    heap_recent(heap, class)->used = 0;
     chunks[0] = region_alloc(heap, view, BYTES, false);
     struct page *page = segment_page_of(chunks[0]);
     cr_assert_eq(heap->mixed.current[class], heap_recent(heap, class));
@@ -160,10 +162,10 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* The page that was listed first has had the most time to collect free blocks, so the next search
- * for a page is far off. */
+/* The page that was listed first has had the most time to collect free blocks, so it serves longest
+ * before the next search. */
 Test(region, of_pages_with_free_blocks_the_one_listed_first_is_next) {
-    enum { BYTES = 2000, PAGES = 5 }; /* shares its pages with no other size */
+    enum { BYTES = 2000, PAGES = 5 }; /* no other size has blocks of this class */
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
     static void *chunks[PAGES * 64];
@@ -185,7 +187,7 @@ Test(region, of_pages_with_free_blocks_the_one_listed_first_is_next) {
                 freed++;
             }
     const struct page *last = pages[PAGES - 1];
-    for (unsigned i = 0; i < 4;) { /* first the rest of the current page */
+    for (unsigned i = 0; i < 4;) { /* uses up the current page first */
         const struct page *page = segment_page_of(region_alloc(heap, view, BYTES, false));
         if (page == last)
             continue;
@@ -202,7 +204,7 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     struct view *view = heap_view(heap, 9);
     int64_t live = 0;
     options.promote_bytes = 1 << 30;              /* mixed pages only */
-    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one each, the smallest size of each class */
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one chunk of the smallest size of each class */
         size_t size = i ? blocks_bytes_table[i - 1] + 1 : 0;
         first[i] = region_alloc(heap, view, size, false);
         live += (int64_t)size;
@@ -243,8 +245,7 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* Where the shared block's record could not tell the slack, the class is split, and no larger
- * one is taken. */
+/* A class shares blocks of a larger class only if the records can hold the slack that arises. */
 Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
@@ -291,7 +292,8 @@ Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* By less than a quarter at a time: it seldom moves, keeps its bytes, and the books are exact. */
+/* Resizes a chunk to ever larger sizes, by less than a quarter at a time: it moves seldom and keeps
+ * its bytes, and the figures are exact. */
 static void grow_by_bytes(struct heap *heap, struct view *view) {
     unsigned moves = 0;
     unsigned char *chunk = region_alloc(heap, view, 15, false);
@@ -323,7 +325,7 @@ Test(region, what_grows_gets_room_to_grow) {
     cr_assert_eq(view_live_bytes(view), 15);
     region_free(heap, chunk);
     grow_by_bytes(heap, view);
-    options.promote_bytes = 0; /* pages of its own */
+    options.promote_bytes = 0; /* the context gets pages of its own */
     grow_by_bytes(heap, heap_view(heap, 11));
 }
 
@@ -366,7 +368,8 @@ Test(region, no_page_is_lost_and_no_block_given_twice) {
     cr_assert_eq(heap->own_free, 0);
 }
 
-/* Records at one place in every page would share a few sets of the cache. */
+/* If the records stood at equal offsets in all pages, they would share a few sets of the
+ * processor's cache. */
 Test(region, records_of_neighbouring_pages_are_in_different_sets_of_a_cache) {
     enum { PAGES = 16 };
     struct heap *heap = heap_new();

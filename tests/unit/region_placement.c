@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/region: contexts that are placed apart from others or among them. */
+/* Tests of src/region: contexts that are placed in pages of their own or among others. */
 #include <criterion/criterion.h>
 
 #include "os/meta.h"
@@ -18,7 +18,8 @@ Test(place, contexts_apart_share_no_page_with_others) {
         for (uint32_t c = 0; c < 4; c++) {
             chunks[c][i] =
                 region_alloc(heap, heap_view(heap, 7 + c), 16 + (size_t)(i % 8) * 3, false);
-            if (i % 3 == 0) { /* and what was freed is used again within the same kind */
+            /* a freed block is used again only by contexts of the same placement */
+            if (i % 3 == 0) {
                 region_free(heap, chunks[c][i]);
                 chunks[c][i] = region_alloc(heap, heap_view(heap, 7 + c), 24, false);
             }
@@ -43,7 +44,7 @@ Test(place, apart_means_own_pages_past_the_cap_too) {
     heap_set_placement(7, PLACE_APART);
     for (int i = 0; i < 3000; i++)
         region_alloc(heap, heap_view(heap, 7), 64, false);
-    heap->own_free += 1L << 30; /* far past the cap */
+    heap->own_free += 1L << 30; /* the waste is now far above its cap */
     heap_publish_waste(heap);
     struct page *last = NULL;
     for (int i = 0; i < 3000; i++)

@@ -62,7 +62,7 @@ Test(punch, memory_of_empty_os_pages_goes_and_comes_back) {
                     cr_assert_not(os_page_is_resident(start + k * OS_PAGE_BYTES));
         }
         cr_assert_gt(gone, 0);
-        /* All of it is used again, no block twice, none without a record. */
+        /* Every free block is used again, none is handed out twice, and each has a record. */
         for (size_t i = 0; i < count; i++) {
             if (chunks[i])
                 continue;
@@ -98,7 +98,7 @@ Test(punch, random_use_between_punches_keeps_every_byte) {
         unsigned at = dice % CHUNKS;
         if (step % 1000 == 999)
             trim_now(heap);
-        if (step % 20000 == 19999) /* mostly empty for a while */
+        if (step % 20000 == 19999) /* frees nearly all chunks */
             for (unsigned i = 0; i < CHUNKS; i++)
                 if (i % 20 && slots[i].chunk) {
                     region_free(i % 3 ? heap : other, slots[i].chunk);
@@ -132,7 +132,7 @@ Test(punch, random_use_between_punches_keeps_every_byte) {
     cr_assert_gt(other->freed_of[heap->number], 10000);
 }
 
-/* The second of two frees is found although the record went with its memory. */
+/* Frees chunks twice whose block and record were punched: the second free must be found. */
 static void free_twice(bool by_another, size_t size) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];
@@ -147,7 +147,7 @@ static void free_twice(bool by_another, size_t size) {
         if (i % 256 && page_at(chunks[i])->kind != PAGE_NONE &&
             blocks_is_punched(page_at(chunks[i]), chunks[i]))
             region_free(by_another ? other : heap, chunks[i]);
-    _exit(0); /* none was found: not SIGABRT */
+    _exit(0); /* reached only if no second free was found; the test expects SIGABRT */
 }
 
 Test(punch, a_second_free_aborts, .signal = SIGABRT) {
@@ -223,11 +223,12 @@ Test(punch, a_damaged_list_is_left_alone) {
             if (i % 250)
                 region_free(heap, chunks[i]);
         for (int i = 1; i < CHUNKS;
-             i += 3) /* into a block that is free: to itself, beside the start, far away */
+             /* damages the link in a free block: it points to itself, into the block, or nowhere */
+             i += 3)
             if (i % 250 && segment_page_of(chunks[i]) && page_at(chunks[i])->kind == PAGE_OWN)
                 *(void **)(void *)chunks[i] = damage == 0   ? chunks[i]
                                               : damage == 1 ? chunks[i] + 9
                                                             : (char *)(uintptr_t)damage;
-        trim_now(heap); /* ends */
+        trim_now(heap); /* must end although lists are damaged */
     }
 }

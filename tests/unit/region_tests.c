@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of src/region share. */
+/* Functions that the tests of src/region share; see region_tests.h. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -24,7 +24,8 @@ size_t mixed_up_size(int i) {
 }
 
 void age(struct heap *heap, uint32_t old, uint32_t young) {
-    cr_assert(heap_view(heap, old + 100) != NULL); /* the old one is not number 1 */
+    /* so that the old context's view is not number 1 */
+    cr_assert(heap_view(heap, old + 100) != NULL);
     struct view *first = heap_view(heap, old), *second = heap_view(heap, young);
     for (int i = 0; i < OLD; i++) {
         old_chunks[i] = region_alloc(heap, first, mixed_up_size(i), false);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* ring.c - tests of control/ring.h: no block is split, none covers a newer one, whatever is
- * refused.
- */
+/* ring.c - tests of control/ring.h: no block is split and none covers a newer block, whichever
+ * reservations of disk space are refused. */
 #include "control/ring.h"
 
 #include <criterion/criterion.h>
 
 #define STEP 1024
-#define MOST 4000 /* no multiple of the step */
+#define MOST 4000 /* not a multiple of STEP */
 
 static struct ring new_ring(void) {
     return (struct ring){.most = MOST, .step = STEP, .unit = 64};
 }
 
-/* Takes a place when reservations up to `disk` bytes succeed. */
+/* Takes a place for `bytes` bytes in the ring, while the file system has `disk` bytes for the
+ * file. */
 static uint64_t take(struct ring *ring, uint64_t bytes, uint64_t disk) {
     uint64_t wanted = ring_wanted(ring, bytes);
     if (wanted && wanted <= disk)

@@ -37,7 +37,7 @@ static void note(struct segment *segment, bool huge, void *context) {
         seen[seen_count++] = (uintptr_t)segment >> SEGMENT_SHIFT;
 }
 
-/* Only bits: nothing is mapped there. */
+/* Only the map's bits are set; no memory is mapped at these addresses. */
 Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
     static const uintptr_t numbers[] = {1,       62,    63,        64,        0x7fff,   0x8000,
                                         0x10000, 98765, 0x1234567, 0x1ffff00, 0x1ffffff};
@@ -96,7 +96,7 @@ Test(segment, every_address_of_a_span_leads_to_its_page) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* A model of which slice belongs to whom, over a random history of all span verbs. */
+/* A model notes the owner of each slice while spans are allocated, resized and freed at random. */
 Test(segment, spans_never_overlap) {
     enum { SPANS = 300 };
     struct page *pages[SPANS] = {NULL};
@@ -182,8 +182,8 @@ static void fill_and_free(int count) {
         segment_span_free(pages[i]);
 }
 
-/* Memory that a program frees and takes again, many times, stays in the freelist. The freelist and
- * the memory in use together stay below the peak of what was in use, and a sixteenth of that. */
+/* Memory that a program frees and takes again many times stays in the freelist. The freelist and
+ * the memory in use together stay below 17/16 of the peak use. */
 Test(segment, the_freelist_keeps_what_is_taken_again) {
     enum { SPANS = 4000, PEAK = SPANS * SLICE_BYTES };
     options.decay_ms = 60000;
@@ -198,12 +198,12 @@ Test(segment, the_freelist_keeps_what_is_taken_again) {
     cr_assert_leq(usage.freelist_bytes + usage.used_bytes, PEAK / 16 * 17);
     fill_and_free(SPANS);
     cr_assert_leq(segment_usage().returned_bytes - returned, PEAK / 100);
-    segment_purge(true); /* a trim forgets it */
+    segment_purge(true); /* a trim resets the noted demand */
     fill_and_free(SPANS);
     cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
 }
 
-/* Without a freelist nothing is kept, however often memory is taken again. */
+/* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     options.freelist_kib = 0;
     options.decay_ms = 60000;
@@ -213,7 +213,7 @@ Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
-/* The demand fades with time: half a minute later the freelist has its plain bound again. */
+/* The noted demand fades: after half a minute the freelist has its initial bound again. */
 Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
     options.decay_ms = 4;
     segment_purger = os_process_id();
@@ -228,8 +228,8 @@ Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
     cr_assert_eq(segment_freelist_bound(0, &plain), plain);
 }
 
-/* An OS page of headers of which none is in use takes no memory; the one beside it, with a header
- * in use, is kept. */
+/* An OS page whose page headers are all unused goes back to the kernel; the OS page beside it, with
+ * a header in use, stays. */
 Test(segment, headers_of_empty_slices_go_back) {
     enum { SPANS = SEGMENT_SLICES - HEADER_SLICES };
     struct page *pages[SPANS];
@@ -246,14 +246,14 @@ Test(segment, headers_of_empty_slices_go_back) {
         cr_assert_eq(os_resident_bytes(&segment->pages[i * per_page], OS_PAGE_BYTES) > 0, i == kept,
                      "headers %u", i);
     cr_assert_eq(pages[100]->slices, 1);
-    for (int i = 0; i < SPANS; i++) { /* all of them can be had again */
+    for (int i = 0; i < SPANS; i++) { /* all slices can be allocated again */
         struct page *page = i != 100 ? segment_span_alloc(1) : NULL;
         cr_assert(!page || ((uintptr_t)page & ~(SEGMENT_BYTES - 1)) == (uintptr_t)segment);
     }
 }
 
-/* A forked child gives up the free memory if another thread was changing the lists when the
- * parent's fork let it take the lock. */
+/* If another thread was changing the lists during the fork, the child does not trust them and gives
+ * up the free memory. */
 Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     struct page *spans[40];
     for (int i = 0; i < 40; i++)
@@ -261,8 +261,8 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     for (int i = 0; i < 40; i += 2)
         segment_span_free(spans[i]);
     uint64_t other = 16;
-    segment_global.partial = (void *)other; /* torn */
-    segment_global.lock.word = other;       /* of a thread that is not there */
+    segment_global.partial = (void *)other; /* a pointer that was half written */
+    segment_global.lock.word = other;       /* held by a thread that the child does not have */
     cr_assert_not(segment_fork_done(true));
     for (int i = 0; i < 40; i += 2) {
         spans[i] = segment_span_alloc(30);
@@ -276,8 +276,8 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     cr_assert(segment_span_alloc(60) != NULL);
 }
 
-/* Twenty buffers, replaced one by one: few bytes of the new ones come from the kernel, because what
- * a cached mapping lacks is moved to it from another one. */
+/* Twenty buffers are replaced one by one. Few bytes of the new ones come from the kernel: a cached
+ * mapping that is too small is extended with memory of another one. */
 Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
     enum { BUFFERS = 20, STEPS = 400 };
     static struct page *buffers[BUFFERS];
@@ -302,7 +302,7 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
                  (unsigned long)(all >> 20));
 }
 
-/* What every 64 KiB of a buffer hold tells which buffer it is and where in it they are. */
+/* Writes the buffer's name and the offset at every 64 KiB of a buffer. */
 static void sign(char *chunk, size_t from, size_t bytes, uint64_t name) {
     for (size_t at = align_up(from, 64 << 10); at + 16 <= bytes; at += 64 << 10) {
         memcpy(chunk + at, &name, sizeof name);
@@ -318,8 +318,8 @@ static void check_signed(const char *chunk, size_t bytes, uint64_t name) {
     }
 }
 
-/* Buffers that are put together of others keep their contents and their ends, whatever is done to
- * them. */
+/* Buffers made of several cached mappings keep their contents and their size when they are resized
+ * and freed. */
 Test(huge, mappings_put_together_are_whole) {
     enum { BUFFERS = 12, STEPS = 3000 };
     static struct page *buffers[BUFFERS];
@@ -369,7 +369,7 @@ Test(huge, mappings_put_together_are_whole) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
-/* Only the beginnings of large mappings are kept once there is no room for whole ones. */
+/* When the freelist has no room for whole mappings, it keeps only their beginnings. */
 Test(huge, the_freelist_keeps_beginnings) {
     enum { COUNT = 12, BYTES = 3 << 20 };
     struct page *headers[COUNT];
@@ -384,7 +384,7 @@ Test(huge, the_freelist_keeps_beginnings) {
     struct segment_usage usage = segment_usage();
     cr_assert_leq(usage.freelist_bytes, options.freelist_kib << 10);
     cr_assert_geq(usage.freelist_items, 5, "only %ld mappings", (long)usage.freelist_items);
-    for (int i = 0; i < 5; i++) { /* each is extended again */
+    for (int i = 0; i < 5; i++) { /* each beginning is extended to a whole mapping */
         headers[i] = segment_huge_alloc(BYTES, 16);
         cr_assert_not(headers[i]->fresh);
         memset(headers[i]->chunk, 2, BYTES);
@@ -392,7 +392,7 @@ Test(huge, the_freelist_keeps_beginnings) {
     cr_assert_eq(segment_usage().freelist_items, usage.freelist_items - 5);
     for (int i = 0; i < 5; i++)
         segment_huge_free(headers[i]);
-    /* Giving a beginning back leaves alone what stands where the end was. */
+    /* When a beginning goes back to the kernel, memory mapped at the former end must stay. */
     enum { ENDS = 8 };
     char *ends[ENDS] = {NULL};
     for (int i = 0; i < HUGE_CACHE_MAX && i < ENDS; i++) {
@@ -418,8 +418,8 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
         cr_assert_null(segment_page_of(chunk));
         memset(chunk, 0x5a, bytes);
         struct page *larger = segment_huge_resize(header, 40 << 20);
-        /* A chunk that is aligned to more than an OS page may not be movable: the caller copies it
-         * then. */
+        /* A chunk that is aligned to more than an OS page may not be movable: NULL tells the caller
+         * to copy. */
         cr_assert(larger != NULL || alignment > OS_PAGE_BYTES);
         header = larger != NULL ? larger : header;
         chunk = header->chunk;
@@ -437,14 +437,14 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
     cr_assert_null(segment_huge_alloc((size_t)1 << 62, 16));
 }
 
-/* While a dump reads, no mapping may move. A cached mapping that cannot grow where it is goes back
- * to the kernel, and the new mapping has all of its bytes. */
+/* A cached mapping that cannot grow in place would have to move, but while a dump reads no mapping
+ * may move. So it goes back to the kernel, and segment_huge_alloc makes a new mapping. */
 static void *grow_from_cache(void *unused) {
     struct page *small = segment_huge_alloc(2 << 20, 16);
     char *behind = (char *)small + small->mapped_bytes;
     segment_huge_free(small);
     mmap(behind, OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-         0); /* failing: something stands there already, which does as well */
+         0); /* if this fails, something is mapped there already */
     (void)unused;
     return segment_huge_alloc(6 << 20, 16);
 }
@@ -481,7 +481,7 @@ static unsigned resident_pages(const void *start, size_t bytes) {
     return sum;
 }
 
-/* Of two huge pages one has something alive in it, so that only the other one goes back. */
+/* One of two huge pages holds a live span, so only the other one goes back to the kernel. */
 Test(segment, huge_pages_that_are_asked_for_go_back_whole) {
     enum { SPANS = 8, SPAN_SLICES = 31 };
     struct page *spans[SPANS];
@@ -494,7 +494,7 @@ Test(segment, huge_pages_that_are_asked_for_go_back_whole) {
             memset(segment_span_start(spans[i]), 1, SPAN_SLICES * SLICE_BYTES);
         }
         char *first = segment_span_start(spans[0]), *last = segment_span_start(spans[SPANS - 1]);
-        /* Of a huge page what was never used is resident as well. */
+        /* Makes the never used end of a huge page resident, as the kernel does. */
         char *unused =
             (char *)(((uintptr_t)last & ~(SEGMENT_BYTES - 1)) + SEGMENT_BYTES) - SLICE_BYTES;
         memset(unused, 0, SLICE_BYTES);
@@ -519,7 +519,8 @@ static uintptr_t leaf_of(const void *address) {
     return (uintptr_t)address >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
 }
 
-/* All places nearby are taken, so the next mapping is where the map has no leaf. */
+/* Takes all address space nearby, so that the next mapping lies where the segment map has no
+ * leaf. */
 Test(huge, a_cached_mapping_may_move_to_where_no_chunk_was_yet) {
     static const size_t pieces[] = {64UL << 30, 1UL << 30, 40UL << 20};
     options.freelist_kib = 64 << 10;
@@ -531,7 +532,7 @@ Test(huge, a_cached_mapping_may_move_to_where_no_chunk_was_yet) {
     memset(header->chunk, 7, 2 << 20);
     segment_huge_free(header);
     mmap(end, OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-         0); /* failing: something stands there already, which does as well */
+         0); /* if this fails, something is mapped there already */
     for (int i = 0; i < 3; i++) {
         void *taken;
         do {
@@ -587,7 +588,7 @@ Test(blocks, the_reciprocal_divides_exactly) {
             cr_assert_eq(blocks_index_narrow(&page, not_ours, pointer, &exact), offset / bytes);
             cr_assert_eq(exact, offset % bytes == 0);
         }
-        for (uintptr_t offset = 0; offset < 64; offset++) /* the records */
+        for (uintptr_t offset = 0; offset < 64; offset++) /* the first 64 bytes hold the records */
             cr_assert_gt(blocks_index(&page, not_ours, not_ours + offset, &exact), UINT8_MAX);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are; and,
- * by linked_shapes.c, with them. */
+/* Functions with all shapes of frames; see shapes.h. Built without frame pointers, as most programs
+ * are; linked_shapes.c builds them with frame pointers. */
 #include "shapes.h"
 
 #include <stdlib.h>
@@ -35,8 +35,8 @@ static NOINLINE void realigned(int levels) {
     room[1] = room[0];
 }
 
-/* These functions keep rbp as it is. One of two levels may stand where the other stood, with a
- * frame of another size. */
+/* narrow and wide leave rbp unchanged. Their frames have different sizes, so a frame of one may
+ * stand on the stack where a frame of the other stood before. */
 static NOINLINE void narrow(int levels) {
     volatile char room[24];
     room[0] = 1;
@@ -48,8 +48,8 @@ static NOINLINE void narrow(int levels) {
     room[1] = room[0];
 }
 
-/* Finds its caller by rbp, which the function that it calls keeps. narrow may have a level more or
- * less, and this room may be larger or smaller, so only rbp tells one stack from another. */
+/* The unwinder finds the caller of this function by rbp, which the callee leaves unchanged. The
+ * frames below vary in number and size, so only rbp tells such stacks apart. */
 static NOINLINE void with_alloca(int levels) {
     volatile char *room = __builtin_alloca((size_t)(rand() % 4) * 48 + 16);
     room[0] = 1;
@@ -69,7 +69,7 @@ static NOINLINE void wide(int levels) {
 #ifdef LINKED_SHAPES
 #undef shapes_run
 #define THIS_RUN linked_shapes_run
-#define last_shape shapes_run /* and from there on those without frame pointers */
+#define last_shape shapes_run /* the last function calls those without frame pointers */
 #else
 #define THIS_RUN shapes_run
 static NOINLINE void overwrites_rbp(int levels) {

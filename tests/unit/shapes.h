@@ -5,15 +5,15 @@
 
 #include "base/base.h"
 
-/* Called at the end of each path with the frame pointer of what stands for malloc. NULL: the
- * library's own malloc is called. */
+/* Called at the end of each path, in place of malloc, with the frame pointer of its caller. NULL:
+ * the library's malloc is called. */
 extern void (*at_leaf)(uintptr_t frame);
-extern uint64_t leaves; /* calls of it */
+extern uint64_t leaves; /* number of calls of shapes_leaf */
 void shapes_leaf(void);
 void shapes_run(int levels);
-/* No frame further out depends on what rbp is there. */
+/* Sets rbp to 0 and calls run(levels), so the frames further out must be found without rbp. */
 void shapes_apart(void (*run)(int levels), int levels);
-/* The same with frame pointers. */
+/* Variants of the functions above that are built with frame pointers. */
 void linked_shapes_leaf(void);
 void linked_shapes_run(int levels);
 

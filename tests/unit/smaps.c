@@ -57,7 +57,8 @@ Test(smaps, memory_behind_a_data_file_is_no_bss) {
               "40000-50000 rw-s 00010000 fe:00 79 /var/lib/table\nRss: 32 kB\n"
               "50000-60000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
               "70000-71000 r--p 00010000 fe:00 80 /lib/relro.so\nRss: 4 kB\n"
-              "71000-72000 rw-p 00000000 00:00 0\nRss: 4 kB\n"); /* .bss: all data is read-only */
+              /* .bss of a library whose other data is read-only */
+              "71000-72000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
     cr_assert_eq(mappings.file_bytes, 104 * KI);
     cr_assert_eq(mappings.anonymous_bytes, 24 * KI);
 }
@@ -87,7 +88,7 @@ Test(smaps, the_librarys_memory_behind_data_is_no_bss) {
     check_place(1, 0x12000, 0x42000, 96, MODEL_PLACE_ANONYMOUS);
 }
 
-/* The kernel shows a mapping again that grew between two pieces of smaps. */
+/* If a mapping grows while smaps is read in pieces, the kernel shows it a second time. */
 Test(smaps, a_mapping_shown_twice_counts_once) {
     read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"
               "10000-30000 rw-p 00000000 00:00 0 [heap]\nRss: 128 kB\nSwap: 4 kB\n"
@@ -109,7 +110,8 @@ Test(smaps, mappings_that_merged_count_once) {
     check_place(0, 0x10000, 0x38000, 80, MODEL_PLACE_ANONYMOUS);
 }
 
-/* The mapping before tells the kind, and is not shown a second time. */
+/* The mapping before a .bss tells that it is a .bss. When the .bss is shown a second time, the
+ * mapping before it is not. */
 Test(smaps, a_mapping_shown_twice_keeps_its_kind) {
     read_text("10000-11000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
               "11000-12000 rw-p 00000000 00:00 0\nRss: 4 kB\n"

@@ -22,7 +22,7 @@ static uint32_t node(uint32_t parent, uintptr_t address) {
 
 static char room[WIRE_ANSWER_MAX] __attribute__((aligned(8)));
 
-/* A piece of a dump in `room`; its records stand behind the head. */
+/* Asks for a piece of a dump and returns its head, in `room`; the records follow the head. */
 static const struct wire_piece *piece(uint32_t status, const struct wire_piece_request *request) {
     struct answer answer = {.bytes = room, .capacity = sizeof room};
     cr_assert_eq(piece_run(request, &answer), status);
@@ -47,7 +47,8 @@ static struct wire_mark_entry entry_of(const char *name, uint32_t context, uint3
     return found;
 }
 
-/* Two heaps at random, one parked and adopted now and then: every sum equals a plain count. */
+/* Allocates and frees at random in two heaps, one of which is parked and adopted now and then.
+ * Every sum must equal a plain count. */
 Test(sums, invariant_1_sums_are_exact) {
     enum { CONTEXTS = 4, SLOTS = 500 };
     static struct {
@@ -119,7 +120,7 @@ Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
         memset(chunk, 6, 100);
     }
     cr_assert_eq(kept[0] + kept[99], 10);
-    heap_park(heap); /* the baseline moves with the numbers */
+    heap_park(heap); /* parking moves the counters and the baseline */
     cr_assert_eq(sums_of(below).base_allocs, 2);
     cr_assert_eq(sums_of(below).allocs, 1002);
     cr_assert_eq(sums_of(below).peak_bytes, WIRE_UNKNOWN, "of a thread that has ended");
@@ -148,7 +149,7 @@ Test(sums, marks_keep_their_numbers_move_and_run_out) {
     piece(WIRE_REFUSED, &(struct wire_piece_request){.part = WIRE_PART_ENTRIES, .mark = "none"});
 }
 
-/* The child has no marks, so none of its contexts may stay because of them. */
+/* A forked child has no marks, so a mark of the parent must not keep a context of the child. */
 Test(sums, a_forked_child_keeps_no_context_for_its_parents_marks) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
     uint32_t id = node(TREE_ROOT, 0x10);
@@ -157,14 +158,14 @@ Test(sums, a_forked_child_keeps_no_context_for_its_parents_marks) {
     cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "m"}, &text), WIRE_OK);
     cr_assert(tree_node(id)->flags & TREE_MARKED);
     marks_forget();
-    marks_look(); /* the child's control thread does, in each turn */
+    marks_look(); /* as the child's control thread does in each turn */
     cr_assert_not(tree_node(id)->flags & TREE_MARKED);
     cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "own"}, &text), WIRE_OK);
     marks_look();
     cr_assert(tree_node(id)->flags & TREE_MARKED, "its own marks keep theirs");
 }
 
-/* Two threads: what one allocated the other frees; the numbers are small, negative and large. */
+/* One heap allocates, the other one frees, so that a mark has small, large and negative figures. */
 Test(sums, a_mark_has_every_context) {
     enum { MANY = 3000 };
     struct heap *heap = heap_acquire(os_thread_id(), false);
@@ -176,13 +177,14 @@ Test(sums, a_mark_has_every_context) {
         char *chunk = region_alloc(heap, heap_view(heap, id), i * 40, false);
         if (i % 3 == 0)
             region_free(other, chunk);
-        node(id, 0x10); /* nothing happens there */
+        node(id, 0x10); /* a context without allocations */
     }
     cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "all"}, &text), WIRE_OK);
     cr_assert_eq(reset_run(&(struct wire_reset_request){.context = first + 2}, &text), WIRE_OK);
     for (uint32_t i = 0; i < MANY; i += 331) {
         struct wire_mark_entry entry = entry_of("all", first + 2 * i, &count);
-        int64_t freed = i % 3 == 0, gone = i == 1; /* by the reset, for both sides */
+        /* the reset subtracts the allocation from the mark, too */
+        int64_t freed = i % 3 == 0, gone = i == 1;
         cr_assert_eq(count, MANY);
         cr_assert_eq(entry.requested_bytes, freed ? 0 : (int64_t)i * 40);
         cr_assert_eq(entry.allocs, 1 - gone);
@@ -195,8 +197,8 @@ Test(sums, a_mark_has_every_context) {
     cr_assert_eq(entry_of("all", first + 1, &count).context, WIRE_NONE);
 }
 
-/* Marks take at most an eighth of the tables' limit: a mark leaves out the contexts that hold
- * least, then marks are refused. */
+/* Marks take at most an eighth of the tables' limit. When little of that is left, a mark omits the
+ * contexts that hold least; when nothing is left, marks are refused. */
 Test(sums, marks_have_a_bound) {
     enum { MANY = 60000 };
     struct heap *heap = heap_acquire(os_thread_id(), false);
@@ -237,7 +239,7 @@ Test(sums, marks_have_a_bound) {
     cr_assert_eq(count, MANY);
 }
 
-/* A cursor may be anything. */
+/* Asks for pieces with random cursors, as a hostile client may. */
 Test(sums, pieces_from_anywhere) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
     struct text text = {.bytes = words, .capacity = sizeof words - 1};
@@ -260,7 +262,8 @@ Test(sums, pieces_from_anywhere) {
     }
 }
 
-/* More threads than one record tells of: each part of a context's sums comes once. */
+/* A context with more threads than one record holds has several records, which must not count
+ * anything twice. */
 Test(sums, threads_in_several_records) {
     enum { HEAPS = 600, BYTES = 16 };
     uint32_t id = node(TREE_ROOT, 0x10), records = 0, views = 0;
@@ -293,8 +296,8 @@ Test(sums, threads_in_several_records) {
     cr_assert_eq(sums_of(id).allocs, HEAPS);
 }
 
-/* The table of slots grows while a reader is there: old tables stay until the reader has left, and
- * every view is found. */
+/* The table of slots grows while a reader uses it. Old tables stay until the reader has left, and
+ * it finds every view. */
 Test(sums, views_are_found_while_slots_grow) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
     uint32_t first = tree_count();

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The whole allocator under threads, under the names it has in this build: what one thread
- * allocates another resizes and frees, threads come and go, and the books are closed at the end.
- * This is what ThreadSanitizer and AddressSanitizer get to see of the malloc paths.
- * MEMCTX_STRESS_OPS scales it.
+ * Tests the whole malloc family with threads: one thread allocates, another one resizes and frees,
+ * threads come and go, and the figures must balance at the end. Under ThreadSanitizer and
+ * AddressSanitizer this is the test of malloc and free. MEMCTX_STRESS_OPS scales it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -21,7 +20,8 @@
 
 enum { THREADS = 4, SLOTS = 512, LIVES = 3 };
 
-/* A chunk on offer. Its bytes are all `seed`, so that a chunk handed out twice shows. */
+/* A chunk that another thread may take. All its bytes are `seed`, so a chunk that was handed out
+ * twice is noticed. */
 struct offer {
     unsigned char *chunk;
     size_t size;
@@ -118,7 +118,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* The figures of all views, as a dump adds them up; nobody else allocates meanwhile. */
+/* Adds up the figures of all views as a dump does; no other thread may allocate meanwhile. */
 static void expect_balance(uint64_t live_chunks) {
     int64_t live_bytes = 0;
     uint64_t allocs = 0, frees = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/path below the oracle: rules against frame pointers, walks that reuse the last one
- * and cached traces against fresh walks, the rules' table. */
+/* Tests of src/path without libunwind: unwind rules against frame pointers, walks that reuse the
+ * last walk and cached traces against fresh walks, the table of rules. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
 
-/* This program is built with frame pointers, so what a rule has to say here is known. */
+/* This program is built with frame pointers, so the rule for this address is known. */
 static NOINLINE uintptr_t return_address(void) {
     return (uintptr_t)__builtin_return_address(0);
 }
@@ -28,7 +28,7 @@ Test(cfi, rules_agree_with_frame_pointers) {
     cr_assert_eq(rule.cfa_offset, 16);
     cr_assert_eq(rule.rbp, CFI_RBP_AT_CFA);
     cr_assert_eq(rule.rbp_offset, -16);
-    /* The first instruction of a function stands before any push. */
+    /* Before the first instruction of a function nothing was pushed but the return address. */
     rule = cfi_find_rule(&object, (uintptr_t)return_address);
     cr_assert_eq(rule.kind, CFI_SP);
     cr_assert_eq(rule.cfa_offset, 8);
@@ -58,13 +58,13 @@ Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
     uint64_t count = unwind_rules_count();
     cr_assert_eq(unwind_rules_find(pc, false), packed);
     cr_assert_eq(unwind_rules_count(), count, "learnt once");
-    for (uintptr_t i = 1; i <= 20000; i++) /* addresses without an object fill it too */
+    for (uintptr_t i = 1; i <= 20000; i++) /* addresses outside of all objects take entries, too */
         cr_assert_eq(rule_kind(unwind_rules_find(i * 16, false)), CFI_NONE);
     cr_assert_eq(unwind_rules_find(pc, false), packed, "lost when the table grew");
     struct rule *rule = rule_at(unwind_rules_table, 0);
     while (rule->key != pc)
         rule++;
-    rule->packed = 0; /* as a reader sees an old table that is emptied just now */
+    rule->packed = 0; /* as a reader sees an entry of an old table that is being emptied */
     cr_assert_eq(unwind_rules_find(pc, false), packed);
     rule->packed = packed;
     uint32_t generation = unwind_rules_generation;
@@ -117,7 +117,7 @@ Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
 }
 
 static struct paths room, *paths = &room;
-static struct view views[1 << 16]; /* stand-ins: requested_cum_bytes is the path's hash */
+static struct view views[1 << 16]; /* stand for paths: requested_cum_bytes is the path's hash */
 static unsigned view_count;
 static uint64_t hits;
 
@@ -168,8 +168,8 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cr_assert_eq(paths->trace_bytes, 0);
 }
 
-/* The stack is smaller than it was, and the hints are of other code: nothing behind its end is
- * read. */
+/* The hints point behind the end of the stack, which has become smaller: no memory behind its end
+ * may be read. */
 Test(cache, hints_lead_no_further_than_to_mapped_memory) {
     uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -184,8 +184,8 @@ Test(cache, hints_lead_no_further_than_to_mapped_memory) {
         cr_assert_null(cache_search(paths, (uintptr_t)(end - words), &hash));
 }
 
-/* Frames of one size at one place, told apart by the fifth return address and beyond, which are
- * in no hash. */
+/* Two paths of equal frames that differ only from the fifth return address on. The hash of a trace
+ * does not include these addresses. */
 #define CALLS(name, callee, instructions)                                                          \
     static NOINLINE void name(void) {                                                              \
         callee();                                                                                  \
@@ -196,7 +196,7 @@ CALLS(middle, inner, "")
 CALLS(further, middle, "")
 CALLS(outer, further, "")
 CALLS(even, outer, "nop")
-CALLS(odd, outer, "nop; nop") /* not the same function for the compiler */
+CALLS(odd, outer, "nop; nop") /* differs from even, so that the compiler does not merge the two */
 static NOINLINE void alternate(int turn) {
     if (turn % 2)
         odd();
@@ -235,8 +235,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
         shapes_run(rand() % 8);
     cr_assert_eq(paths->trace_room, CACHE_TRACES_MAX);
     cr_assert_leq(paths->trace_count, CACHE_TRACES_MAX);
-    /* Two paths that take turns may have only one place left by other paths, and then push each
-     * other out. That is rare. */
+    /* At up to 4 of 16 places other paths may leave the two paths only one slot, in which they
+     * replace each other. */
     uint32_t first = paths->oldest;
     unsigned kept_both = 0;
     for (unsigned place = 0; place < PLACES; place++) {
@@ -249,8 +249,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* Two functions read the start of a function, one of them without running the entry's program. The
- * addresses that have this start are those within the function's bytes. */
+/* cfi_find_rule and cfi_find_function must tell the same start of a function, for exactly the
+ * addresses of its bytes. */
 Test(cfi, the_function_is_that_of_the_rule) {
     struct cfi_object object;
     struct cfi_function last = {0};
@@ -275,8 +275,8 @@ Test(cfi, the_function_is_that_of_the_rule) {
     cr_assert_eq(cfi_find_function(&object, code).start, 0);
 }
 
-/* What a damaged library says is read in the user's process: nothing outside its memory may be
- * touched. */
+/* The unwind information of a damaged library is read in the user's process, so no memory outside
+ * of it may be touched. */
 Test(cfi, damaged_information_is_read_within_its_bounds) {
     enum { ROUNDS = 40000, SPOILT = 64 };
     struct cfi_object object;
@@ -292,7 +292,7 @@ Test(cfi, damaged_information_is_read_within_its_bounds) {
     cr_assert_neq(copy, MAP_FAILED);
     copy += OS_PAGE_BYTES;
     cr_assert_eq(mprotect(copy, mapped, PROT_READ | PROT_WRITE), 0);
-    char *start = copy + mapped - bytes; /* ends where nothing is mapped */
+    char *start = copy + mapped - bytes; /* the copy ends at memory that is not mapped */
     start -= (uintptr_t)start % 8;
     memcpy(start, (const void *)header, bytes);
     uintptr_t moved = (uintptr_t)start - header;
@@ -301,7 +301,8 @@ Test(cfi, damaged_information_is_read_within_its_bounds) {
                                .eh_frame_header = start};
     cr_assert_eq(cfi_find_rule(&other, code + 40 + moved).kind,
                  cfi_find_rule(&object, code + 40).kind, "the copy is as good");
-    /* The entry that is found first, and what it leads to, is what is spoilt. */
+    /* Each round damages the header or a random entry's description, then asks for an address of
+     * that entry. */
     uint32_t count = *(uint32_t *)(void *)(start + 8);
     int32_t *table = (int32_t *)(void *)(start + 12);
     for (int round = 0; round < ROUNDS; round++) {

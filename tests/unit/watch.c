@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of what `memctx watch` decides and reads: conditions (tools/memctx/diagnosis/conditions.c),
- * with the time passed in, and limits (tools/memctx/target/limits.c), in trees that are made up.
+ * Tests of `memctx watch`: conditions (tools/memctx/diagnosis/conditions.c) with made-up times, and
+ * memory limits (tools/memctx/target/limits.c) read from made-up trees of /proc and /sys.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -166,7 +166,8 @@ Test(conditions, needs_to_fall_five_percent_below) {
     struct condition condition = parse("rss>100M");
     cr_assert(rss_at(&condition, 0, 101 * MI).fires);
     cr_assert_not(rss_at(&condition, 2000, 96 * MI).holds);
-    cr_assert_not(rss_at(&condition, 2010, 101 * MI).fires); /* 4 % below was too little */
+    /* 96 MiB is only 4 % below the limit, so the condition does not fire again */
+    cr_assert_not(rss_at(&condition, 2010, 101 * MI).fires);
     cr_assert_not(rss_at(&condition, 2020, 95 * MI).holds);
     cr_assert(rss_at(&condition, 2030, 101 * MI).fires);
 }
@@ -177,7 +178,8 @@ Test(conditions, cool_time_goes_first) {
     cr_assert_not(rss_at(&condition, 5100, 10 * MI).holds);
     struct condition_result result = rss_at(&condition, 5999, 200 * MI);
     cr_assert(result.holds && !result.fires);
-    cr_assert(rss_at(&condition, 6000, 200 * MI).fires); /* it was false within the cool time */
+    /* fires after the cool time, because the condition was false during it */
+    cr_assert(rss_at(&condition, 6000, 200 * MI).fires);
 }
 
 Test(conditions, failed_action_is_due_again) {
@@ -222,13 +224,13 @@ static struct condition_result inuse_at(const struct condition *condition, int64
 
 Test(conditions, growth_within_the_time) {
     struct condition condition = parse("growth>100M/1m");
-    /* 90 MiB a minute, looked at each second for an hour. */
+    /* Growth of 90 MiB a minute, read each second for an hour, is below the limit. */
     for (int64_t s = 0; s < 3600; s++) {
         struct condition_result result = inuse_at(&condition, s * 1000, s * 90 * MI / 60);
         cr_assert_not(result.holds, "%lld s: %lld", (long long)s, (long long)result.value);
         cr_assert(s < 120 || result.value > 80 * MI, "%lld", (long long)result.value);
     }
-    /* 120 MiB a minute. */
+    /* Growth of 120 MiB a minute is above the limit. */
     memset(&state, 0, sizeof state);
     int64_t held = -1;
     for (int64_t s = 0; s < 120 && held < 0; s++)
@@ -243,7 +245,7 @@ Test(conditions, growth_counts_from_the_least_value) {
     cr_assert_not(inuse_at(&condition, 1000, 100 * MI).holds);
     cr_assert_not(inuse_at(&condition, 2000, 150 * MI).holds);
     cr_assert_eq(inuse_at(&condition, 3000, 201 * MI).value, 101 * MI);
-    /* A minute later the least value is forgotten. */
+    /* A minute later the least value has left the window. */
     cr_assert_eq(inuse_at(&condition, 63500, 201 * MI).value, 0);
     cr_assert_not(inuse_at(&condition, 63600, CONDITION_UNKNOWN).known);
 }
@@ -260,13 +262,13 @@ Test(conditions, pressure_within_the_window) {
     struct condition condition = parse("psi>150ms/2s");
     int64_t total = 7000000;
     cr_assert_not(psi_at(&condition, 0, total, false).holds);
-    /* 50 ms of each second. */
+    /* The processes stall for 50 ms of each second. */
     for (int64_t s = 1; s < 60; s++)
         cr_assert_not(psi_at(&condition, s * 1000, total += 50000, false).holds);
     cr_assert_eq(psi_at(&condition, 60000, total += 50000, false).value, 100000);
     cr_assert_eq(psi_at(&condition, 61000, total += 120000, false).value, 170000);
     cr_assert(state.fired);
-    /* Readings that are further apart than the window: the mean. */
+    /* Readings are further apart than the window: the value is the mean between them. */
     cr_assert_eq(psi_at(&condition, 71000, total += 500000, false).value, 100000);
 }
 
@@ -276,7 +278,7 @@ Test(conditions, pressure_that_the_kernel_reports) {
     struct condition_result result = psi_at(&condition, 100, 154000, true);
     cr_assert(result.fires);
     cr_assert_eq(result.value, 150000);
-    /* The file of another cgroup is read now. */
+    /* The total is smaller: the process has moved to another cgroup. */
     cr_assert_eq(psi_at(&condition, 200, 1000, false).value, 0);
 }
 
@@ -355,7 +357,7 @@ Test(limits, version_2_smallest_of_the_way_up, .init = make_tree) {
     put("/sys/fs/cgroup/memory.max", "3000000\n");
     cr_assert_eq(find(), 3000000);
     cr_assert_str_eq(found.from, "memory.max of /");
-    put("/sys/fs/memory.max", "10\n"); /* above the mount point */
+    put("/sys/fs/memory.max", "10\n"); /* above the mount point, so it is not read */
     cr_assert_eq(find(), 3000000);
 }
 
@@ -391,7 +393,8 @@ Test(limits, mount_of_a_cgroup_below_the_root, .init = make_tree) {
 Test(limits, cgroup_of_a_neighbour_in_a_namespace, .init = make_tree) {
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/proc/7/cgroup", "0::/../other\n");
-    put("/sys/fs/cgroup/memory.max", "1000\n"); /* of this container, not of the neighbour */
+    /* limit of this container, but process 7 is in a neighbour */
+    put("/sys/fs/cgroup/memory.max", "1000\n");
     cr_assert_eq(find(), 8 * MI);
     put("/proc/7/root/sys/fs/cgroup/memory.max", "2000000\n");
     cr_assert_eq(find(), 2000000);
@@ -420,14 +423,14 @@ Test(limits, damaged_files_are_left_out, .init = make_tree) {
     cr_assert_eq(find(), 8 * MI);
 }
 
-/* Returns what is left of the limit that leaves least; -1: no limit is known. */
+/* Returns the bytes left below the limit that leaves the fewest; -1: no limit is known. */
 static int64_t find_left(void) {
     limits_read_mounts(&mounts, root);
     return limits_find_tightest(&mounts, 7, &found) ? found.left_bytes : -1;
 }
 
 Test(limits, left_on_the_machine, .init = make_tree) {
-    cr_assert_eq(find_left(), -1); /* MemAvailable is not there */
+    cr_assert_eq(find_left(), -1); /* /proc/meminfo has no MemAvailable yet */
     put("/proc/meminfo", "MemTotal:        8192 kB\nMemFree: 1 kB\nMemAvailable:    4096 kB\n");
     cr_assert_eq(find_left(), 4 * MI);
     cr_assert_eq(found.bytes, 8 * MI);
@@ -438,8 +441,9 @@ Test(limits, left_in_cgroups_of_version_2, .init = make_tree) {
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/proc/7/cgroup", "0::/pods/pod1\n");
     put("/sys/fs/cgroup/pods/pod1/memory.max", "3000000\n");
-    put("/sys/fs/cgroup/pods/pod1/memory.high", "1000\n"); /* slows down only */
-    cr_assert_eq(find_left(), -1);                         /* its use is not known */
+    /* memory.high only slows processes down */
+    put("/sys/fs/cgroup/pods/pod1/memory.high", "1000\n");
+    cr_assert_eq(find_left(), -1); /* memory.current does not exist yet */
     put("/sys/fs/cgroup/pods/pod1/memory.current", "1000000\n");
     cr_assert_eq(find_left(), 2000000);
     cr_assert_eq(found.bytes, 3000000);
@@ -447,7 +451,8 @@ Test(limits, left_in_cgroups_of_version_2, .init = make_tree) {
     put("/sys/fs/cgroup/pods/pod1/memory.stat",
         "anon 5\nactive_file 70\ninactive_file 600000\ninactive_file_more 9\n");
     cr_assert_eq(find_left(), 2600000);
-    put("/sys/fs/cgroup/pods/memory.max", "9000000\n"); /* larger, but shared */
+    /* the limit is larger, but other pods use most of it */
+    put("/sys/fs/cgroup/pods/memory.max", "9000000\n");
     put("/sys/fs/cgroup/pods/memory.current", "8000000\n");
     cr_assert_eq(find_left(), 1000000);
     cr_assert_str_eq(found.from, "memory.max of cgroup /pods");

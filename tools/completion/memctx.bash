@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# memctx.bash - bash completion: verbs, options and their values, and for TARGET the pids that have
-# a socket, their names, and files. scripts/check-completion holds it against `memctx VERB --help`.
+# memctx.bash - bash completion: verbs, options and their values; for TARGET the processes with a
+# control socket (pid or name) and files. scripts/check-completion compares it with the help texts.
 
-# The pids with a socket, and the names of their processes.
+# Prints the pids that have a control socket, and the names of their processes.
 _memctx_targets() {
     local directory socket pid name
     for directory in "${XDG_RUNTIME_DIR:-/nonexistent}/memctx" "/run/user/$UID/memctx" \
@@ -19,7 +19,7 @@ _memctx_targets() {
     done
 }
 
-# The settings in lower case, as `memctx options` lists them, one a line.
+# Prints the names of the settings in lower case, one a line, from `memctx options`.
 _memctx_settings() {
     "${COMP_WORDS[0]}" options 2>/dev/null |
         sed -n -E 's/^(MEMCTX_)?([A-Za-z_]+)[ \t].*/\2/p' | tr '[:upper:]' '[:lower:]'
@@ -61,7 +61,7 @@ _memctx() {
         *) return ;;
     esac
     if [[ $verb == run ]]; then
-        # Behind the program's name everything is the program's.
+        # All words after the program's name are arguments of the program: offer file names.
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
                 --depth | --verify | --rule | --marks | --set) ((at++)) ;;
@@ -110,7 +110,7 @@ _memctx() {
                         set)
                             words=$(_memctx_targets)
                             ((COMP_CWORD == 2)) || words=$(_memctx_settings | sed 's/$/=/')
-                            # Behind the number of a context.
+                            # memctx set: the words that may follow the number of a context.
                             ((COMP_CWORD == 2)) || [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] || words="unfold fold policy="
                             ;;
                     esac

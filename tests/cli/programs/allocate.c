@@ -16,7 +16,7 @@ __attribute__((noinline)) static void allocate_more(void) {
 
 int main(void) {
     char line[64];
-    /* Standard input and output have buffers of their own before anything is compared. */
+    /* stdio must not allocate buffers between two dumps that the test compares. */
     setvbuf(stdin, NULL, _IONBF, 0);
     for (int i = 0; i < 100; i++) {
         allocate_first();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hold.c - "take N" allocates N MiB and writes to all of it, "give" frees everything; each says ok.
- */
+/* hold.c - for a line "take N" it allocates and fills N MiB, for "give" it frees all; it answers
+ * "ok". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

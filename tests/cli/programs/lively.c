@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lively.c - does what it is told, a line each: "load" allocates 100 chunks of 1000 bytes at one
- * call path of main; "feed" 50 chunks of 2000 bytes at another one in the thread "feeder"; "exit N"
- * ends with that status. Answers "ok".
+ * lively.c - obeys lines of its standard input and answers "ok". "load": main allocates 100 chunks
+ * of 1000 bytes on one call path; "feed": the thread "feeder" allocates 50 chunks of 2000 bytes on
+ * one call path; "exit N": ends with status N.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A program with an allocator of its own, which gives nothing back. */
+/* A program with its own allocator, which never reuses memory. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ void free(void *chunk) {
 }
 
 void *calloc(size_t count, size_t size) {
-    return malloc(count * size); /* the room was zero */
+    return malloc(count * size); /* the memory is zero already, as it is never reused */
 }
 
 void *realloc(void *old, size_t size) {

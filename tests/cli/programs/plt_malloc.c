@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plt_malloc.c - a program that calls malloc and uses its address. Linked at a fixed address, it
- * has a jump of its own that counts as malloc's address for all objects, and leads to the malloc of
- * a library. Prints "ready" and waits for the end of standard input.
+ * plt_malloc.c - a program that calls malloc and also takes its address. It is linked at a fixed
+ * address, so malloc's address is that of the program's PLT entry in all objects; the entry jumps
+ * to a library's malloc. Prints "ready" and waits for the end of standard input.
  */
 #include <stdio.h>
 #include <stdlib.h>

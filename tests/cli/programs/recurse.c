@@ -2,9 +2,9 @@
 /*
  * recurse.c - three functions that call each other at random: many call paths, few functions.
  *
- * Prints "ready" when its tree is built, and "ok" when it has grown, for each line of its input. Of
- * what the visits allocate one in eight chunks stays; what `keep` allocates all stays and is on
- * one path.
+ * Prints "ready" after 60 000 visits. For each line of its input it makes 3000 more and prints
+ * "ok". The visits free seven of eight chunks. The chunks of keep() have one call path and are
+ * never freed.
  */
 #include <stdint.h>
 #include <stdio.h>

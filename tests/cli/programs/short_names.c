@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* short_names.c - prints each line of its input as shorten_to_name has it: for text, and plain. */
+/* short_names.c - prints for each line of its input the two results of shorten_to_name, with
+ * `plain` false and true. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * snapshot_round.c - makes a model up, writes it as a snapshot, reads it back, compares each field.
+ * snapshot_round.c - makes a model of random figures, writes it as a snapshot, reads the snapshot
+ * and compares each field.
  *
- * snapshot_round SHAPE CONTEXTS SEED FILE [json]; SHAPE is "program" (a deep tree of a program with
- * 4 000 call sites, counts and sizes as skewed as real ones), "extreme" (every field takes the ends
- * of its range), or "uniform" (all contexts alike: what packs best). Prints what was measured as
- * JSON. With "json" it writes the JSON form and does not read it.
+ * snapshot_round SHAPE CONTEXTS SEED FILE [json]. SHAPE is "program" (a deep tree of a program with
+ * 4 000 call sites, with counts and sizes as skewed as real ones), "extreme" (fields have the ends
+ * of their ranges), or "uniform" (all contexts are equal, which packs best). Prints sizes and times
+ * as JSON. With "json" it writes the JSON form and does not read it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,14 +36,15 @@ static double draw_share(void) {
     return (double)(draw() >> 11) / (double)(1ULL << 53);
 }
 
-/* Below `count`; the low ones far more often. */
+/* Returns a random number below `count`; low numbers are far more frequent. */
 static uint32_t draw_skewed(uint32_t count) {
     return (uint32_t)(pow((double)count, draw_share()) - 1);
 }
 
 static double seconds(void) {
     struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now); /* a loaded machine is no slow program */
+    /* processor time does not depend on the load of the machine */
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -52,7 +54,7 @@ static long peak_kib(void) {
     return usage.ru_maxrss;
 }
 
-/* --- what is made up --------------------------------------------------------------------- */
+/* --- the model --------------------------------------------------------------------- */
 
 static struct model_names *make_names(uint32_t site) {
     struct model_names *names = cli_alloc(1, sizeof *names);
@@ -108,7 +110,7 @@ static void make_totals(struct model_totals *totals, uint32_t site) {
         draw() % 4 == 0 ? WIRE_UNKNOWN : totals->requested_bytes + (int64_t)draw_skewed(5) * size;
 }
 
-/* The ends of ranges, and what lies around them. */
+/* Returns a number at or near the end of a range. */
 static uint64_t draw_extreme(void) {
     static const uint64_t ends[] = {0,
                                     1,
@@ -166,8 +168,7 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
     model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = 123456789;
     for (size_t i = 1; i < count; i++) {
         struct model_context *context = &model->contexts[i];
-        /* A new path leaves the tree at some node, mostly a young one, and goes on with frames of
-         * its own. */
+        /* A new path branches off at some node, mostly a young one, and goes on with new frames. */
         uint32_t above = steps == 0 ? (uint32_t)i - 1 - draw_skewed((uint32_t)i) : at;
         above = model->contexts[above].level > 60 || extreme ? (uint32_t)(i - 1) / 2 : above;
         if (uniform) {
@@ -180,7 +181,7 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
         context->id = extreme && i % 7 == 3 ? 4000000000U - (uint32_t)i : id;
         context->parent = model->contexts[above].id;
         context->level = model->contexts[above].level + 1;
-        /* A function calls some few others, one of them most often. */
+        /* A function calls up to twelve others, one of them most often. */
         uint32_t site = uniform ? 7 : (sites[above] * 31 + draw_skewed(12) * 197 + 7) % SITES;
         sites[i] = site;
         struct model_figures figures = {.number = 0};
@@ -295,7 +296,7 @@ static void make_pages(struct model *model, size_t count) {
         for (size_t k = 0; k < sizeof *page; k++) {
             ((uint8_t *)page)[k] = (uint8_t)draw_extreme();
         }
-        /* These are for adding figures up, and a snapshot has the sums. */
+        /* A snapshot does not have these fields: they serve to add up pages. */
         page->untouched_bytes = 0;
         page->pages = 0;
         page->guard_bytes = page->further = 0;
@@ -344,7 +345,7 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     }
 }
 
-/* --- what came back ---------------------------------------------------------------------- */
+/* --- the comparison ---------------------------------------------------------------------- */
 
 static _Noreturn void differ(const char *what, size_t i) {
     cli_die(CLI_REFUSED, "%s %zu came back otherwise", what, i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tails.c - functions that end in tail calls before an allocation. Each case allocates a chunk of
- * its own size. tails_far.c and tails_plain.c have the functions of other files.
+ * tails.c - functions that end in a tail call on the way to an allocation. Each case allocates a
+ * chunk of another size. tails_far.c and tails_plain.c have the functions in other files.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 static void *volatile keep;
 static volatile int yes = 1, steps = 3;
 
-/* Calls malloc with an ordinary call, since it changes what malloc returns. */
+/* Writes to the chunk after malloc, so the call of malloc is no tail call. */
 #define WORK(name)                                                                                 \
     APART static char *name(size_t bytes) {                                                        \
         char *chunk = malloc(bytes);                                                               \
@@ -87,7 +87,7 @@ APART static char *by_pointer(size_t bytes) {
     return yes ? pointer(bytes + 1) : pointer_work(bytes + 2);
 }
 
-/* The function of this name in tails_far.c is another one. */
+/* tails_far.c has another static function with this name. */
 APART static char *helper(size_t bytes) {
     return far_entry(bytes + 1); /* MARK helper */
 }
@@ -100,7 +100,7 @@ APART static char *maybe_plain(size_t bytes) {
     return yes ? plain_maybe(bytes) : plain_back(bytes);
 }
 
-/* puts cannot end in a tail call to libc_work. */
+/* or_libc calls libc_work last; puts, which it calls elsewhere, has no tail call to libc_work. */
 WORK(libc_work)
 APART static char *or_libc(size_t bytes) {
     if (!yes)
@@ -119,7 +119,7 @@ APART static void *make_either(size_t bytes) {
     return yes ? make_zeroed(bytes) : malloc(bytes);
 }
 
-/* Its tail call and its ordinary call leave one return address in main. */
+/* malloc is reached by the tail call and by both_work; both leave one return address in main. */
 WORK(both_work)
 APART static void *both(size_t bytes) {
     if (bytes > 2000)

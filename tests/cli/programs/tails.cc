@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tails.cc - functions of C++ that end in tail calls before an allocation.
+// tails.cc - C++ functions that end in a tail call on the way to an allocation.
 #include <cstddef>
 #include <cstdio>
 #include <unistd.h>
@@ -34,7 +34,7 @@ APART char *Shelf::open(std::size_t bytes) {
     return fill(bytes + 2);
 }
 
-/* The compiler does not say which function a virtual call calls. */
+/* The debug information does not tell which function a virtual call reaches. */
 APART static char *visit(Shelf *shelf, std::size_t bytes) {
     return shelf->open(bytes);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tails_across.c - tail calls from a program into libraries, and in them. LIBRARY makes the file
- * the library that the program calls; SECOND makes it another one that defines one of its
- * functions, too.
+ * tails_across.c - tail calls from a program into libraries, and inside of libraries. Built with
+ * LIBRARY, the file is the library that the program calls; built with SECOND, it is another library
+ * that also defines twin_make; else it is the program.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -52,7 +52,7 @@ void *lib_make(size_t bytes) {
     return malloc(bytes + 1); /* MARK lib_make */
 }
 
-/* The library has it under another name, and with a version. */
+/* The library exports this function as lib_versioned, with version V1. */
 char *lib_version_1(size_t bytes);
 char *lib_version_1(size_t bytes) {
     return inside(bytes + 4);
@@ -80,7 +80,7 @@ APART static char *either(size_t bytes) {
     return yes ? lib_open(bytes) : lib_other(bytes);
 }
 
-/* puts is a function of the library that has strdup, and may call it for all that is known. */
+/* strdup is in libc, like puts, so a tail call from puts to strdup cannot be ruled out. */
 APART static char *copy(const char *text) {
     return strdup(text); /* MARK copy */
 }

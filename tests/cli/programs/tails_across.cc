@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tails_across.cc - a member function of a C++ library that ends in operator new. LIBRARY makes the
-// file the library.
+// tails_across.cc - a member function of a C++ library that ends in a tail call of operator new.
+// Built with LIBRARY, the file is the library, else the program.
 #include <cstddef>
 #include <cstdio>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tails_far.c - a static function with a name that a static function of tails.c has, too. */
+/* tails_far.c - a static function with the name of a static function of tails.c. */
 #include <stdlib.h>
 
 #include "tails.h"

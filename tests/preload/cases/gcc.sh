@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Compilers: the object files must be the same, byte for byte. cc1 has one xmalloc for everything,
-# garbage collection of its own and the deepest stacks of all our programs.
+# Compilers: the object files must be equal byte for byte. cc1 allocates everything by one xmalloc,
+# has its own garbage collector, and has the deepest stacks of all tested programs.
 
 big_c() { # FUNCTIONS NAME: the file $T/NAME.c
     awk -v functions="$1" -v name="$2" -f "$programs_dir/generate_c.awk" >"$T/$2.c"

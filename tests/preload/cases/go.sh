@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# A Go program with cgo: C's malloc called from goroutines, on Go's own stacks' terms.
+# A Go program with cgo: goroutines call C's malloc.
 
 test_go_program() {
     HOME=$user_home need_working go version

@@ -8,7 +8,7 @@ test_java_program() {
     grep -q '200 threads' "$T/ours.out" || fail "it did not do its work"
 }
 
-# All compilers and another collector, which mark and move in threads of their own.
+# All of java's compilers, and a collector that marks and moves objects in its own threads.
 test_java_collector() {
     need java javac
     same_status 3 java -XX:+UseG1GC -XX:ParallelGCThreads=2 -Xmx128m -cp "$(java_classes)" \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# The library file itself: what it exports, what it needs, how it uses thread-local storage, which
-# system calls allocation makes.
+# The library's file: its exports, the symbols that it needs, its thread-local storage, and the
+# system calls of allocation.
 
 readonly exports_required="malloc free calloc realloc reallocarray memalign aligned_alloc
     posix_memalign valloc pvalloc malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info
@@ -12,7 +12,8 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
-# prctl and syscall: to see a filter of system calls come. The rest of the first line: to see a long wait come.
+# Other exports that are allowed. prctl and syscall: to notice a seccomp filter. The rest of the
+# first line: to notice a long wait.
 readonly exports_allowed='(u|nano|clock_nano)?sleep|pause|sigsuspend|sigwait(info)?|sigtimedwait|(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
 'prctl|syscall|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'
@@ -38,15 +39,17 @@ test_library_needs() {
         grep -v -x -E 'libc\.so\.6|ld-linux-x86-64\.so\.2')
     equal "libraries it needs besides the C library" "" "$others"
     grep -q 'NODELETE' "$T/dynamic" || fail "it can be unloaded"
-    # Of the standard streams, which allocate and lock, the library uses only what malloc_info(FILE *) cannot avoid.
+    # Standard streams allocate and lock: the library uses only the functions that malloc_info(FILE
+    # *) needs.
     others=$(nm -D --undefined-only "$LIBRARY" | awk '{ sub(/@.*/, "", $2); print $2 }' |
         grep -x -E 'v?[a-z]{0,2}printf(_chk)?|f?put[cs]|f(d?open|write)|std(in|out|err)|_IO_.*' |
         grep -v -x fprintf)
     equal "stdio functions it calls" "" "$others"
 }
 
-# As with a glibc before 2.35: a copy of the library looks for a function that no glibc has, so its
-# own table of the loaded objects serves. Extension modules are loaded while python3 runs.
+# Simulates glibc before 2.35, which has no _dl_find_object: a copy of the library looks for a
+# function that does not exist, so it uses its own table of loaded objects. python3 loads extension
+# modules.
 test_library_without_find_object() {
     mkdir "$T/older"
     cp "$MEMCTX" "$T/older/memctx"
@@ -72,18 +75,19 @@ END
     mv "$T/ours.err" "$T/usual"
     capture ours env PYTHONMALLOC=malloc MEMCTX_VERIFY=20 MEMCTX_VERBOSE=2 "$T/older/memctx" run -- \
         "$PYTHON" "$T/work.py"
-    mv "$T/ours.err" "$T/figures" # the library's own
+    mv "$T/ours.err" "$T/figures" # the library's statistics
     : >"$T/ours.err"
     compare
     echo "$(figure verify_checked) paths compared with libunwind; $(figure modules) modules"
     [ "$(figure verify_checked)" -ge 300 ] || fail "too few comparisons"
     equal "paths that differ from libunwind's" 0 "$(figure verify_mismatches)"
-    # One less: a module may allocate only in its first moment, before the control thread looks.
+    # One less is right: the control thread may look too late for a module that allocates only when
+    # loaded.
     [ "$(figure modules)" -ge $(($(figure modules usual) - 1)) ] ||
         fail "$(figure modules) modules, with that function $(figure modules usual)"
 }
 
-figure() { # NAME [FILE]: a number that the library printed at its end
+figure() { # NAME [FILE]: prints a statistic that the library printed when the program ended
     awk -F'\t' -v name="$1" '$1 == name { print $2 }' "$T/${2-figures}"
 }
 
@@ -97,10 +101,11 @@ test_library_tls() {
     [ $((bytes)) -lt 1024 ] || fail "$((bytes)) bytes of every thread's stack"
 }
 
-# The system calls that the manual names, and no other: a filter kills the program otherwise.
+# The library makes only the system calls that the manual names: a seccomp filter kills at any
+# other.
 test_library_system_calls() {
     build filtered
-    capture plain "$bin_dir/filtered" brk # the C library's allocator has one more
+    capture plain "$bin_dir/filtered" brk # libc's allocator also needs brk
     capture ours "$MEMCTX" run -- "$bin_dir/filtered"
     was_preloaded
     compare

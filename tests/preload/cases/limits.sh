@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Little memory, no second thread, nowhere to put a socket: the program runs as without us.
+# With little memory, without a second thread or a place for the socket, the program runs as without
+# the library.
 
-limited() { # OPTION KIB STATUS COMMAND...: with that limit of ulimit's
+limited() { # OPTION KIB STATUS COMMAND...: runs the command under `ulimit OPTION KIB`
     local limit="ulimit $1 $2"' && exec "$@"' status=$3
     shift 3
     capture plain bash -c "$limit" limited "$@"
@@ -29,7 +30,7 @@ test_limits_memory() {
     local kib
     for kib in 65536 400000; do
         limited -v "$kib" 0 "$bin_dir/short_of_memory"
-        cat "$T/plain.err" "$T/ours.err" # how much each got: for the log
+        cat "$T/plain.err" "$T/ours.err" # prints to the log how much memory each run got
         : >"$T/plain.err"
         : >"$T/ours.err"
         compare
@@ -37,13 +38,13 @@ test_limits_memory() {
     done
 }
 
-# RLIMIT_DATA limits writable memory, much as a system without overcommit does. A segment must cost its own bytes
-# only, not the bytes that are mapped for a moment to align it.
+# RLIMIT_DATA limits writable memory, like a system without overcommit. A segment must count only
+# its own bytes, not those that are mapped for a moment to align it.
 test_limits_data() {
     need perl
     build short_of_memory
     local try
-    for try in 1 2 3 4 5 6 7 8; do # the kernel places segments by chance
+    for try in 1 2 3 4 5 6 7 8; do # several tries, because the kernel chooses addresses at random
         limited -d 7000 0 perl -e 'print "printed\n"'
         compare
     done
@@ -69,7 +70,8 @@ except MemoryError:
     grep -q 'MemoryError True' "$T/ours.out" || fail "memory did not run out"
 }
 
-# With four descriptors the loader can still open one file at a time; one more, and the program can.
+# With RLIMIT_NOFILE 4 the loader can open one file at a time; with 5 the program can open a file,
+# too.
 test_limits_descriptors() {
     need perl
     local count
@@ -90,7 +92,7 @@ test_limits_descriptors() {
     hold_end
 }
 
-# As another user, because root may have as many processes as it likes.
+# The test runs as another user, because RLIMIT_NPROC does not limit root.
 test_limits_threads() {
     need_root
     need setpriv prlimit
@@ -117,8 +119,8 @@ compare_but_err() {
     mv "$T/kept.err" "$T/ours.err"
 }
 
-# No directory for the socket is of use: one is absent, or no directory, and the last resort belongs
-# to somebody else. The program notices nothing; MEMCTX_VERBOSE=1 says it in one line.
+# No directory for the socket is usable: one does not exist or is a file, and the last belongs to
+# another user. The program runs as usual; MEMCTX_VERBOSE=1 prints one line.
 test_limits_socket() {
     need_root
     need setpriv perl
@@ -144,7 +146,7 @@ test_limits_socket() {
     equal "what is in somebody else's directory" "" "$(ls -A "$last")"
 }
 
-# Values that make no sense: one warning each that names the value, and the default is used.
+# A wrong value of a setting gives one warning that names the value, and the default is used.
 test_limits_options() {
     local pair
     for pair in DEPTH=many DEPTH=129 DEPTH=-1 DEPTH= VERIFY=1x CONTROL=perhaps \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Call paths and their names, of programs whose paths and sizes are known (programs/call_chain.c).
+# Call paths and their names in dumps of programs with known paths and sizes
+# (programs/call_chain.c).
 
 path() { # [FIGURE=VALUE...] -- PATTERN...: see find_path.py
     "$PYTHON" "$suite_dir/find_path.py" "$T/dump.json" "$@" || fail "path $*"
@@ -11,7 +12,7 @@ no_path() {
         fail "there is a path $*"
 }
 
-held_dump() { # PROGRAM ARGUMENT...: dumps at its end and lets it go
+held_dump() { # PROGRAM ARGUMENT...: dumps the program at its end, then lets it end
     local name=$1
     shift
     build "$name"
@@ -38,7 +39,7 @@ test_names_chain() {
     no_path -- chain_two main
 }
 
-# Text, the way people see it.
+# The text of a dump has the names.
 test_names_text() {
     build call_chain
     hold_begin call_chain "$bin_dir/call_chain"
@@ -60,7 +61,7 @@ test_names_no_frame_pointer() {
     chain_paths
 }
 
-# Without debug information there are the dynamic symbols, and without those module+offset.
+# Without debug information names come from dynamic symbols; without these a frame is module+offset.
 test_names_stripped() {
     held_dump call_chain_stripped
     chain_paths
@@ -73,11 +74,11 @@ test_names_stripped() {
     hold_end
     local frame='bare\+0x[0-9a-f]+'
     path requested_bytes=8000 live_chunks=4 -- '(__)?strdup' "$frame" "$frame" ...
-    path requested_bytes=113091 live_chunks=24 -- "$frame" ... # all but strdup's, in any function
+    path requested_bytes=113091 live_chunks=24 -- "$frame" ... # all chunks but that of strdup
     path -- "$frame" "$frame" "$frame" "$frame" "$frame" "$frame" ...
 }
 
-# operator new may or may not be a frame of its own; who called it must be there.
+# operator new may be a frame or not; its caller must be one.
 test_names_cxx() {
     held_dump call_chain_cpp
     path requested_bytes=32000 live_chunks=8 -- ... 'shop::shelf<int>::fill\(int\)' main
@@ -92,7 +93,8 @@ test_names_rust() {
     path -- ... 'alloc::.*' ...
 }
 
-# Code that is no longer there: both libraries were unloaded hundreds of times, at one address.
+# Two libraries were loaded and unloaded hundreds of times at one address; each chunk has the right
+# name.
 test_names_dlclose() {
     build plugin_a.so plugin_b.so
     held_dump dlopen_loop "$bin_dir"
@@ -133,7 +135,7 @@ chain_but_recursion() {
 test_names_depth_one() {
     MEMCTX_DEPTH=1 held_dump call_chain
     path requested_bytes=7007 live_chunks=7 -- chain_two
-    path requested_bytes=8024 live_chunks=8 -- chain_xmalloc # both callers' blocks in one
+    path requested_bytes=8024 live_chunks=8 -- chain_xmalloc # the chunks of both callers
     no_path -- chain_two chain_one
 }
 
@@ -148,7 +150,7 @@ assert dump["totals"]["requested_bytes"] >= 7007 + 5015 + 3009 + 8000 + 6042 + 2
 EOT
 }
 
-# The same totals, whatever the depth: the books do not depend on where a chunk is charged.
+# The totals are equal for all values of MEMCTX_DEPTH.
 test_names_totals() {
     local depth sums=()
     for depth in 0 1 7 32 128; do
@@ -161,7 +163,7 @@ print(*[totals[key] for key in ("requested_bytes", "live_chunks", "allocs", "fre
     equal "number of different totals" 1 "$(printf '%s\n' "${sums[@]}" | sort -u | wc -l)"
 }
 
-# The checks of dumps can fail: each copy of a good dump with one wrong thing is refused.
+# check_dump.py rejects each copy of a good dump with a planted fault.
 test_names_checker() {
     held_dump call_chain
     "$PYTHON" "$suite_dir/spoil_dump.py" "$T/dump.json" "$T/spoilt" >"$T/kinds" || fail "no dumps"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# nginx: a master and two workers, static files, gzip, a proxy to itself, reload while requests run,
-# reopened logs, orderly end.
+# nginx: a master and two workers, static files, gzip, a proxy to itself, a reload during requests,
+# reopened logs, a graceful end.
 
 free_port() {
     "$PYTHON" -c 'import socket
@@ -81,7 +81,7 @@ nginx_serve() { # PREFIX PORT COMMAND...
     sed -E 's/^[^[]*//' "$dir/error.log"
 }
 
-# The workers were forked: each has books of its own, which must be right too.
+# Checks the dump of each worker, a forked process.
 nginx_workers() { # MASTER
     local worker
     for worker in $(pgrep -P "$1"); do

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# MEMCTX_VERIFY: while real programs run, every Nth call path that came from a cache is unwound
-# afresh with libunwind. There must be many comparisons and no mismatch.
+# MEMCTX_VERIFY: in real programs every Nth cached call path is compared with a walk by libunwind.
+# There must be many comparisons and no mismatch.
 
 no_mismatch() { # PID LEAST
     local checked mismatches
@@ -84,7 +84,7 @@ test_oracle_postgres() {
     export MEMCTX_VERIFY=20
     pg_start "$T/data" "$ours_command" run --
     pg_psql -f "$programs_dir/postgres.sql" >"$T/sql.out" 2>&1
-    # A connection that works and then rests, while its backend is asked.
+    # A connection runs SQL and then stays open, while the test asks its backend.
     pg_rest_begin <"$programs_dir/postgres.sql" >"$T/rest.out" 2>&1
     local backend
     backend=$(pg_resting)

@@ -7,7 +7,7 @@ test_perl_work() {
     PERL_HASH_SEED=0 same perl "$programs_dir/perl_work.pl"
 }
 
-# perl calls its own functions for its own memory; -DPERL_MALLOC aside, all ends in malloc.
+# perl's own allocation functions all call malloc (unless perl is built with its own malloc).
 test_perl_modules() {
     need perl
     seq 1 30000 | sed 's/$/ some words and then some/' >"$T/stdin"

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# postgres: initdb, a server with its dozen processes, SQL, pgbench, a stop. It refuses to run as
-# root: then the tests run it as postgres, or nobody. On a Unix socket only.
+# postgres: initdb, a server with a dozen processes, SQL, pgbench, a stop. Root runs the server as
+# postgres or nobody, because it refuses root. It listens only on a Unix socket.
 
-# Sets pg_bin, as (the prefix that changes the user) and ours_command (a copy that user can read).
+# Sets pg_bin, as (words that change the user) and ours_command (a copy of the command for that
+# user).
 pg_begin() {
     local user
     pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
@@ -47,7 +48,7 @@ pg_stop() {
     rm "$T/pg.pid"
 }
 
-pg_serve() { # PREFIX COMMAND...: what it answered on stdout
+pg_serve() { # PREFIX COMMAND...: prints the server's answers
     local prefix=$1 dir=$T/$1.data backend
     shift
     (cd / && "${as[@]}" "$@" "$pg_bin/initdb" -D "$dir" -A trust -U tester --no-sync --locale=C \
@@ -80,7 +81,7 @@ pg_serve() { # PREFIX COMMAND...: what it answered on stdout
 
 readonly pg_resters="select pid from pg_stat_activity where state = 'idle' and query like 'select 1 as rest%'"
 
-# A connection that does what standard input says and then rests until pg_rest_end.
+# Opens a connection that runs the SQL of standard input and then stays open until pg_rest_end.
 pg_rest_begin() {
     mkfifo "$T/rest"
     pg_psql -f - <"$T/rest" &
@@ -90,7 +91,7 @@ pg_rest_begin() {
     cat - <(echo "select 1 as rest;") >&7
 }
 
-pg_resting() { # prints the pid of its backend
+pg_resting() { # prints the backend's pid of the connection that pg_rest_begin opened
     wait_until 60 pg_rests || fail "no backend that rests"
     pg_psql -c "$pg_resters"
 }
@@ -119,7 +120,7 @@ test_postgres() {
     equal "transactions" 2 "$(grep -c 'actually processed' "$T/ours.out")"
     grep -q '^1000|t|t$' "$T/ours.out" || fail "the sums of pgbench do not agree"
     grep -q '^exit status 0$' "$T/ours.out" || fail "postgres ended badly"
-    # What ours wrote, a server without us reads.
+    # A server without the library reads the data that the preloaded server wrote.
     pg_start "$T/ours.data"
     equal "rows after the restart" 200000 "$(pg_psql -c 'select count(*) from pgbench_accounts')"
     pg_stop

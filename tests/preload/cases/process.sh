@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# The life of a process: small programs that do on purpose what real ones do now and then.
+# Small programs with unusual events in the life of a process: forks, early allocations, closed
+# descriptors, a changed environment.
 
 own_program() { # STATUS NAME ARGUMENT...
-    local status=$1 name=$2 PROOF=${PROOF-loader} # most are over in milliseconds
+    local status=$1 name=$2 PROOF=${PROOF-loader} # most programs end before the control thread starts
     shift 2
     build "$name"
     same_status "$status" "$bin_dir/$name" "$@"
@@ -19,7 +20,7 @@ test_process_dlopen() {
     own_program 0 dlopen_loop "$bin_dir"
 }
 
-# A library that was bound to libc's own malloc and free, and the program, give each other their chunks.
+# A library that is bound to libc's malloc (RTLD_DEEPBIND) and the program free each other's chunks.
 test_process_deepbind() {
     build bound.so
     own_program 0 deepbind "$bin_dir"
@@ -31,8 +32,8 @@ test_process_deepbind() {
     path allocs=2000 requested_bytes=0 -- '_IO_mem_finish|libc\.so\.6\+.*' '.*' bound_exchange main
 }
 
-# A function of the program's .preinit_array allocates, a constructor that comes before ours takes the keys, so that no
-# thread can tell of its end, and has threads allocate.
+# A function of .preinit_array allocates. A constructor before the library's takes all pthread keys,
+# so that the library does not notice the end of threads, and starts threads that allocate.
 test_process_early() {
     own_program 0 early
     hold_begin early "$bin_dir/early"
@@ -70,12 +71,12 @@ test_process_fork_threads() {
     own_program 0 fork_threads 150
 }
 
-# fork_threads again with a control thread in every child, which must not get in fork's way.
+# fork_threads with a control thread in every child.
 test_process_fork_eager() {
     MEMCTX_CONTROL=eager own_program 0 fork_threads 60
 }
 
-# Forks at the moments at which locks of ours, of libc's and of the program's wait for each other.
+# Forks while locks of the library, of libc and of the program wait for each other.
 test_process_fork_waits() {
     local how
     for how in handler streams circle; do
@@ -85,7 +86,7 @@ test_process_fork_waits() {
 }
 
 test_process_daemon() {
-    PROOF=directory own_program 0 daemon file # the loader's report would be one more descriptor
+    PROOF=directory own_program 0 daemon file # PROOF=loader would open one more descriptor
     compare file
     grep -q 'at last: 0 1 2' "$T/ours.work/file" || fail "the daemon saw no descriptors"
 }
@@ -99,11 +100,10 @@ test_process_exit_order() {
 test_process_unwinder() {
     build unwinder
     own_program 0 unwinder
-    MEMCTX_VERIFY=1 own_program 0 unwinder # which brings libunwind along
+    MEMCTX_VERIFY=1 own_program 0 unwinder # MEMCTX_VERIFY loads libunwind
 }
 
-# The environment is the program's, to rewrite whenever it likes: what the library wants to know of
-# it, it knows before main starts.
+# A program may overwrite its environment: the library reads its settings before main.
 test_process_environment() {
     build clears_environment
     local round pid
@@ -132,7 +132,7 @@ test_process_descriptors() {
     grep -q '^opened: 2' "$T/ours.work/file" || fail "the test closes nothing"
 }
 
-# Other descriptors than 0-2 are closed: what this shell has open is none of the program's business.
+# Runs a command with descriptors 0-2 open, with all three closed, or with only 2 closed.
 with_descriptors() { # open|closed|half COMMAND...
     local which=$1
     shift
@@ -149,7 +149,8 @@ test_process_chroot() {
     own_program 0 chrooted "$T/empty"
 }
 
-# A root without /tmp, /run, /proc: no socket can be made, and nothing says so.
+# In a root without /tmp, /run, /proc the program runs as usual, without a socket and without a
+# message.
 test_process_bare_root() {
     need_root
     need ldd
@@ -157,8 +158,8 @@ test_process_bare_root() {
     local root=$T/root file
     mkdir -p "$root"
     cp "$bin_dir/threads" "$root/"
-    # All that ldd names, and what pthread_exit loads. The library stands at a place of its own: a
-    # copy under /tmp, where this clone may be, would give the socket a directory.
+    # Copies the libraries that ldd names and that pthread_exit loads. libmemctx.so lies at the top:
+    # this clone may lie below /tmp, and that directory in the new root would serve for a socket.
     cp "$LIBRARY" "$root/libmemctx.so"
     for file in $(ldd "$bin_dir/threads" "$LIBRARY" | grep -o '/[^ :]* (' | sort -u | tr -d ' (') \
         /lib/x86_64-linux-gnu/libgcc_s.so.1; do
@@ -171,11 +172,11 @@ test_process_bare_root() {
     capture ours env MEMCTX_CONTROL=eager "${enter[@]}" "$root" /libmemctx.so /threads
     compare
     equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
-    # With MEMCTX_VERBOSE=1 it does say so, which also shows that it was there. The program must last
-    # until the control thread gets to speak.
+    # With MEMCTX_VERBOSE=1 the library prints a message, which proves that it was loaded. The
+    # program must run until the control thread has printed that.
     cp -L /bin/sleep "$root/"
     local seconds
-    for seconds in 2 20; do # the second one for a loaded machine
+    for seconds in 2 20; do # 20 s for a loaded machine
         capture ours env MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 \
             "${enter[@]}" "$root" /libmemctx.so /sleep "$seconds"
         equal "exit status of sleep" "exit status 0" "$(cat "$T/ours.status")"

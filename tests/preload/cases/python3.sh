@@ -38,7 +38,7 @@ test_python3_sqlite3() {
     PYTHONMALLOC=malloc python_program python_sqlite3.py
 }
 
-# A long-lived python3 that answers on standard input, dumped while it works and when it rests.
+# A python3 server on standard input is dumped while it works and while it is idle.
 test_python3_watched() {
     mkfifo "$T/in" "$T/out"
     PYTHONMALLOC=malloc "$MEMCTX" run -- "$PYTHON" "$programs_dir/python_server.py" \

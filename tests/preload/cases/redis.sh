@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# redis-server: a load of all data types, expiry, background save (a fork), append-only file,
-# benchmark, restart from what was saved. On a Unix socket, so that no port is needed.
+# redis-server on a Unix socket: a load of all data types, expiry, background save (a fork),
+# append-only file, benchmark, restart from the saved data.
 
-# The same data in both runs; redis answers with the digest of all it holds.
+# Loads equal data in both runs. redis prints a digest of all data.
 redis_load() {
     awk 'BEGIN {
         for (i = 0; i < 20000; i++) {
@@ -18,14 +18,14 @@ redis_load() {
     }' | redis-cli -s "$T/redis.sock" --pipe | tail -n 1
 }
 
-# Redis 7 has DEBUG only where the server was told so; earlier ones do not know the setting.
+# Redis 7 has the command DEBUG only with a setting, which earlier versions do not know.
 redis_debug=()
 case $(redis-server --version 2>/dev/null) in
     *v=[0-6].*) ;;
     *) redis_debug=(--enable-debug-command yes) ;;
 esac
 
-redis_serve() { # PREFIX COMMAND...: its answers on stdout
+redis_serve() { # PREFIX COMMAND...: prints the server's answers
     local prefix=$1 server cli=(redis-cli -s "$T/redis.sock")
     shift
     "$@" redis-server --port 0 --unixsocket "$T/redis.sock" --dir "$T/$prefix" --appendonly yes \
@@ -76,7 +76,7 @@ test_redis_server() {
     was_preloaded
     grep -c OK "$T/ours.out" >/dev/null || fail "redis said nothing"
     equal "answers" "$(cat "$T/plain.out")" "$(cat "$T/ours.out")"
-    # What ours saved, a redis-server without us reads.
+    # A redis-server without the library reads the data that the preloaded server saved.
     redis-server --port 0 --unixsocket "$T/redis.sock" --dir "$T/ours" --appendonly yes \
         ${redis_debug[@]+"${redis_debug[@]}"} --save "" >"$T/again.log" &
     local again=$!
@@ -85,5 +85,5 @@ test_redis_server() {
     equal "digest after the restart" "$(grep -E '^[0-9a-f]{40}$' "$T/plain.out" | tail -n 1)" \
         "$(redis-cli -s "$T/redis.sock" debug digest)"
     redis-cli -s "$T/redis.sock" shutdown nosave
-    wait "$again" # and not for whoever dumps beside
+    wait "$again" # not for other background jobs, such as a dumping client
 }

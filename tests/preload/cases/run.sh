@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# memctx run: the program is started as if memctx were not there, or refused with the reason.
+# memctx run starts a program as a shell would, or refuses it with a reason.
 
 test_run_status() {
     local status
     for status in 0 1 7 126 127 255; do
         PROOF=loader same_status "$status" sh -c "exit $status"
-        PROOF=loader same_status "$status" bash -c "exit $status" # which runs the exit handlers
+        PROOF=loader same_status "$status" bash -c "exit $status" # bash's exit runs the exit handlers
     done
     equal "statuses" "exit status 255" "$(cat "$T/ours.status")"
 }
 
 test_run_not_found() {
-    # A directory of PATH that may not be searched would make it 126, as env does.
+    # With a directory in PATH that may not be searched, the status would be 126, as with env.
     PATH=/usr/bin:/bin capture ours "$MEMCTX" run -- no-such-program-anywhere
     equal "not found" "exit status 127" "$(cat "$T/ours.status")"
     grep -q 'no-such-program-anywhere' "$T/ours.err" || fail "$(cat "$T/ours.err")"
@@ -27,8 +27,8 @@ test_run_not_found() {
 test_run_signals() {
     local signal pid status
     for signal in TERM INT HUP KILL SEGV USR1; do
-        : >"$T/up" # the program before has written there, too
-        # A job in the background of a shell without job control ignores INT: perl resets it.
+        : >"$T/up" # removes the output of the last program
+        # Without job control a shell starts background jobs with INT ignored; perl resets that.
         "$MEMCTX" run -- perl -e '$SIG{INT} = "DEFAULT"; $| = 1; print "up\n"; sleep 600' \
             >"$T/up" 2>"$T/err" &
         pid=$!
@@ -39,7 +39,7 @@ test_run_signals() {
         equal "status after $signal" "$((128 + $(kill -l "$signal")))" "$status"
         equal "what was said" "" "$(cat "$T/err")"
     done
-    # A program that handles the signal gets it, once.
+    # A program with a handler gets the signal exactly once.
     : >"$T/up"
     "$MEMCTX" run -- bash -c 'trap "echo got it; exit 5" TERM
         echo up; while :; do sleep 0.1; done' >"$T/up" &
@@ -51,7 +51,7 @@ test_run_signals() {
     equal "output" "up got it" "$(tr '\n' ' ' <"$T/up" | sed 's/ $//')"
 }
 
-test_run_same_process() { # the pid, the parent, the name and the arguments are the program's
+test_run_same_process() { # pid, parent, name and arguments are as without memctx run
     local pid
     "$MEMCTX" run -- sleep 600 &
     pid=$!
@@ -75,7 +75,7 @@ test_run_environment() {
     export SOMETHING='a b  c' EMPTY=
     capture plain env
     capture ours "$MEMCTX" run -- env
-    # The library's two variables are in it, and nothing else is new.
+    # memctx run adds two variables to the environment, and changes no other.
     diff <(grep -v '^_=' "$T/plain.out" | sort) \
         <(grep -v -E '^(_|LD_PRELOAD|MEMCTX_RUN_PID)=' "$T/ours.out" | sort) || fail "environment"
     grep -q '^LD_PRELOAD=[^:]*libmemctx.so$' "$T/ours.out" || fail "$(grep LD_ "$T/ours.out")"
@@ -136,8 +136,8 @@ had_socket() {
     [ -n "$(find "$T/run" -name '*.sock')" ] && : >"$T/had"
 }
 
-# A program that ends by exit leaves no socket behind. (One that is killed, or ends by _exit as dash
-# does, cannot help it: `memctx ps` sweeps.)
+# A program that ends by exit removes its socket. (After a kill or _exit the socket stays; `memctx
+# ps` removes it.)
 test_run_leaves_nothing() {
     "$MEMCTX" run -- bash -c 'read -r line; exit 0' < <(wait_until 60 had_socket; echo) ||
         fail "exit status $?"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Programs that restrict what the kernel does for them (seccomp), or are started restricted: the kernel ends them at
-# a system call that only we would make. While they run, whatever has a socket is dumped every 20 ms.
+# Programs that install a seccomp filter, or start under one. The filter kills at system calls that
+# only the library would make. Meanwhile a client dumps all processes with a socket every 20 ms.
 
-# How the program ended and what it said, which has to be the same without us and however the library comes in.
+# Compares output and exit status without the library, with LD_PRELOAD and under memctx run.
 same_sandboxed() { # COMMAND...
     local mode
     capture plain "$@"
@@ -42,8 +42,8 @@ test_sandbox_late_all_threads() {
     same_sandboxed "$bin_dir/sandboxed" all 300
 }
 
-# Children that restrict themselves, one of vfork too, leave their parent its thread; so does a program that only asks
-# whether the kernel knows filters, or is refused one.
+# The control thread of a parent goes on if children install filters (also a vfork child), or if the
+# parent only asks whether the kernel has filters, or its filter is refused.
 test_sandbox_parent_goes_on() {
     build sandboxed
     filter=('s/^threads: [12]/threads/')
@@ -54,7 +54,7 @@ test_sandbox_parent_goes_on() {
     done
 }
 
-# As a service manager starts a service: the filter is there before the program.
+# The filter is installed before exec, as service managers do.
 test_sandbox_before_exec() {
     build sandboxed filtering
     local group
@@ -63,13 +63,14 @@ test_sandbox_before_exec() {
         capture ours "$bin_dir/filtering" "$group" -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 50
         compare
     done
-    # With MEMCTX_CONTROL=always the thread starts under a filter that lets its calls pass.
+    # With MEMCTX_CONTROL=always the control thread starts under a filter that allows its calls.
     capture ours "$bin_dir/filtering" nothing -- env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=always \
         "$bin_dir/sandboxed" none 50
     grep -q -x 'threads: 2' "$T/ours.out" || fail "always: no control thread"
 }
 
-# As in a container: everything is under one filter. The thread starts if a child that is sent ahead survives.
+# All processes are under one filter, as in a container. The control thread starts if a child
+# process that makes its system calls first survives.
 test_sandbox_container() {
     build sandboxed filtering
     local inside=(unshare --pid --fork --mount-proc)
@@ -83,7 +84,8 @@ test_sandbox_container() {
 all in order" "$(cat "$T/ours.out")"
 }
 
-# `memctx ps` shows such a process and says why it has no socket, also where one thread alone is restricted.
+# `memctx ps` lists a process under a filter with the reason why it has no socket, also if only one
+# of its threads has a filter.
 test_sandbox_ps() {
     build sandboxed filtering
     local how reason pid
@@ -108,7 +110,7 @@ sshd_program() {
     PATH=$PATH:/usr/sbin:/sbin type -P sshd
 }
 
-# Its unprivileged child is in a filter that ends it at most calls.
+# Starts sshd. The unprivileged child of sshd has a filter that kills at most system calls.
 sshd_begin() { # PORT COMMAND...
     local port=$1
     shift
@@ -133,7 +135,7 @@ sshd_end() {
     rm -f "$T/sshd.pid"
 }
 
-# A login, a command, and files there and back.
+# Uses the server: a login, a command, files copied in both directions.
 sshd_use() { # PORT
     local options=(-F /dev/null -i "$T/key" -o BatchMode=yes -o StrictHostKeyChecking=no
         -o "UserKnownHostsFile=$T/known_hosts" -o LogLevel=ERROR -o ConnectTimeout=20) i
@@ -192,9 +194,9 @@ test_sandbox_sshd() {
 
 # --- chromium ---------------------------------------------------------------------------------------
 
-# With its sandbox, which its helpers enter only while they have one thread.
+# chromium with its sandbox, which its helpers can enter only with a single thread.
 test_sandbox_chromium() {
-    need_root # to become a user: as root it runs without a sandbox only
+    need_root # as root chromium runs only without a sandbox, so the test changes the user
     need chromium setpriv
     local page='data:text/html,<p id=a>x</p><script>document.getElementById("a").textContent = 6 * 7</script>'
     local as=(setpriv --reuid=65534 --regid=65534 --clear-groups env "HOME=$T/home")
@@ -205,7 +207,7 @@ test_sandbox_chromium() {
         --dump-dom "$page")
     capture plain "${as[@]}" "${command[@]}"
     grep -q '>42<' "$T/plain.out" || skip "no sandbox can be had here: $(tail -n 1 "$T/plain.err")"
-    : >"$T/plain.err" # buses that are not there
+    : >"$T/plain.err" # messages about missing D-Bus sockets
     for mode in eager auto; do
         rm -rf "$T/home/profile"
         capture ours "${as[@]}" "LD_PRELOAD=$T/libmemctx.so" "MEMCTX_CONTROL=$mode" "${command[@]}"

@@ -3,7 +3,7 @@
 # Shell scripts: thousands of forks and short-lived programs, pipes, traps; archivers; openssl.
 
 test_shell_forks() {
-    filter=('s/ +[0-9]+ Segmentation/ PID Segmentation/') # bash pads the pid
+    filter=('s/ +[0-9]+ Segmentation/ PID Segmentation/') # removes the pid, which bash pads with spaces
     same bash "$programs_dir/forks.sh"
 }
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# glibc's own tests of malloc, from Debian's package glibc-source, built for the libc that is there.
+# glibc's own tests of malloc, from Debian's package glibc-source, built for the installed libc.
 
-# What cannot be had preloaded, and why. Everything else must end as without us.
+# Tests that cannot pass with a preloaded malloc, and why. All others must end as without the
+# library.
 declare -A glibc_left_out=(
     [tst-compathooks-off]="needs glibc's build for symbols of old versions"
     [tst-compathooks-on]="needs glibc's build for symbols of old versions"
@@ -15,14 +16,14 @@ declare -A glibc_left_out=(
     [tst-interpose-static-thread]="static: nothing is preloaded"
 )
 
-# All that links, in $1; NAME.why says why one does not.
+# Builds all tests that link into DIRECTORY; NAME.why has the error of a test that does not.
 glibc_build() { # DIRECTORY
     local source flags file name extra
     mkdir -p "$1/support" && cd "$1" || return
     tar -xf "$(echo /usr/src/glibc/glibc-*.tar.xz)" --strip-components=1 --wildcards \
         '*/include' '*/malloc' '*/support' '*/test-skeleton.c' '*/sysdeps/generic' '*/sysdeps/x86' \
         '*/sysdeps/x86_64/stackinfo.h' || return
-    : >config.h # the tests use nothing of it
+    : >config.h # the tests need no definition of config.h
     flags=(-w -O2 -g -std=gnu11 -D_GNU_SOURCE -D_LARGEFILE64_SOURCE -DMODULE_NAME=testsuite
         -Dattribute_hidden= -DTIMEOUTFACTOR=4 '-Dlibc_hidden_proto(x)=' -include limits.h -I. -Isupport -idirafter include
         -idirafter sysdeps/x86_64 -idirafter sysdeps/x86 -idirafter sysdeps/generic)
@@ -30,7 +31,7 @@ glibc_build() { # DIRECTORY
         flags+=("-D${name}_PATH=\"/\"")
     done
     mkdir -p objects
-    for file in support/*.c; do # those that want more of glibc's build are not needed
+    for file in support/*.c; do # files that do not compile without glibc's build are not needed
         name=$(basename "$file" .c)
         case $name in
             tst-* | *-container | links-dso* | test-run-command | test-driver | *string_main | *blob_main) ;;
@@ -74,7 +75,7 @@ test_glibc_malloc() {
             continue
         fi
         command=()
-        case $name in # forks in handlers that interrupt forks: glibc holds a lock there when there is a second thread
+        case $name in # no control thread: these fork in handlers that interrupt fork, where glibc with two threads holds a lock
             tst-mallocfork | tst-mallocfork2) command=(env MEMCTX_CONTROL=off) ;;
         esac
         (cd "$directory" && timeout 200 "./$name" </dev/null) >"$T/plain.out" 2>&1

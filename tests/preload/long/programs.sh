@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Large programs at length, while a client dumps whatever has a socket every 20 ms. Output and exit
-# status are those of the same program without us; what a program writes anew each time (times,
-# pids, which of two threads was first) is left out by the test that knows it.
+# Large programs, while a client dumps all processes with a socket every 20 ms. Output and exit
+# status must be as without the library; each test filters out parts that differ between runs
+# (times, pids, the order of threads).
 
-# As same_status and same, with the client beside.
+# Like same_status and same, but with the dumping client, which must make DUMPS dumps.
 same_dumped_status() { # DUMPS STATUS COMMAND...
     local dumps=$1
     shift
@@ -45,7 +45,7 @@ for (let i = 0; i < 2000; i++) {
 document.title = "state " + state;
 </script>
 EOT
-    # What it says on standard error (buses that are not there) has times and pids.
+    # Standard error is dropped: messages about missing D-Bus sockets have times and pids.
     # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'options=(--headless --no-sandbox --disable-gpu --hide-scrollbars
             --disable-dev-shm-usage --force-color-profile=srgb --window-size=800,1200)
@@ -84,7 +84,7 @@ test_rust_threads() {
     same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' "$bin_dir/rust_program"
 }
 
-# python3's own tests of a module: each test's verdict must be the one without us.
+# python3's own tests of modules: each verdict must be as without the library.
 python_tests() { # MODULE...
     "$PYTHON" -c 'import test.test_json' 2>/dev/null || skip "libpython3-testsuite is not installed"
     # shellcheck disable=SC2016 # for the inner shell
@@ -121,7 +121,7 @@ test_python3_tests_forkserver() {
 
 # --- servers --------------------------------------------------------------------------------------
 
-# A backend is killed under load: the server starts anew by itself, and nothing committed is missing.
+# A backend is killed under load: the server restarts by itself, and all committed data is there.
 test_postgres_killed() {
     pg_begin
     local dir=$T/ours.data before after killed
@@ -173,7 +173,7 @@ test_redis_saved() {
 
 # --- tools ----------------------------------------------------------------------------------------
 
-# A repository of ten thousand commits, 300 files.
+# A repository of ten thousand commits and 300 files.
 test_git_large() {
     need git
     export GIT_CONFIG_NOSYSTEM=1 GIT_PAGER=cat
@@ -197,7 +197,7 @@ test_git_large() {
         git blame d3/f21 | cksum; git rev-list --objects --all | wc -l; cd .. && rm -rf a b' "$T/stream"
 }
 
-# The source of a package of the distribution, configured and built: each file that is made is the same.
+# Configures and builds the source of a Debian package: each built file must be equal.
 built_tarball() { # COMPILER PACKAGE OBJECTS CONFIGURE-OPTION...
     local compiler=$1 package=$2 objects=$3
     shift 3
@@ -273,7 +273,7 @@ test_ffmpeg_encode() {
         -c:v libx264 -threads 2 -preset veryfast -f framemd5 -
 }
 
-stressed() { # ARGUMENT...: stress-ng says on its own whether each stressor passed
+stressed() { # ARGUMENT...: stress-ng itself reports whether each stressor passed
     need stress-ng
     filter=('s/\[[0-9]+\]/[PID]/g' 's/[0-9]+\.[0-9]+s?/T/g' 's/completed in .*//')
     same_dumped 5 bash -c 'stress-ng --no-rand-seed --verify "$@" 2>&1 | sort; exit "${PIPESTATUS[0]}"' \
@@ -289,7 +289,7 @@ test_stress_ng_fork() {
         --pthread-ops 2000
 }
 
-# Programs that were linked with an allocator of their own: ours comes first.
+# A program that is linked with another allocator: the preloaded library comes first.
 linked_allocator() { # LIBRARY
     local library
     library=$(ldconfig -p | sed -n -E "s#.* => (.*/$1)\$#\1#p" | head -n 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* bound - the library that deepbind loads with RTLD_DEEPBIND: its malloc and free are those of the
- * libc that it is linked with, which stands before whatever was preloaded. */
+/* bound - the library that deepbind loads with RTLD_DEEPBIND: its symbols are looked up in libc
+ * first, so it uses libc's malloc and free instead of preloaded ones. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 char *bound_exchange(char *given, size_t bytes);
 
-/* Gives back what it got and returns what it made, in each of the ways that a library has. */
+/* Frees the chunk that the caller made and returns a new one. Each turn takes another way to free
+ * and to allocate. */
 char *bound_exchange(char *given, size_t bytes) {
     static unsigned turn;
     char *made = NULL;
@@ -19,7 +20,7 @@ char *bound_exchange(char *given, size_t bytes) {
         free(given);
     } else if (turn % 3 == 1) {
         free(realloc(given, malloc_usable_size(given) * 2));
-    } else { /* made by the library's own, given back by libc's inside */
+    } else { /* libc allocates the buffer of open_memstream, this library frees it */
         FILE *stream = open_memstream(&made, &room);
 
         if (stream == NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* call_chain [DEPTH] - leaves blocks of known sizes and counts, made through known call chains, and
- * ends. tests/preload/cases/names.sh knows the numbers:
+ * ends. tests/preload/cases/names.sh expects:
  *   main > chain_one > chain_two > malloc             7 blocks of 1001 bytes
  *   main > chain_one > chain_xmalloc > malloc         5 blocks of 1003 bytes
  *   main > chain_other > chain_xmalloc > malloc       3 blocks of 1003 bytes

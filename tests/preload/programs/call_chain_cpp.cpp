@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// call_chain_cpp - as call_chain, through the C++ operators, with names to demangle:
+// call_chain_cpp - like call_chain.c, but through C++ operators, with names to demangle:
 //   main > shop::shelf<int>::fill(int) > operator new[]      8 blocks of 4000 bytes
 //   main > shop::open_box(unsigned long) > operator new      5 blocks of 3001 bytes
 //   main > shop::aligned_box() > operator new, aligned       3 blocks of 2048 bytes

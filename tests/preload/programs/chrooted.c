@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chrooted DIRECTORY - changes its root to an empty directory and drops its user there, as network
- * daemons do, and then allocates, starts threads, forks and throws its weight about. */
+/* chrooted DIRECTORY - changes its root to an empty directory and becomes the user 65534, as
+ * network daemons do. Then it allocates, starts threads and forks. */
 #define _GNU_SOURCE
 #include <grp.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clears_environment - rewrites its environment as the first thing it does, over the strings it was
- * given, as daemons do that set their process title. Then it stays until its input ends. */
+/* clears_environment - first overwrites the strings of its environment, as daemons do that set
+ * their process title. Then it waits for the end of its input. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* daemon FILE - goes to the background as old daemons do: two forks, setsid, every descriptor
- * closed, the numbers used again. Then it works for a while and writes to FILE what descriptors it
- * saw. The parent waits until FILE is complete. */
+/* daemon FILE - goes to the background as old daemons do: it forks twice, calls setsid, closes
+ * every descriptor and opens others with their numbers. Then it works for a while and writes to
+ * FILE which descriptors were open. The parent waits until FILE is complete. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ static void *work(void *argument) {
 }
 
 static int daemon_main(const char *path) {
-    for (int fd = 0; fd < 1024; fd++) { /* closefrom came with glibc 2.34 */
+    for (int fd = 0; fd < 1024; fd++) { /* without closefrom, which needs glibc 2.34 */
         close(fd);
     }
     int first = open("/dev/null", O_RDWR), second = dup(first), third = dup(first);
@@ -48,11 +48,12 @@ static int daemon_main(const char *path) {
     for (int i = 0; i < 5; i++) {
         pthread_create(&thread, NULL, work, NULL);
         pthread_join(thread, NULL);
-        usleep(30000); /* time enough for another thread to start and open something */
+        usleep(30000); /* gives a thread of the library time to start and to open descriptors */
     }
     descriptors_print(file, "later");
-    for (int fd = 3; fd < 64; fd++) { /* closes what is not its own, as some daemons do, and
-                                       * notices when somebody else's write lands here */
+    /* closes descriptors that it did not open, as some daemons do; a write to one of them would
+     * then land in the file `sentinel` */
+    for (int fd = 3; fd < 64; fd++) {
         if (fd != fileno(file)) {
             close(fd);
         }

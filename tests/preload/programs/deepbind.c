@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* deepbind DIRECTORY - loads bound.so with RTLD_DEEPBIND and exchanges chunks with it in both
- * directions; then asks the loader for libc's own malloc and free, and gives to each what the other
- * half made. */
+ * directions. It also takes libc's malloc and free by dlsym, frees chunks of libc's malloc, and
+ * gives its own chunks to libc's free. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* descriptors FILE - writes to FILE which descriptors are open at the start and after 200 ms of
- * work, and which number the next open gets; standard input, output and error may be closed. */
+ * work, and which number the next open returns. Standard input, output and error may be closed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

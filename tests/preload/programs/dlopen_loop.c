@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dlopen_loop DIRECTORY - loads and unloads two libraries in turn, which land at the same
- * addresses; both allocate, and other threads allocate and unwind meanwhile. */
+/* dlopen_loop DIRECTORY - loads and unloads two libraries in turn, which are mapped at equal
+ * addresses. Both allocate, and other threads allocate and unwind meanwhile. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -56,7 +56,8 @@ int main(int argc, char **argv) {
         }
         void *(*work)(size_t);
         *(void **)&work = dlsym(library, "plugin_work");
-        for (int i = 0; i < 8; i++) { /* blocks that outlive the code that made them */
+        /* blocks that stay after the library that allocated them was closed */
+        for (int i = 0; i < 8; i++) {
             kept_bytes[count] = (size_t)(16 + (round * 7 + i * 31) % 500);
             kept[count] = work(kept_bytes[count]);
             count++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* earlier - a library that early is linked with: its constructor runs before that of anything
- * preloaded, takes the keys that need no memory, and has threads allocate. */
+/* earlier - a library that the program early is linked with. Its constructor runs before those of
+ * preloaded libraries, takes the pthread keys that need no memory, and starts threads that
+ * allocate. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* early - allocates before any constructor has run, then in threads, one after the other, in a
- * process whose keys were taken before the library had one. */
+/* early - allocates before any constructor has run, then in threads, one after the other. earlier.c
+ * has taken pthread keys before the library could take one. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 extern void *earlier_kept[];
 
-static char *first; /* made before any constructor, given back and made larger afterwards */
+static char *first; /* allocated before any constructor, resized in main */
 
 static void before_constructors(void) {
     for (size_t size = 1; size < 100000; size += 997) {

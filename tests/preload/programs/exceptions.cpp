@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // exceptions - C++ exceptions through many frames, from constructors, across threads and nested;
-// bad_alloc from sizes nobody has; containers that grow meanwhile. Prints what was caught.
+// bad_alloc for impossible sizes; containers that grow meanwhile. Prints the caught exceptions.
 #include <cstdint>
 #include <cstdio>
 #include <exception>

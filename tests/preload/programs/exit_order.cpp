@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exit_order - what allocates before main and after it: static constructors and destructors,
+// exit_order - code that allocates before main and after it: static constructors and destructors,
 // atexit and on_exit handlers, constructors by priority, thread_local objects, quick_exit.
 #include <cstdio>
 #include <cstdlib>

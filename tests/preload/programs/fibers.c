@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fibers - makecontext fibers on small malloc'ed stacks that allocate at different depths, free
- * each other's blocks, and are resumed by other threads than the ones they started on. */
+/* fibers - makecontext fibers on small malloc'ed stacks. They allocate at different depths, free
+ * each other's blocks, and are resumed by another thread than the one they started on. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void fiber_resume(struct fiber *fiber) {
     swapcontext(&here, &fiber->context);
 }
 
-/* One round over all fibers; each round runs on another thread, one at a time. */
+/* A thread that resumes each fiber once. Only one such thread runs at a time. */
 static void *round_main(void *unused) {
     for (int i = 0; i < FIBERS; i++) {
         if (!fibers[i].finished) {
@@ -69,7 +69,7 @@ static void *round_main(void *unused) {
 }
 
 int main(void) {
-    static unsigned long sum; /* static: getcontext returns twice, for all gcc knows */
+    static unsigned long sum; /* static, because gcc assumes that getcontext may return twice */
     static int finished;
     unsigned long address;
     for (unsigned i = 0; i < FIBERS; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* filtered [brk] - allocates in every way under a filter that kills the process at any system call
- * but the few that an allocator may make; in threads too, whose first allocation it is. With brk
- * that is allowed as well and there are no threads: the C library's allocator would ask for the
- * processors then. */
+/* filtered [brk] - allocates in every way under a seccomp filter that kills the process at any
+ * system call that an allocator does not need. Threads do so, too, as their first allocation. With
+ * the argument brk, the filter allows brk and there are no threads, so that the C library's
+ * allocator can be tested: with threads it would ask for the number of processors. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -45,20 +45,20 @@ __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
     return block;
 }
 
-/* A thread that was there before, but allocates for the first time under the filter: on a stack
- * that nobody has looked at, and deep in it. */
+/* Threads that start before the filter and allocate first under it, deep in a stack whose bounds
+ * the library does not know yet. */
 enum { THREADS = 100 };
 static pthread_barrier_t done;
 
 static void *late_thread(void *argument) {
-    if (filter_install(0) != 0) { /* each thread has its own */
+    if (filter_install(0) != 0) { /* a filter holds for one thread */
         _exit(2);
     }
     for (unsigned i = 0; i < 100; i++) {
         free(path_make(i * 5, 10 + i * 100));
     }
     pthread_barrier_wait(&done);
-    while (argument == NULL) { /* its end would take more calls */
+    while (argument == NULL) { /* the end of a thread needs system calls that the filter forbids */
         pthread_barrier_wait(&done);
     }
     return argument;
@@ -75,13 +75,13 @@ int main(int argc, char **argv) {
             return 3;
         }
     }
-    path_make(1, 1); /* the C library asks for a random number at its first */
-    usleep(300000);  /* what starts late has started */
+    path_make(1, 1); /* at its first allocation the C library calls getrandom */
+    usleep(300000);  /* by then the control thread has started */
     if (filter_install(brk) != 0) {
         return 2;
     }
     pthread_barrier_wait(&done);
-    for (unsigned i = 0; i < 3000; i++) { /* many paths and sizes, seen for the first time */
+    for (unsigned i = 0; i < 3000; i++) { /* call paths and sizes that were not used before */
         kept[i] = path_make(i % 60, i % 100 == 0 ? i * 1000 : i * 3 + 1);
         kept[i][0] = (char)i;
     }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a filter that ends it at certain
- * system calls, as service managers install it before they start a service. GROUP: network (what
- * systemd calls @network-io), clone (a new thread or process), or nothing: getpriority, which
- * nobody asks for. */
+/* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a seccomp filter that kills it at
+ * the system calls of a group, as service managers do. GROUP is network (systemd's @network-io),
+ * clone (new threads and processes), or nothing (only getpriority, which no program here calls). */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fork_threads COUNT - forks while three threads are inside malloc most of the time, on call paths
- * that were not seen before; each child allocates on new paths too, frees what its parent
- * allocated, starts threads and forks once more. */
+/* fork_threads COUNT - forks while three threads are inside malloc most of the time, on new call
+ * paths. Each child allocates on new paths, frees its parent's chunks, starts threads and forks
+ * once more. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@ static char *inherited[INHERITED];
 void *path_left(unsigned way, int steps, size_t bytes);
 void *path_right(unsigned way, int steps, size_t bytes);
 
-/* The lowest bits of `way` choose the call path: 2^steps of them. */
+/* The lowest bits of `way` choose one of 2^steps call paths. */
 static inline void *path_make(unsigned way, int steps, size_t bytes) {
     void *block = steps == 0 ? malloc(bytes)
                   : way & 1U ? path_left(way >> 1, steps - 1, bytes)
@@ -108,11 +108,11 @@ int main(int argc, char **argv) {
         int status = 0;
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(240); /* a deadlock ends, and is seen by the parent */
+            alarm(240); /* ends a deadlock; the parent sees the signal */
             if (i % 2) {
                 _exit(child_main(1));
             }
-            exit(child_main(0)); /* through the exit handlers */
+            exit(child_main(0)); /* exit, so that the exit handlers run */
         }
         if (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0) {
             good++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fork_waits handler | streams | circle - forks at the moments at which locks make them wait:
- * handler: in a signal handler that interrupts malloc, free and fork itself;
- * streams: while threads read lines, each holding its stream, and another flushes all streams
- * (glibc bug 19431); circle: with a handler of fork's, registered before any library's, that takes
- * a lock under which another thread allocates. Prints what must be the same everywhere. */
+/* fork_waits handler | streams | circle - forks while other threads hold locks that fork waits for:
+ * handler: in a signal handler that interrupts malloc, free and fork; streams: while threads hold
+ * the locks of the streams that they read, and another thread flushes all streams (glibc bug
+ * 19431); circle: with a fork handler, registered before those of all libraries, that takes a lock
+ * under which another thread allocates. The output must not depend on the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -20,8 +20,7 @@
 enum { SLOTS = 500, HANDLER_FORKS = 300, STREAM_FORKS = 20, CIRCLE_FORKS = 8, READERS = 4 };
 
 static atomic_bool stopping;
-static char
-    *volatile kept; /* so that the compiler does not drop what is allocated and freed at once */
+static char *volatile kept; /* keeps the compiler from removing pairs of malloc and free */
 static volatile sig_atomic_t forks, bad;
 static char path[] = "line.txt";
 
@@ -40,7 +39,8 @@ static void fork_once(bool heap_too) {
     int status = 0, saved = errno;
     pid_t child = fork();
     if (child == 0) {
-        if (heap_too) { /* not in a handler: glibc's malloc may have been interrupted */
+        /* not after a fork in a handler, which may have interrupted glibc's malloc */
+        if (heap_too) {
             use_heap();
         }
         _exit(7);
@@ -98,7 +98,7 @@ static void *read_lines(void *argument) {
 static void *flush_all(void *argument) {
     while (!stopping) {
         fflush(NULL);
-        usleep(50); /* else no fork comes to its turn */
+        usleep(50); /* lets a fork get the locks */
     }
     return argument;
 }
@@ -140,7 +140,8 @@ static void after(void) {
     }
 }
 
-/* Before every library's constructor, so that `before` is called last. */
+/* Runs before the constructors of all libraries, so that fork calls `before` after their
+ * handlers. */
 static void at_first(int count, char **arguments, char **environment) {
     (void)environment;
     in_circle = count > 1 && strcmp(arguments[1], "circle") == 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# What test_git_work compares. All dates and names are fixed, so all object names are.
+# The git commands of test_git_work. Dates and names are fixed, so all object names are, too.
 set -eu
 here=$(dirname "$0")
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_AUTHOR_DATE='1700000000 +0000'

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hold.so - keeps a program at the end of its life, so that it can be asked for a dump when it has
- * done all its work. For tests of programs that would be gone too soon.
+ * hold.so - stops a program at its end, when it has done all its work, so that a test can make a
+ * dump of it.
  *
  * The process whose short name is $HOLD_NAME stops when main returns or exit() is called, before
  * any exit handler: it writes its pid to $HOLD_DIR/pid and waits until $HOLD_DIR/go, a FIFO, is
- * opened for writing. Only the first such process of a run is held, and no child that was forked
- * and has executed nothing: it may be too short-lived to have a socket. Nothing here allocates.
+ * opened for writing. Only the first such process of a run is held. A forked child that has not
+ * called exec is not held, because it may be too young to have a socket. Nothing here allocates.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ typedef int start_function(main_function *, int, char **, void (*)(void), void (
                            void (*)(void), void *);
 
 static main_function *real_main;
-static pid_t started; /* the process that main was called in */
+static pid_t started; /* the process whose main was called */
 
 static void process_hold(void) {
     const char *name = getenv("HOLD_NAME"), *directory = getenv("HOLD_DIR");
@@ -35,11 +35,11 @@ static void process_hold(void) {
     snprintf(path, sizeof path, "%s/pid", directory);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
-        return; /* another process of this name was first */
+        return; /* another process of this name is already held */
     }
     int length = snprintf(text, sizeof text, "%d\n", (int)getpid());
     if (write(fd, text, (size_t)length) != length || close(fd) != 0 ||
-        link(temporary, path) != 0) { /* pid.new stays: it says that somebody is held */
+        link(temporary, path) != 0) { /* pid.new stays and marks that a process is held */
         _exit(99);
     }
     snprintf(path, sizeof path, "%s/go", directory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The native half of JniProgram.java: chunks whose address Java keeps, and that C frees later on
-// whatever thread Java calls from.
+// The native half of JniProgram.java. Java keeps the addresses of chunks; C frees them later on the
+// thread that Java calls from.
 
 #include <jni.h>
 #include <stdint.h>

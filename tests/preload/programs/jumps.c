@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jumps - longjmp out of deep recursion that allocates, siglongjmp out of a signal handler on its
- * own stack after real faults, and the same paths walked again afterwards. */
+/* jumps - calls longjmp out of deep recursion that allocates, and siglongjmp out of a handler of
+ * SIGSEGV on an alternate stack. After each jump it allocates on the former call paths again. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

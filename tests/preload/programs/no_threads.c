@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* no_threads - works although it may have no second thread, and says whether it could. */
+/* no_threads - allocates in a process that may not be allowed to start threads, and prints whether
+ * it could start one. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

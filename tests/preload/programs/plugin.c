@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* plugin - a library that dlopen_loop loads and unloads; built twice with stack frames of
- * different size, so that what was learnt about one's code is wrong for the other's, and with a
- * table before the unwind information or behind it, so that this stands elsewhere though the code
- * does not. */
+/* plugin - a library that dlopen_loop loads and unloads. It is built twice, with stack frames of
+ * different sizes, so that unwind rules of one build are wrong for the other. A table stands before
+ * the unwind information in one build and behind it in the other, so that only the code is at equal
+ * addresses. */
 #include <stdlib.h>
 #include <string.h>
 

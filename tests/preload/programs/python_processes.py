@@ -6,7 +6,8 @@ import sys
 import threading
 import warnings
 
-# Python 3.12 and newer warn of fork in a process with threads, and the warning has the process id.
+# Python 3.12 and newer warn of fork in a process with threads. The warning has the pid, so the
+# output of two runs would differ.
 warnings.simplefilter("ignore", DeprecationWarning)
 
 
@@ -46,7 +47,7 @@ def main(method):
     for counter in counters:
         counter.join()
     print(shared.value, [counter.exitcode for counter in counters])
-    if method == "fork":  # and bare forks, while other threads allocate
+    if method == "fork":  # also os.fork() while other threads allocate
         stop = threading.Event()
 
         def churn():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Answers lines on standard input: "work N" builds N objects, keeps some, and says what they sum
-up to. Ends with its input."""
+"""Answers lines of standard input. "work N" builds N objects, keeps some, and prints their sum.
+Ends at the end of its input."""
 import json
 import sys
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""subprocess in all its ways: output, input, pipes, groups, limits, descriptors passed on."""
+"""The module subprocess: output, input, pipes, process groups, limits, inherited descriptors."""
 import os
 import signal
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threads that live and die, queues, and C code that lets others run (hashes, compression)."""
+"""Short threads, queues, and C code that releases the interpreter lock (hashes, compression)."""
 import bz2
 import hashlib
 import lzma

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""python_verdicts.py MODULE... - runs python's own tests of these modules; one line a test: its id and its
-verdict, sorted. What the tests print themselves, in an order of their own, goes elsewhere."""
+"""python_verdicts.py MODULE... - runs python's own tests of these modules. Prints a sorted line for
+each test, with its id and verdict. Output of the tests themselves goes to the file "log"."""
 import os
 import sys
 import unittest

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* sandboxed HOW MS - allocates for MS milliseconds, restricts what the kernel may do for it, and
- * allocates on, in ways and sizes that it had not used before. HOW is
- * - none: restricts nothing
- * - strict: seccomp's strict mode, read, write and exit. Only sizes are used of which there are
- * free chunks
- * - short: a filter that allows little, by prctl; ends the process at anything else
- * - late: a filter that ends the process at what a thread and a socket take, of this thread only;
- *   another one goes on
- * - thread: as late, but the other thread has the filter
- * - all: as late for all threads, by syscall(SYS_seccomp)
- * - children: as short, in four forked children, one after the other; and again, by a vfork child
- *   that becomes /bin/true
+/*
+ * sandboxed HOW MS - allocates for MS milliseconds, restricts its system calls, and goes on to
+ * allocate on new call paths and in new sizes. HOW is
+ * - none: no restriction
+ * - strict: seccomp's strict mode, which allows only read, write and exit. Only sizes are used of
+ *   which there are free chunks
+ * - short: a filter, set by prctl, that kills the process at all but a few calls
+ * - late: a filter for the calling thread that kills the process at calls which a new thread and
+ *   a socket need; a second thread has no filter
+ * - thread: like late, but the second thread has the filter
+ * - all: the filter of late for all threads, set by syscall(SYS_seccomp)
+ * - children: the filter of short in four forked children, one after the other; then a filter
+ *   against ptrace in a vfork child that becomes /bin/true
  * - question: asks the kernel whether it knows filters, which changes nothing
- * Says how many threads it has where it can tell, and "all in order" at the end. */
+ * Prints the number of threads if it can still count them, and "all in order" at the end.
+ */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -30,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
+#ifndef SYS_close_range /* kernel headers before 5.9 do not define it */
 #define SYS_close_range 436
 #endif
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -45,7 +47,8 @@ static const int forbidden[] = {SYS_socket,      SYS_connect, SYS_bind,     SYS_
                                 SYS_close_range, SYS_rename,  SYS_unlink,   SYS_openat,
                                 SYS_mincore,     SYS_tgkill,  SYS_stat,     SYS_newfstatat};
 
-/* Ends the process at any of these calls, or at any other. */
+/* Makes a filter that kills the process: allow = 0: at these calls; allow = 1: at all other
+ * calls. */
 static void filter_make(struct sock_fprog *program, const int *calls, size_t count, int allow) {
     static struct sock_filter code[64];
     size_t length = 0;
@@ -100,7 +103,7 @@ __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
     return block;
 }
 
-/* The number of chunks that did not hold what was written. */
+/* Allocates and frees for some time. Returns the number of chunks with wrong content. */
 static unsigned long allocate_for(double seconds, unsigned seed, int few) {
     static _Thread_local unsigned char *kept[1000];
     unsigned long wrong = 0;
@@ -120,9 +123,9 @@ static unsigned long allocate_for(double seconds, unsigned seed, int few) {
     return wrong;
 }
 
-/* Of a size of which there are free chunks in several pages, without a look at the clock, which
- * strict mode forbids, too. The last chunk stays, so that the C library's allocator gives nothing
- * back. */
+/* Allocates chunks of 64 bytes, of which several pages have free ones, without reading the clock,
+ * which strict mode forbids. The last chunk stays, so that the C library's allocator gives no
+ * memory back. */
 static unsigned long allocate_same(unsigned rounds) {
     static void *blocks[6000];
     unsigned long wrong = 0;
@@ -148,7 +151,7 @@ static void *other_thread(void *how) {
         atomic_store(&begun, 1);
     }
     atomic_store(&stopped, 1);
-    for (;;) { /* its end would take calls that are not allowed */
+    for (;;) { /* the end of a thread needs system calls that the filter forbids */
         struct timespec pause = {.tv_nsec = 100000000};
         nanosleep(&pause, NULL);
     }
@@ -165,7 +168,8 @@ static int children_run(void) {
         pid_t child = fork();
         if (child == 0) {
             unsigned long wrong =
-                allocate_for(0.1 * i, 1, 0); /* with and without a thread so far */
+                /* long enough or too short for the start of the control thread */
+                allocate_for(0.1 * i, 1, 0);
             wrong += (unsigned long)restrict_self("short") + allocate_for(0.4, 2, 0);
             syscall(SYS_exit, wrong != 0);
         }
@@ -200,11 +204,11 @@ int main(int argc, char **argv) {
     int with_other = other_only || strcmp(how, "late") == 0 || strcmp(how, "all") == 0;
     int strict = strcmp(how, "strict") == 0;
     int free_after = strcmp(how, "none") == 0 || strcmp(how, "question") == 0 ||
-                     strcmp(how, "children") == 0; /* of restrictions */
+                     strcmp(how, "children") == 0; /* this process has no filter in the end */
     pthread_t other;
     if (with_other && pthread_create(&other, NULL, other_thread, other_only ? "late" : NULL) != 0)
         return 2;
-    free(path_make(1, 1)); /* the C library asks for a random number at its first */
+    free(path_make(1, 1)); /* at its first allocation the C library calls getrandom */
     unsigned long wrong = allocate_for(before_s, 1, strict);
     wrong += strict ? allocate_same(2) : 0;
     while (with_other && !atomic_load(&begun))
@@ -217,9 +221,9 @@ int main(int argc, char **argv) {
         how = "none";
     else if (with_other && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return 3;
-    unsigned threads = threads_count(); /* no call that says so is allowed afterwards */
+    unsigned threads = threads_count(); /* counted now, because the filter forbids stat */
     for (int i = 0; with_other && threads > 2 && i < 5000; i++) {
-        usleep(1000); /* the kernel counts a thread until a moment after it could be joined */
+        usleep(1000); /* the kernel still counts a thread for a moment after pthread_join */
         threads = threads_count();
     }
     if (restrict_self(how) != 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* short_of_memory - allocates until malloc says no, for several sizes: it must be NULL with ENOMEM,
- * every block must keep its content, a failed realloc leaves its block alone, and after free there
- * is memory again; the last time about as much as the first. Also from a second thread. The
- * limit (RLIMIT_AS) is set by the caller. The amounts differ between allocators: only whether they
- * are reasonable is printed. */
+/* short_of_memory - allocates until malloc returns NULL with ENOMEM, for several sizes, in main and
+ * in a second thread. Every block must keep its content, a failed realloc must not change its
+ * block, and after free there must be memory again, the last time about as much as the first. The
+ * caller sets the limit (RLIMIT_AS). The amounts differ between allocators, so the program prints
+ * only whether they are plausible. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static size_t fill(size_t bytes, int *wrong) {
     }
     *wrong += errno != ENOMEM;
     errno = 0;
-    if (first) { /* no larger block can be had; this one stays as it is */
+    if (first) { /* realloc to 1 TiB must fail and leave the block unchanged */
         node = realloc(first, (size_t)1 << 40);
         *wrong += node != NULL || errno != ENOMEM || first->bytes != bytes;
     }
@@ -61,7 +61,8 @@ int main(void) {
     size_t first_bytes = 0, bytes = 0;
     getrlimit(RLIMIT_AS, &limit);
 
-    /* First, while there is room for a stack: afterwards that is up to the allocator's caches. */
+    /* The thread starts first, while there is room for its stack; later an allocator's caches may
+     * take the room. */
     size_t in_thread = 0;
     pthread_t thread;
     int status = pthread_create(&thread, NULL, thread_main, &in_thread);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* signals - handlers that allocate, free and unwind: raised by the program itself, nested, on an
- * alternate stack, sent to a computing thread, and a fork inside a handler. No signal interrupts
- * malloc itself here, so the same is defined behaviour without us. Also counts which thread gets
- * the process's signals: only the program's own may. */
+ * alternate stack, sent to a computing thread, and with a fork inside a handler. No signal
+ * interrupts malloc, so the behaviour is defined without memctx, too. Signals to the process may
+ * only be handled in the program's own threads. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void handler(int number, siginfo_t *info, void *context) {
     memset(last[number], number, 100);
     backtrace(frames, 8);
     if (number == SIGUSR1 && handled[SIGUSR1] % 10 == 0) {
-        raise(SIGUSR2); /* nested */
+        raise(SIGUSR2); /* a handler inside of a handler */
     }
     if (number == SIGHUP) {
         pid_t pid = fork();
@@ -77,7 +77,7 @@ __attribute__((noinline)) static void raise_deep(int depth, int number) {
 
 int main(void) {
     void *frames[4];
-    backtrace(frames, 4); /* loads libgcc_s outside a handler */
+    backtrace(frames, 4); /* the first call loads libgcc_s, which a handler must not do */
     main_thread = pthread_self();
     stack_t stack = {.ss_sp = malloc(64 * 1024), .ss_size = 64 * 1024};
     sigaltstack(&stack, NULL);
@@ -109,8 +109,8 @@ int main(void) {
     atomic_store(&stopping, true);
     pthread_join(thread, NULL);
 
-    /* Signals to the process while its only thread blocks them must wait for it, not be taken by
-     * a thread that the program did not make. */
+    /* The program's only thread blocks a signal to the process: the signal must stay pending and
+     * not be handled in a thread of the library. */
     struct sigaction alarm_action = {.sa_handler = elsewhere_handler};
     sigaction(SIGALRM, &alarm_action, NULL);
     sigset_t alarm_set, pending;

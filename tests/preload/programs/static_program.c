@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* static_program - linked without a dynamic loader: nothing can be preloaded into it. */
+/* static_program - a static program, into which no library can be preloaded. */
 #include <stdio.h>
 
 int main(void) {

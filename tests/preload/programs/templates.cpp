@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gives the C++ compiler much to instantiate; it is compiled, not run.
+// Input for the C++ compiler, with many templates to instantiate. It is compiled, not run.
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* threads - threads born and dying: blocks that change hands, key destructors that allocate and
- * free again, all pthread keys taken, the smallest stacks, detached threads, pthread_exit and
- * cancellation. Prints what must be the same everywhere. */
+/* threads - threads that start and end: blocks that another thread frees, key destructors that
+ * allocate and free, all pthread keys taken, the smallest stacks, detached threads, pthread_exit
+ * and cancellation. The output must not depend on the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ static pthread_key_t key;
 static atomic_int destroyed, detached_done, corrupt;
 static _Atomic(char *) handed[HANDED];
 
-/* Allocates in the thread's last moments and asks to be called again, three times. */
+/* A key destructor that allocates and sets its key again, so that it is called three times. */
 static void key_destroy(void *value) {
     int *count = value;
     char *text = strdup("from a key destructor");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2003,SC2012,SC2018,SC2019,SC2116
-# The small tools, with enough input to make them work.
+# Small tools (awk, sort, sed, ...) with much input.
 seq 1 60000 | awk '{ n[$1 % 997] = n[$1 % 997] " " $1 }
     END { for (i = 0; i < 997; i++) print i n[i] }' >lines
 sed -E 's/([0-9]+) ([0-9]+)/\2 \1/g; 10,20d' lines | cksum

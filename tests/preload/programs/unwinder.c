@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unwinder - prints which object the program's own unwinder functions come from: it must not be
- * a library that was brought along by somebody else. backtrace() must see this program's frames. */
+/* unwinder - prints which object the program's unwinder functions come from: it must not be a
+ * library that memctx loads. backtrace() must see this program's frames. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * runner.c - runs the tests that were registered, each in a process of its own, one after the
- * other; prints "ok - SUITE::NAME" or "not ok - SUITE::NAME" and at the end how many there were.
+ * runner.c - runs all registered tests one after the other, each in a process of its own. It prints
+ * "ok - SUITE::NAME" or "not ok - SUITE::NAME" for each and at the end the number of tests.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int passes(const struct plain_test *test) {
             test->options.init();
         }
         test->run();
-        exit(0); /* not _exit: a sanitizer has its say there */
+        exit(0); /* not _exit: a sanitizer reports at exit */
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {
         return 0;

@@ -98,7 +98,8 @@ static bool fail_at(struct reading *reading, unsigned line, const char *format, 
 
 #define NAME_MAX_BYTES 32
 
-/* Returns how many letters must be put in, taken out or changed; a large number for a long name. */
+/* Returns how many letters of `a` must be added, removed or changed to get `b`; NAME_MAX_BYTES: a
+ * name is too long. */
 static size_t distance(const char *a, const char *b) {
     size_t rows[2][NAME_MAX_BYTES + 1], length = strlen(b);
     if (strlen(a) > NAME_MAX_BYTES || length > NAME_MAX_BYTES)
@@ -118,7 +119,7 @@ static size_t distance(const char *a, const char *b) {
     return rows[strlen(a) % 2][length];
 }
 
-/* Takes `name` as the nearest if it is nearer to `word` than the ones before. */
+/* Sets *nearest to `name` if `name` is nearer to `word` than *least, the best distance so far. */
 static void offer(const char *word, const char *name, const char **nearest, size_t *least) {
     size_t far = distance(word, name);
     if (far < *least) {
@@ -182,7 +183,7 @@ static void add_value(struct config_part *part, const struct key *key,
         add_option(part, option, value->texts[i]);
 }
 
-/* Chooses the processes. Each verb has its way to say that all are meant. */
+/* Adds the options that choose the processes. watch takes --all also together with --match. */
 static void add_match(struct config_part *part, enum part_kind kind, const char *match) {
     if (kind == PART_WATCH || !match)
         add_option(part, "all", NULL);
@@ -274,7 +275,7 @@ static bool add_part(struct reading *reading, enum part_kind kind, const struct 
     return read_keys(reading, kind, table, part);
 }
 
-/* [agent] comes first, wherever it stands, because the other tables depend on it. */
+/* Reads [agent] first, wherever it stands in the file, because the other tables depend on it. */
 static bool read_tables(struct reading *reading, const struct toml *toml) {
     for (int others = 0; others < 2; others++)
         for (size_t i = 0; i < toml->count; i++) {

@@ -22,13 +22,13 @@
 
 #define PAUSE_FIRST_MS 1000
 #define PAUSE_MOST_MS 60000
-#define STEADY_MS 60000 /* a part that ran this long gets the first pause again */
+#define STEADY_MS 60000 /* after a run of this length the pause is PAUSE_FIRST_MS again */
 #define END_MS 10000    /* from SIGTERM to SIGKILL */
 #define WAIT_MOST_MS 60000
 
-/* A part of the config, at the same place. */
+/* The process of the part of the config that has the same index. */
 struct child {
-    pid_t pid; /* 0: it does not run */
+    pid_t pid; /* 0: the part does not run */
     int64_t started_ms, due_ms, pause_ms;
 };
 
@@ -37,8 +37,8 @@ static struct {
     struct child children[CONFIG_PARTS_MAX];
     const char *path;
     bool json;
-    bool ending;    /* nothing is started again */
-    bool reloading; /* when all have ended, `next` takes the place of `config` */
+    bool ending;    /* no part is started again */
+    bool reloading; /* when all parts have ended, `next` takes the place of `config` */
     struct config next;
     int64_t end_ms; /* when SIGKILL is due; 0: nothing is being ended */
 } agent;
@@ -70,14 +70,14 @@ static void tell(const char *event, const char *part, pid_t pid, const char *for
         putchar('\n');
     } else
         printf("agent: %s%s%s\n", part ? part : "", part ? ": " : "", text);
-    /* A log that cannot be written must not end the parts, so a failure is left alone. */
+    /* The parts must go on if the log cannot be written, so an error of stdout is ignored. */
     fflush(stdout);
     clearerr(stdout);
 }
 
 /* --- children -------------------------------------------------------------------------------- */
 
-/* In a forked child: undoes the agent's signals, limits the memory, and becomes the verb. */
+/* In a forked child: restores the signals, limits the memory, and executes the verb. */
 _Noreturn static void become(char *const *words, const char *last, pid_t parent,
                              int64_t memory_bytes) {
     size_t count = 0;
@@ -140,7 +140,7 @@ static const char *show_status(int status, char *text, size_t bytes) {
     return text;
 }
 
-/* Collects children that have ended. */
+/* Waits for the children that have ended, and plans when they start again. */
 static void collect(int64_t now_ms) {
     int status;
     char how[128];
@@ -204,10 +204,10 @@ static void reload(int64_t now_ms) {
     end_all(now_ms);
 }
 
-/* Does the work that is due: starts parts, kills parts that do not end, reads a new file. */
+/* Does the work that is due: kills parts that do not end, takes the new config, starts parts. */
 static void step(int64_t now_ms) {
     if (agent.end_ms > 0 && now_ms >= agent.end_ms && any_runs()) {
-        tell("killed", NULL, 0, "a part did not end within %d s", END_MS / 1000);
+        tell("killed", NULL, 0, "a part that did not end within %d s is killed", END_MS / 1000);
         signal_all(SIGKILL);
         agent.end_ms = now_ms + END_MS;
     }
@@ -297,7 +297,7 @@ static void read_message(int fd, char *text, size_t bytes) {
         memmove(text, text + sizeof head - 1, strlen(text) - (sizeof head - 1) + 1);
 }
 
-/* Runs a part's verb with --check. Returns its exit code, and what it says. */
+/* Runs a part's verb with --check. Returns the exit code; `text` gets the first line of output. */
 static int run_check(const struct config_part *part, int64_t memory_bytes, char *text,
                      size_t bytes) {
     int fds[2], status = 0;

@@ -60,7 +60,7 @@ static void skip_lines(struct reader *reader) {
     } while (end_line(reader));
 }
 
-/* Behind a value or the head of a table only a comment may stand. */
+/* Reads the rest of a line, behind a value or the head of a table. Only a comment may follow. */
 static bool finish_line(struct reader *reader) {
     skip_spaces(reader);
     skip_comment(reader);
@@ -155,8 +155,9 @@ static bool read_list(struct reader *reader, struct toml_value *value) {
         if (*reader->at == ']')
             break;
         if (*reader->at != '"' && *reader->at != '\'')
-            return fail(reader, *reader->at == '\0' ? "the array does not end; add ]"
-                                                    : "an array has strings only; quote each");
+            return fail(reader, *reader->at == '\0'
+                                    ? "the array does not end; add ]"
+                                    : "an array may have strings only; quote each element");
         char *text = read_string(reader);
         if (!text)
             return false;
@@ -201,7 +202,7 @@ static bool read_value(struct reader *reader, struct toml_value *value) {
     for (int i = 0; i < 2; i++) {
         size_t length = strlen(words[i]);
         if (strncmp(reader->at, words[i], length) == 0 &&
-            strchr(" \t\r\n#", reader->at[length])) { /* the end of the text is found, too */
+            strchr(" \t\r\n#", reader->at[length])) { /* strchr also finds the final 0 */
             *value = (struct toml_value){.key = value->key, .kind = TOML_BOOLEAN, .number = i};
             reader->at += length;
             return true;
@@ -288,7 +289,7 @@ static bool read_pair(struct reader *reader) {
     return good && finish_line(reader);
 }
 
-/* Finds what no file of TOML may have: bytes that are not UTF-8, and control characters. */
+/* Refuses bytes that no TOML file may have: those that are not UTF-8, and control characters. */
 static bool check_text(struct reader *reader, const char *text, size_t length) {
     for (size_t at = 0, step; at < length; at += step) {
         step = json_utf8_length(text + at);

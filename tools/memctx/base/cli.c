@@ -157,7 +157,7 @@ int cli_finish_output(int code) {
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     int error = errno;
     if (terminal_end())
-        return code; /* the user has seen enough */
+        return code; /* the user left the pager early, so a write that failed is no error */
     if (failed) {
         fprintf(stderr, "memctx: could not write the output; %s\n", strerror(error));
         return CLI_REFUSED;

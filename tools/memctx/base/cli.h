@@ -54,8 +54,8 @@ void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 _Noreturn void cli_die(int code, const char *format, ...) CLI_PRINTF(2, 3);
 /* Reports a mistake on the command line, points to the verb's help and exits with CLI_USAGE. */
 _Noreturn void cli_usage(const char *format, ...) CLI_PRINTF(1, 2);
-/* Fills in a failure. The value is false, so that callers can return it. It is a macro so that the
- * compiler and clang's analyzer see this value. */
+/* Fills in a failure. Its value is false, so that callers can return it. cli_fail is a macro so
+ * that the compiler and clang's analyzer see this value. */
 #define cli_fail(...) (cli_set_failure(__VA_ARGS__), false)
 void cli_set_failure(struct cli_failure *failure, int code, const char *format, ...)
     CLI_PRINTF(3, 4);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * clock.h - the time since some moment in the past, of a clock that nobody sets and that never goes
- * back: for pauses, deadlines and rates. Any thread may call these functions, and a signal handler.
+ * clock.h - reads the monotonic clock, which nobody sets and which never goes back: for pauses,
+ * deadlines and rates. Its zero is some moment in the past. Threads and signal handlers may call
+ * these functions.
  */
 #ifndef MEMCTX_CLOCK_H
 #define MEMCTX_CLOCK_H

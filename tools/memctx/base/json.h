@@ -30,8 +30,8 @@ void json_put_null(struct json_writer *json, const char *key);
 void json_put_decimal(struct json_writer *json, const char *key, double value); /* six decimals */
 void json_put_newline(struct json_writer *json); /* starts a line before the next value */
 
-/* Returns the length of the UTF-8 sequence that starts here: 1 at the end of the text, 0 if
- * there is no valid sequence. */
+/* Returns the length of the UTF-8 sequence at the start of `text`: 1 if the text is empty, 0 if it
+ * begins with no valid sequence. */
 size_t json_utf8_length(const char *text);
 
 #endif

@@ -21,8 +21,8 @@ static void remove_unfinished(void) {
         unlink(unfinished);
 }
 
-/* True if the descriptor is open for that file. /dev/stdout is a symbolic link, which a rename
- * would replace for all users. */
+/* True if the descriptor is open for `file`. Such a file is written to directly: /dev/stdout is a
+ * symbolic link, which a rename would replace for all users. */
 static bool is_open_as(const struct stat *file, int fd) {
     struct stat status;
     return fstat(fd, &status) == 0 && status.st_dev == file->st_dev &&

@@ -4,8 +4,8 @@
  *
  * A path that exists and is not a regular file (a pipe), or is the standard output or error output
  * (/dev/stdout), is written to directly. These functions end the process with a message if the file
- * cannot be written. An unfinished file is removed when the process exits, for whatever reason. One
- * file is written at a time.
+ * cannot be written. exit() removes an unfinished file; a signal that ends the process leaves its
+ * temporary file behind. One file is written at a time.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H

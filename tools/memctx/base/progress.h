@@ -11,10 +11,10 @@
 
 #include "base/cli.h"
 
-/* Begins a piece of work, or goes on to the next one. The line appears a second after the first
- * call in this process. The text is cut after about a hundred bytes. */
+/* Sets the text that says what the command does now. The line appears a second after the first call
+ * in this process. The text is cut after about a hundred bytes. */
 void progress_tell(const char *format, ...) CLI_PRINTF(1, 2);
-/* Removes the line. Call it before output and before messages. */
+/* Removes the line. Call this before any output or message. */
 void progress_end(void);
 
 #endif

@@ -16,7 +16,7 @@ bool quantity_read_number(const char *text, int64_t unit, int64_t *value, const 
         return false;
     if (at[0] == '.' && at[1] >= '0' && at[1] <= '9') {
         for (at++; *at >= '0' && *at <= '9'; at++) {
-            if (divisor < 1000000) { /* further digits are below any unit that matters */
+            if (divisor < 1000000) { /* digits behind the sixth are ignored */
                 part = 10 * part + (*at - '0');
                 divisor *= 10;
             }

@@ -43,8 +43,9 @@ unsigned terminal_columns(void) {
     return terminal.columns;
 }
 
-/* Returns true if the first word of a command is a program that exists, or if the word has
- * characters that the shell would replace: only the shell knows the program then. */
+/* Returns true if the first word of a command is a program that exists. Also returns true if the
+ * word has characters that the shell would replace, because only the shell knows the program then.
+ */
 static bool is_installed(const char *command) {
     size_t length = strcspn(command, " \t");
     char *word = strndup(command, length), *path = cli_copy(getenv("PATH") ? getenv("PATH") : "");
@@ -114,7 +115,7 @@ bool terminal_end(void) {
         return false;
     pid_t pager = terminal.pager;
     terminal.pager = 0;
-    /* writing to a pipe fails only when its reader is gone */
+    /* a write to a pipe fails only if its reader has gone */
     bool left = fflush(stdout) != 0 || ferror(stdout);
     close(STDOUT_FILENO);
     while (waitpid(pager, NULL, 0) < 0 && errno == EINTR) {

@@ -43,7 +43,8 @@ static void find_alike(struct blame_paths *paths) {
     size_t slots = 1024;
     while (slots < 2 * model->figures_count)
         slots *= 2;
-    uint32_t *table = cli_alloc(slots, sizeof *table); /* hash table of numbers + 1; 0: free */
+    /* hash table: number of figures + 1; 0: the slot is free */
+    uint32_t *table = cli_alloc(slots, sizeof *table);
     for (uint32_t i = 0; i < model->figures_count; i++) {
         uint64_t hash = 0;
         paths->same[i] = i;
@@ -103,7 +104,8 @@ void blame_paths_free(struct blame_paths *paths) {
 
 /* --- suspects -------------------------------------------------------------------------------- */
 
-/* A context that no suspect has claimed yet, and the frame of its path that is compared next. */
+/* A context that belongs to no suspect yet, and the place in paths->frames of the frame to compare
+ * next. */
 struct walk {
     uint32_t number, place;
 };
@@ -186,8 +188,8 @@ static uint32_t level_of(const struct search *search, uint32_t number) {
     return search->paths->model->contexts[context_of(search, number)].level;
 }
 
-/* Finds the suspects among walks that share their innermost `frames` frames. Moves the walks that
- * belong to no suspect to the front of the array and returns their number. */
+/* Makes suspects of contexts (walks) that share their innermost `frames` frames. Moves the walks
+ * that belong to no suspect to the front of the array and returns their number. */
 static size_t divide(struct search *search, struct walk *walks, size_t count, uint32_t frames) {
     if (count == 0 || sum_of(search, walks, count) < search->floor)
         return count;

@@ -2,11 +2,11 @@
 /*
  * blame.h - finds the call paths that explain a figure when no single path stands out.
  *
- * A context whose figure reaches a floor is a suspect by itself, with its whole path. The other
- * contexts are grouped by the innermost frames that they share: four hundred plugins that each
- * leave a little through plugin_state() are one suspect, plugin_state(). A suspect is as narrow as
- * the floor allows: its frames are the longest common inner part of paths whose figures, without
- * those of narrower suspects, add up to the floor. Contexts that are in no such group belong to no
+ * A context whose figure reaches a floor is a suspect by itself, with its whole path. All other
+ * contexts are grouped by innermost frames that they share: if four hundred plugins each leak a
+ * little through plugin_state(), the suspect is plugin_state(). A group becomes a suspect if its
+ * figures add up to the floor. Longer common parts are tried first; contexts of a suspect with a
+ * longer part do not count for shorter parts. Contexts that are in no such group belong to no
  * suspect.
  *
  * Recursion is folded first (folding.h). Without that, a data structure that a recursive function
@@ -24,12 +24,14 @@ struct blame_suspect {
     int64_t figure;    /* sum over the members */
     uint32_t *members; /* indices of the contexts; members[0] has the largest figure */
     size_t count;
-    uint32_t frames; /* number of innermost frames that the members share; all frames of a single
-                        member, and of members[0] of a joined suspect */
-    size_t alike; /* 0, or for a single member: number of contexts that have these innermost frames
-                     and are meant, too */
-    /* Suspects that join_suspects has put together have a function in common instead. Only
-     * suspects of the same group are joined; groups are below BLAME_GROUPS. */
+    /* number of innermost frames that the members share; for a single member its whole path; for a
+     * joined suspect the whole path of members[0] */
+    uint32_t frames;
+    /* 0, or for a single member: number of contexts with these innermost frames, all of which
+     * belong to the suspect */
+    size_t alike;
+    /* join_suspects (join.h) joins suspects of one `group` (below BLAME_GROUPS) that have only a
+     * function in common. The fields below describe a joined suspect. */
     uint8_t group;
     bool joined;
     struct who_step common;      /* the innermost function that nearly all paths have in common */
@@ -49,9 +51,10 @@ struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
     uint32_t *first;  /* start of each path in `frames`; a path ends where the next one starts */
-    uint32_t *plain;  /* number of innermost frames before the first frame that folding left out */
-    uint32_t *same;   /* lowest number of figures with the same folded path */
-    uint32_t *alike;  /* for each number in `same`: how many figures have that folded path */
+    /* plain[n]: number of innermost frames before the first frame that folding left out */
+    uint32_t *plain;
+    uint32_t *same;  /* same[n]: lowest number of figures with the folded path of n */
+    uint32_t *alike; /* alike[same[n]]: number of figures with the folded path of n */
 };
 static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
     return paths->model->contexts[context].figures->number;
@@ -63,8 +66,8 @@ void blame_paths_free(struct blame_paths *paths);
  * are ignored. A `floor` below 1 counts as 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
-/* Marks the members of the suspect, and every other context with the same folded path as one of
- * them, even if nothing is alive in it. */
+/* Sets members[context] for the members of the suspect, and for all contexts whose folded path is
+ * that of a member, even if they have no live chunks. */
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
                  bool *members);
 /* Removes the suspects for which `dropped` is true. */

@@ -2,8 +2,8 @@
 /*
  * conditions.c - parses and evaluates the conditions of `memctx watch`.
  *
- * A window of time is divided into steps, of which each keeps one value, so a condition needs the
- * same memory for any window and any number of readings.
+ * A window of time is divided into steps, and one value is kept for each step. So a condition needs
+ * the same memory for any window and any number of readings.
  */
 #include "diagnosis/conditions.h"
 
@@ -26,8 +26,8 @@ bool condition_parse_time(const char *text, int64_t *ms) {
 
 #define FAIL(...) (snprintf(error, error_bytes, __VA_ARGS__), false)
 
-/* A threshold of rss, inuse or waste: a size, a share of the limit, of waste a share of the
- * resident set. */
+/* Parses a threshold of rss, inuse or waste: a size, a share of the limit, or (waste only) a share
+ * of the resident set. */
 static bool parse_amount(const char *text, struct condition *condition, char *error,
                          size_t error_bytes) {
     const char *end = text + strlen(text), *percent = strchr(text, '%'), *stop;
@@ -136,7 +136,7 @@ static void drop_first(struct condition_state *state) {
     memmove(state->steps, state->steps + 1, state->step_count * sizeof state->steps[0]);
 }
 
-/* Adds a value. Returns true if it began a step. */
+/* Adds a value. Returns true if the value began a new step. */
 static bool add_step(const struct condition *condition, struct condition_state *state,
                      int64_t now_ms, int64_t value) {
     unsigned count = state->step_count;
@@ -148,7 +148,7 @@ static bool add_step(const struct condition *condition, struct condition_state *
     return true;
 }
 
-/* Returns by how much the value rose above the least one within the window. */
+/* Returns `value` less the least value within the window. */
 static int64_t growth_of(const struct condition *condition, struct condition_state *state,
                          int64_t now_ms, int64_t value) {
     while (state->step_count > 0 && state->steps[0].at_ms < now_ms - condition->window_ms)
@@ -163,8 +163,8 @@ static int64_t growth_of(const struct condition *condition, struct condition_sta
     return value - least;
 }
 
-/* Returns the time that tasks waited within the last window. Where readings are further apart than
- * the window, it is their mean. */
+/* Returns the time that tasks waited within the last window. If readings are further apart than the
+ * window, returns the mean of the time between them. */
 static int64_t pressure_of(const struct condition *condition, struct condition_state *state,
                            int64_t now_ms, int64_t total_us) {
     while (state->step_count > 1 && state->steps[1].at_ms <= now_ms - condition->window_ms)
@@ -173,7 +173,7 @@ static int64_t pressure_of(const struct condition *condition, struct condition_s
         state->step_count > 0 ? state->steps[0] : (struct condition_step){now_ms, total_us};
     add_step(condition, state, now_ms, total_us);
     int64_t took_ms = now_ms - base.at_ms, waited_us = total_us - base.value;
-    if (waited_us < 0) /* another file is read now */
+    if (waited_us < 0) /* the total fell: another pressure file is read now */
         state->step_count = 0;
     if (waited_us <= 0)
         return 0;
@@ -226,7 +226,8 @@ struct condition_result condition_evaluate(const struct condition *condition,
         result.fires = result.holds && !state->fired;
     } else {
         bool pressed = condition->kind == CONDITION_PSI && reading->pressed;
-        if (pressed && result.value <= result.threshold) /* the kernel looks more often */
+        /* the kernel measures more often than memctx */
+        if (pressed && result.value <= result.threshold)
             result.value = result.threshold;
         result.known = result.value != CONDITION_UNKNOWN && result.threshold != CONDITION_UNKNOWN;
         result.holds = result.known && (pressed || result.value > result.threshold);

@@ -11,8 +11,8 @@
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
-/* Finds memory that goes back to the kernel and is faulted in again, over and over. Each OS page
- * costs a fault, which takes some microseconds. */
+/* Finds memory that is returned to the kernel and soon needed again. Each such OS page costs a page
+ * fault of some microseconds. */
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t bytes = model_tame(model->ledger.returned_bytes);
@@ -30,7 +30,7 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
-    if (!model->from_snapshot) /* else there may be no such process any more */
+    if (!model->from_snapshot) /* a snapshot's process may have ended */
         finding->action =
             cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
                        look->input->target, freelist_kib);
@@ -241,8 +241,9 @@ static const struct rule rules[] = {
      look_for_untouched},
 };
 
-/* Beside large growth, a hundredth of it is hardly the cause of trouble, and often a part of the
- * large growth: what an engine notes about each page of its heap, or the keys of a table. */
+/* Growth below 1/SMALL_BESIDE of the largest growth is no warning. It is often a side effect of the
+ * largest, such as what an engine notes about each page of its heap, or the keys of a growing
+ * table. */
 #define SMALL_BESIDE 100
 
 static void play_down_small_growth(struct findings *findings) {
@@ -257,8 +258,8 @@ static void play_down_small_growth(struct findings *findings) {
     }
 }
 
-/* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted
- * by bytes. */
+/* Sorts by severity. Warnings and critical findings are sorted by bytes; findings of severity info
+ * keep the order of the rules. */
 static int by_weight(const void *a, const void *b) {
     const struct finding *left = a, *right = b;
     if (left->severity != right->severity)
@@ -272,7 +273,7 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Returns the program's part of the resident set. */
+/* Returns the resident set without memctx's own memory. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
     return larger(rss - memory_own_bytes(&input->model->ledger), 1);

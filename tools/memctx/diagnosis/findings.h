@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * findings.h - finds the problems that memctx doctor reports, by a table of rules over a dump. Each
- * rule has a floor in bytes and a floor as a share, so that it stays silent for small processes and
- * for busy ones.
+ * rule has a floor in bytes and a floor as a share of the process; below either it reports nothing.
  *
- * A rule reads exact figures, but its conclusion is a judgement. The evidence names the figures.
+ * The figures that a rule reads are exact, but its conclusion is a judgement. The text `evidence`
+ * names the figures.
  */
 #ifndef MEMCTX_FINDINGS_H
 #define MEMCTX_FINDINGS_H
@@ -21,44 +21,47 @@ enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITIES }
 struct finding_part {
     uint32_t example, frames; /* as in struct finding */
     size_t contexts;
-    double share;  /* of what all groups have together */
+    double share;  /* share of the sum over all groups */
     int64_t bytes; /* WIRE_UNKNOWN: the rule counts chunks, not bytes */
 };
 
 struct finding {
     const char *id, *title, *why;
-    const char *advice; /* what to do in the source */
-    size_t rule; /* index of the rule in the table, which begins with the most telling rules */
+    const char *advice; /* what to change in the program's source */
+    size_t rule;        /* index of the rule in the table; rules with a lower index say more */
     enum severity severity;
     uint32_t context; /* index; WIRE_NONE: the whole process, or several contexts */
-    uint32_t example; /* index of a context whose innermost frames are meant; WIRE_NONE: none */
+    /* index of a context: its `frames` innermost frames are shown; WIRE_NONE: no path is shown */
+    uint32_t example;
     uint32_t frames;
     size_t contexts; /* number of contexts that the finding is about */
-    char *selector;  /* these contexts for --context (model/selector.h); NULL: no selector */
+    /* argument of --context that chooses these contexts (model/selector.h); NULL: none */
+    char *selector;
     int64_t bytes;
     double ratio;
-    /* A finding about call paths that only share an outer function: that function, and the groups
-     * of paths below it, the largest first. `example` and `frames` are the whole path of the
-     * largest group. */
+    /* For a finding about call paths that share only an outer function, `common`: `parts` are the
+     * groups of paths below that function, the largest first. `example` and `frames` give the whole
+     * path of the largest group. */
     struct who_step common; /* common.context is WIRE_NONE: the paths share inner frames */
     struct finding_part *parts;
     size_t part_count;
     char *evidence, *action;
-    /* Sentences for the text; NULL: nothing is known. */
+    /* Sentences for the text; NULL: there is nothing to say. */
     char *verdict;     /* the finding in one clause, without the function */
-    char *since;       /* since when */
+    char *since;       /* since when memory grows, or how old the oldest chunk is */
     char *now;         /* command that helps at once, or at least from now on */
     char *now_effect;  /* what `now` does; without `now`, why no command helps */
-    int64_t now_bytes; /* bytes that it returns or will save */
+    int64_t now_bytes; /* bytes that `now` returns or will save */
     char *out;         /* when memory is used up if the growth goes on, and which limit says so */
-    double out_s;      /* seconds until then; 0: only `out` has a rough time */
-    /* Growth along a straight line; a rate of 0: there is none. */
+    /* seconds until memory is used up; 0: not known, or `out` has only a rough time */
+    double out_s;
+    /* Growth along a straight line; a rate of 0: the growth is not straight. */
     struct finding_rate {
         double bytes_per_s, since_uptime_s;
-        bool began; /* false: it may have begun before the first look */
+        bool began; /* false: the growth may have begun before the first look */
     } rate;
-    const char *sure; /* how sure the finding is, and from what */
-    bool overshadows; /* much smaller growth beside this one is no alarm */
+    const char *sure; /* how sure the finding is, and why */
+    bool overshadows; /* growth much smaller than this finding's is not reported as a warning */
 };
 
 struct findings {
@@ -70,14 +73,15 @@ struct findings_input {
     const struct model *model; /* with thread views, residency and pinned bytes, if available */
     const struct memory_ledger *ledger;
     const struct samples *samples;
-    const char *target; /* the user's word for the target, for the command in `action` */
-    bool exact_bytes;   /* texts have 1572864 bytes instead of 1.5 MiB */
+    const char *target; /* the target as the user named it, for commands */
+    bool exact_bytes;   /* texts say "1572864 bytes" instead of "1.5 MiB" */
     int64_t now_s;      /* the time of the model, in s since 1970; 0: not known */
-    const struct limits_found *limit; /* the limit that leaves least; NULL: not known */
-    int64_t foreign_frees;            /* frees that the library ignored; WIRE_UNKNOWN: not asked */
+    /* the memory limit that leaves fewest bytes; NULL: not known */
+    const struct limits_found *limit;
+    int64_t foreign_frees; /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 
-/* Returns the part of the call path that the finding is about: what its paths share. */
+/* Returns the part of the call path that all paths of the finding share. */
 struct who_part finding_who(const struct model *model, const struct finding *finding);
 void findings_make(struct findings *findings, const struct findings_input *input);
 const char *severity_word(enum severity severity);

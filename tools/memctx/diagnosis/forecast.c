@@ -6,16 +6,15 @@
 #include <string.h>
 #include <time.h>
 
-#define SEEN_TIMES 50       /* a time of day is told up to this many times the watched time ahead */
-#define SECONDS_UNTIL 600.0 /* nearer times are written with seconds */
-#define SLEPT_TOLD 1.0      /* seconds: a shorter sleep is not mentioned */
+/* a time of day is given if it is at most this many times the watched time ahead */
+#define SEEN_TIMES 50
+#define SECONDS_UNTIL 600.0 /* times less than this ahead are written with seconds */
+#define SLEPT_TOLD 1.0      /* seconds; a shorter sleep of the machine is not mentioned */
 #define WEEKDAY_UNTIL (6 * 86400.0)
-#define ROUGH_UNTIL                                                                                \
-    (366 * 86400.0) /* a rough time beyond this is written as "more than a year"                   \
-                     */
+#define ROUGH_UNTIL (366 * 86400.0) /* a longer rough time is "more than a year" */
 
-/* Returns a local time, as short as it is clear beside `now`: "14:00", "Tuesday 14:00",
- * "2026-03-01 14:00". The caller frees it. */
+/* Returns a local time, in the shortest form that is clear at the time `now`: "14:00", "Tuesday
+ * 14:00", "2026-03-01 14:00". The caller frees it. */
 static char *write_time(time_t now, double distance_s) {
     time_t time = now + (time_t)distance_s;
     double far = distance_s < 0 ? -distance_s : distance_s;
@@ -32,7 +31,7 @@ static char *write_time(time_t now, double distance_s) {
     return cli_copy(text);
 }
 
-/* Returns the moment of an uptime in words. The caller frees it. */
+/* Returns the time at which the process had this uptime, as text. The caller frees it. */
 static char *write_moment(const struct look *look, double uptime_s) {
     double ago_s = look->model->uptime_s - uptime_s + model_slept_since(look->model, uptime_s);
     if (look->input->now_s)
@@ -59,7 +58,7 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
                                           .began = forecast->began};
     free(finding->verdict);
     free(finding->since);
-    /* A snapshot gives no moment of the clock, but "7.0 s before the snapshot". */
+    /* For a snapshot `since` is not a time of day but "7.0 s before the snapshot". */
     const char *before = forecast->began ? "" : look->input->now_s ? "before " : "at least ";
     finding->verdict = cli_format("growth of %s since %s%s", rate + 1, before, since);
     finding->since =
@@ -81,11 +80,11 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(step);
 }
 
-#define TOLD_TOGETHER 1.1 /* other growth below a tenth of the finding's is not mentioned */
-#define TOLD_TOUCHED 0.9  /* a larger part in memory counts as all of it */
+#define TOLD_TOGETHER 1.1 /* other growth below 1/10 of this growth is not mentioned */
+#define TOLD_TOUCHED 0.9  /* a larger part counts as all */
 
-/* Returns which part of the memory that the program asked for is in memory: what it never touched
- * takes address space only, and no limit of memory counts it. */
+/* Returns the share of requested memory that this limit counts: 1 for RLIMIT_AS and RLIMIT_DATA;
+ * for other limits the share that is resident, because they do not count untouched memory. */
 static double part_in_memory(const struct look *look, const struct limits_found *limit) {
     int64_t asked = look->model->totals.requested_bytes;
     if (strncmp(limit->from, "RLIMIT_", 7) == 0 || asked <= look->rss_bytes)
@@ -93,8 +92,8 @@ static double part_in_memory(const struct look *look, const struct limits_found 
     return (double)look->rss_bytes / (double)asked;
 }
 
-/* Says what has to go on for the forecast: the growth of this finding alone, or the growth of all
- * findings together. The caller frees the text. */
+/* Returns the forecast's condition: that the growth of this finding, or of all findings together,
+ * goes on. The caller frees the text. */
 static char *write_condition(double own_per_s, double all_per_s, double seen_s, const char *alone) {
     if (all_per_s <= TOLD_TOGETHER * own_per_s)
         return cli_copy(alone);

@@ -6,13 +6,14 @@
 #include <string.h>
 
 #define DAY_S 86400.0
-#define KEPT_MOST 0.5 /* from this share on, a path keeps most of what it allocates */
-/* From this share of all allocations on, such paths leave no other ones that tell the load. */
+#define KEPT_MOST 0.5 /* a path that keeps at least this share of its chunks "keeps most" */
+/* If paths that keep most make this share of all allocations, the other paths are too few to
+ * measure the load. */
 #define KEPT_ALLOCS 0.9
-#define TIMES_MIN 4 /* time alone is the measure for more samples than this */
+#define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
 
-/* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
- * the number of the figures of the first of these contexts. */
+/* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
+ * of a row is the number of the figures of the first of these contexts. */
 static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
     struct sample_row *rows = cli_alloc(look->model->figures_count + 1, sizeof *rows);
     for (size_t i = 0; i < look->model->figures_count; i++) {
@@ -29,13 +30,13 @@ static void take_bytes(struct series *series, size_t number) {
         series->values[i] = series->rows[i][number].requested_bytes;
 }
 
-/* Takes the bytes of a path at the few samples only. */
+/* Sets series->values to the bytes of a path at the few samples. */
 static void take_few(struct series *series, size_t number) {
     for (size_t i = 0; i < series->few_count; i++)
         series->values[i] = series->rows[series->few[i]][number].requested_bytes;
 }
 
-/* True if the path keeps most of what it allocates. */
+/* True if at least half of the chunks that the path allocates stay alive. */
 static bool keeps_most(const struct series *series, size_t number) {
     const struct sample_row *from = &series->rows[0][number];
     const struct sample_row *to = &series->rows[series->samples->count - 1][number];
@@ -100,7 +101,8 @@ void series_add(struct series *series, size_t number) {
     }
 }
 
-/* Returns a figure of each sample at the few samples. The caller frees the list. */
+/* Returns the elements of `figures`, one per sample, that belong to the few samples. The caller
+ * frees the list. */
 static double *few_of(const struct series *series, const double *figures) {
     double *few = cli_alloc(series->few_count, sizeof *few);
     for (size_t i = 0; i < series->few_count; i++)
@@ -108,8 +110,8 @@ static double *few_of(const struct series *series, const double *figures) {
     return few;
 }
 
-/* Like is_slowing, but judges only the few samples: `seconds` and `allocs` (of the process) and
- * series->values (the path's bytes) have one element for each of them. */
+/* Judges for is_slowing. `seconds`, `allocs` (of the process) and series->values (bytes of the
+ * path) have one element for each of the few samples. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
                               const double *allocs) {
     size_t count = series->few_count;
@@ -127,13 +129,12 @@ static bool samples_slow_down(struct series *series, size_t number, const double
            trend_is_slower(seconds, series->values, count);
 }
 
-/* True if the path grows ever more slowly. The growth is measured per allocation of the path, if
- * the path frees most of what it allocates; else per allocation of the program, unless nearly all
- * of these are of paths that keep their chunks, and so grow as this one does; else per second. A
- * leak that does not depend on the load also grows ever more slowly per allocation while the load
- * rises. But it does not per second: no interval is slower than an earlier one. So some interval
- * must be slower per second, too. No more is asked of seconds, because a program that stands still
- * between two looks makes them uneven. */
+/* True if the path grows ever more slowly. Growth per allocation of the path is judged first. If
+ * the path keeps most of its chunks, growth per allocation of the program is judged too; but if
+ * nearly all allocations are of paths that keep most, these grow alike, and growth per second is
+ * judged instead. A leak that does not depend on the load also grows more slowly per allocation
+ * while the load rises. So growth per second must be slower in at least one interval, too; more is
+ * not asked, because a program that pauses makes intervals of time uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
     take_few(series, number);
@@ -143,7 +144,8 @@ static bool is_slowing(struct series *series, size_t number) {
     return slowing;
 }
 
-/* Finds the straight line along which series->values grow. It must explain half of the growth. */
+/* Finds the straight line along which series->values grow; line.steady is false if the line
+ * explains less than half of the growth. */
 static struct trend_line explaining_line(const struct series *series, int64_t bytes) {
     size_t count = series->samples->count;
     struct trend_line line = trend_line(series->seconds, series->values, count);
@@ -175,7 +177,7 @@ struct growth growth_of(struct series *series, size_t number) {
     return growth;
 }
 
-/* Finds the straight line along which the suspect grows. */
+/* Finds the straight line along which the sum of the suspect's members grows. */
 static struct trend_line line_of_suspect(const struct look *look, struct series *series,
                                          const struct growth *growths,
                                          const struct blame_suspect *suspect) {

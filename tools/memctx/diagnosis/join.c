@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* join.c - finds the innermost function that (nearly) all of several suspects have in common. */
+/* join.c - finds the innermost function that nearly all figures of several suspects pass through.
+ */
 #include "diagnosis/join.h"
 
 #include <stdlib.h>
@@ -8,20 +9,21 @@
 #include "model/folding.h"
 
 #define NEARLY_ALL_PER_CENT 90
-#define SMALL_SHARE 64 /* what has less than 1/SMALL_SHARE of all is not searched */
+#define SMALL_SHARE 64 /* functions with less than 1/SMALL_SHARE of the sum are not searched */
 #define MULTIPLE_MOST 8
 #define NONE UINT32_MAX
 #define CUT_LABEL "[truncated]"
 
-/* A function in the tree of the paths of all members. The root, node 0, is no function. */
+/* A function in the tree of the members' paths, which has the outermost functions at its root. The
+ * root, node 0, is no function. */
 struct node {
-    uint64_t key; /* of the function */
+    uint64_t key; /* identifies the function (who_key) */
     uint32_t parent, first_child, next_sibling;
-    struct who_step step; /* one of the steps in that function */
+    struct who_step step; /* a step of a path in this function */
     int64_t figure;       /* sum over the members at this node and below it */
     uint32_t suspects;    /* how many suspects have members at this node or below it */
-    uint32_t counted;     /* the suspect that was counted last, plus one */
-    bool has_kind;        /* `kind` has been found out */
+    uint32_t counted;     /* number of the suspect that was last counted in `suspects`, plus one */
+    bool has_kind;        /* `kind` is set */
     enum who_kind kind;
 };
 
@@ -31,7 +33,7 @@ struct end {
     int64_t figure;
 };
 
-/* A function of a full path, and its node. */
+/* The key of a function that stands in a full path, and its node. */
 struct place {
     uint64_t key;
     uint32_t node;
@@ -118,7 +120,7 @@ static int by_key(const void *a, const void *b) {
     return left->key < right->key ? -1 : left->key > right->key;
 }
 
-/* Lists the functions of the tree by their keys, while it has only full paths. */
+/* Lists the functions of the tree, sorted by key. Called while the tree has only full paths. */
 static struct place *list_places(const struct tree *tree) {
     struct place *places = cli_alloc(tree->count, sizeof *places);
     for (uint32_t i = 1; i < tree->count; i++)
@@ -127,9 +129,8 @@ static struct place *list_places(const struct tree *tree) {
     return places;
 }
 
-/* A deep recursion cuts the outer end off a path. Returns the node below which the rest of such a
- * path continues: the caller of its outermost function, if that function stands at one place of the
- * full paths. Returns 0, the root, if it stands at none or at several. */
+/* For a path whose outer end was cut off: returns the node of the caller of its outermost function,
+ * if this function has exactly one node in the tree of full paths; else 0, the root. */
 static uint32_t find_caller(struct tree *tree, const struct place *places, size_t count,
                             uint32_t number) {
     uint32_t outermost = tree->paths->frames[tree->paths->first[number + 1] - 2];
@@ -145,7 +146,8 @@ static uint32_t find_caller(struct tree *tree, const struct place *places, size_
 static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure,
                        uint32_t node) {
     const struct blame_paths *paths = tree->paths;
-    uint32_t end = paths->first[number + 1] - (node != 0); /* without the label, below a node */
+    /* without the label [truncated], if `node` takes its place */
+    uint32_t end = paths->first[number + 1] - (node != 0);
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent)
         add_figure(tree, at, figure);
     add_figure(tree, 0, figure);
@@ -154,7 +156,8 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
         const struct model_frame *frame = paths->model->contexts[context].frame;
         uint32_t count = frame->kind == WIRE_KIND_PATH && frame->names ? frame->names->count : 1;
         struct who_step step = {context, 0};
-        /* Function 0 is the outermost one, and function 1 the innermost one. */
+        /* Of the functions at one address, function 0 is the outermost, function 1 the innermost.
+         */
         for (uint32_t k = 0; k < count || k == 0; k++) {
             step.function = k == 0 ? 0 : count - k;
             node = child_of(tree, node, key_of(tree, step), step);
@@ -164,7 +167,7 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
     tree->ends[tree->end_count++] = (struct end){suspect, node, model_tame(figure)};
 }
 
-/* Adds the members of a group whose paths were cut, or those with full paths. */
+/* Adds the members of a group: if `cut`, those whose paths were cut, else those with full paths. */
 static void add_members(struct tree *tree, const struct blame *blame, const int64_t *figures,
                         uint8_t group, bool cut) {
     size_t count = tree->count - 1;
@@ -229,7 +232,7 @@ static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
     return node->kind;
 }
 
-/* Returns the innermost node at or below `root` that has nearly all of its figure. */
+/* Returns the innermost node, at or below `root`, that has nearly all of the figure of `root`. */
 static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
     const struct node *nodes = tree->nodes;
     uint32_t at = root;
@@ -243,8 +246,8 @@ static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
     }
 }
 
-/* Returns the innermost node from `node` outwards to `root` that can be the cause of something: a
- * function of the program, or the loop of an interpreter. Returns NONE if there is none. */
+/* Returns the innermost node from `node` outwards to `root` that can be a cause: a function of the
+ * program, or the loop of an interpreter. Returns NONE if there is none. */
 static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
         enum who_kind kind = kind_of(tree, at);
@@ -256,8 +259,8 @@ static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root
     return NONE;
 }
 
-/* Marks the suspects that have nearly all of their figure below a node. Returns how many they are.
- */
+/* Sets inside[i] for the suspects that have nearly all of their figure at or below a node. Returns
+ * their number. */
 static size_t find_inside(const struct tree *tree, uint32_t node, const struct blame *blame,
                           bool *inside) {
     size_t count = 0;
@@ -277,7 +280,7 @@ static size_t find_inside(const struct tree *tree, uint32_t node, const struct b
     return count;
 }
 
-/* Returns main from `node` outwards to `root`; NONE if it is not there. */
+/* Returns the node of main if it is between `node` and `root`, else NONE. */
 static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
         if (kind_of(tree, at) == WHO_MAIN)
@@ -288,7 +291,8 @@ static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root)
     return NONE;
 }
 
-/* Marks the suspects that main itself allocates, with no function of the program in between. */
+/* Sets direct[i] for the suspects that main allocates without another function of the program in
+ * between. */
 static void find_direct(const struct tree *tree, uint32_t main, const struct blame *blame,
                         bool *direct) {
     find_inside(tree, main, blame, direct);
@@ -315,9 +319,8 @@ static bool are_multiples(int64_t a, int64_t b) {
     return times > 0 && times <= MULTIPLE_MOST && (off < 0 ? -off : off) <= more / 50;
 }
 
-/* A small program may do everything in main. Then main is no cause by itself, but suspects that it
- * allocates directly have one cause if their numbers of chunks fit: a session of four chunks has
- * the same number of each, or twice as many. */
+/* Joins suspects that main allocates directly, if their numbers of chunks are small multiples of
+ * each other. (main alone is no cause, because a small program may do everything in main.) */
 static void search_main(const struct tree *tree, uint32_t main, const struct blame *blame,
                         uint32_t *causes) {
     bool *direct = cli_alloc(blame->count, sizeof *direct);
@@ -338,9 +341,10 @@ static void search_main(const struct tree *tree, uint32_t main, const struct bla
     free(direct);
 }
 
-/* One suspect may have nearly all by itself: of a buffer and its small header, the buffer. Suspects
- * whose numbers of chunks fit are joined with it, at the innermost function outside of `inner` that
- * has most of them. `inner` has nearly all of the figure of suspect `large`. */
+/* Handles one suspect, `large`, that has nearly all of the figure, such as a buffer with a small
+ * header. Suspects whose numbers of chunks are small multiples of its number are joined with it, at
+ * the function between `inner` and `root` that has most of them. `inner` is the innermost function
+ * with nearly all of the figure of `large`. */
 static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t root, size_t large,
                            const struct blame *blame, uint32_t *causes) {
     bool *inside = cli_alloc(blame->count, sizeof *inside);
@@ -378,12 +382,12 @@ static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t roo
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes);
 
-/* Looks for causes below the functions from `inner` outwards to `root`, except below `inner` itself
- * if `done` is true. */
+/* Looks for causes below each function from `inner` outwards to `root`; if `done`, not below
+ * `inner` itself. */
 static void search_around(const struct tree *tree, uint32_t inner, uint32_t root, bool done,
                           const struct blame *blame, uint32_t *causes) {
     const struct node *nodes = tree->nodes;
-    uint32_t from = NONE; /* the child that has been looked at already */
+    uint32_t from = NONE; /* the child of `at` on the way to `inner`: searched before */
     for (uint32_t at = inner;; from = at, at = nodes[at].parent) {
         for (uint32_t child = nodes[at].first_child; child != NONE && !(done && at == inner);
              child = nodes[child].next_sibling)
@@ -395,8 +399,8 @@ static void search_around(const struct tree *tree, uint32_t inner, uint32_t root
     }
 }
 
-/* Looks for causes at `root` and below it. causes[i] receives the node where suspect i is joined
- * with others. */
+/* Looks for causes at `root` and below it. Sets causes[i] to the node at which suspect i is joined
+ * with other suspects. */
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes) {
     bool *inside = cli_alloc(blame->count, sizeof *inside);
@@ -427,8 +431,8 @@ static int by_falling_figure(const void *a, const void *b) {
     return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
 }
 
-/* Makes one suspect of all suspects with this cause. The first one's place receives it; the others
- * are left without members. */
+/* Makes one suspect of all suspects with the cause causes[first]. It takes the place of suspect
+ * `first`; the other suspects are left without members. */
 static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
                  size_t first) {
     const struct model *model = tree->paths->model;
@@ -450,7 +454,8 @@ static void join(struct blame *blame, const struct tree *tree, const uint32_t *c
     }
     sum.frames = model->contexts[largest].level;
     struct who_step common = who_find(model, who_first(model, largest), sum.common);
-    if (common.context != WIRE_NONE) /* else the path of the largest was cut before this function */
+    /* otherwise the path of `largest` was cut off before this function */
+    if (common.context != WIRE_NONE)
         sum.common = common;
     blame->suspects[first] = sum;
 }

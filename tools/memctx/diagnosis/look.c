@@ -10,7 +10,7 @@
 #include "formats/render.h"
 #include "model/selector.h"
 
-#define DAY_TOLD_S 60.0 /* growth that was watched for less gets no figure per day */
+#define DAY_TOLD_S 60.0 /* growth that was watched for less than this gets no figure per day */
 
 int64_t look_line_of(const struct memory_ledger *ledger, const char *key) {
     for (size_t i = 0; i < ledger->count; i++)
@@ -80,11 +80,12 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
-#define SELECTOR_IDS 12   /* more contexts are named by the frames that they share */
-#define SELECTOR_PARTS 40 /* of more groups with one cause only the largest are named */
+#define SELECTOR_IDS 12   /* more contexts than this are selected by the frames that they share */
+#define SELECTOR_PARTS 40 /* most groups with one cause that are selected, the largest ones */
 
-/* Returns a selector for contexts with the same innermost frames: by these frames, if no other
- * context has them, or if the contexts are too many to be listed. The caller frees it. */
+/* Returns a selector for a suspect whose contexts share innermost frames. It names these frames if
+ * no other context has them, or if there are more than SELECTOR_IDS contexts; else it lists ids.
+ * The caller frees it. */
 static char *selector_of_alike(const struct model *model, const struct blame_suspect *suspect) {
     uint32_t example = suspect->members[0], frames = suspect->frames;
     size_t alike = 0, members = 0;
@@ -162,7 +163,7 @@ void finding_counts_chunks(struct finding *finding) {
 
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect) {
-    if (look->model->from_snapshot) { /* there may be no such process any more */
+    if (look->model->from_snapshot) { /* a snapshot's process may have ended */
         free(effect);
         return;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look.h - one look at a process: what the rules of memctx doctor read and write, and the rules.
+ * look.h - struct look, the figures of a process that the rules of memctx doctor read, with their
+ * findings; helpers for rules; the rules.
  */
 #ifndef MEMCTX_LOOK_H
 #define MEMCTX_LOOK_H
@@ -19,9 +20,9 @@ struct look {
     const struct rule *rules; /* table of all rules */
     const struct findings_input *input;
     const struct model *model;
-    struct model_totals *totals; /* the contexts' own totals, limited by model_tame; indexed by the
-                                    number of their figures */
-    struct holders holders;      /* holders.list is NULL if the pages are not known */
+    /* the contexts' own totals, limited by model_tame; indexed by model_figures.number */
+    struct model_totals *totals;
+    struct holders holders; /* holders.list is NULL if the pages are not known */
     struct blame_paths paths;
     int64_t rss_bytes;
     struct findings *findings;
@@ -56,25 +57,24 @@ void look_use_exact_bytes(bool exact);
 /* Returns a span of time as text, such as "6.2 h". The caller frees it. */
 char *look_time(double seconds);
 /* Returns growth as " (1.5 GiB a day at this rate)"; an empty text if it was watched for less than
- * a minute, which says nothing of a day. The caller frees it. */
+ * a minute, which is too short for a rate per day. The caller frees it. */
 char *look_a_day(double a_day, double seconds);
-/* Sum of a figure, which is a member of struct model_totals, over the contexts of a suspect. */
+/* Sums a member of struct model_totals over the contexts of a suspect. */
 #define SUM_OVER(look, suspect, figure)                                                            \
     look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
 
-/* Returns what realloc did in the context with these figures, limited by model_tame; all 0:
- * nothing.
- */
+/* Returns the counts of realloc of the context whose figures have this number, limited by
+ * model_tame; all 0 if realloc resized no chunk. */
 struct wire_resizes look_resizes(const struct look *look, size_t number);
 
 bool look_is_python(const struct model *model);
-/* If the program's language runtime maps memory itself, and can be told to use malloc, says so in
- * the finding's advice and action. */
+/* If the program's language runtime is known to map memory itself, sets the finding's advice and
+ * action to what the runtime offers: tools, or a setting for malloc. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
-/* Adds a finding about the whole process or about a suspect. The caller fills in evidence and
- * action. The pointer is valid until the next call. */
+/* Add a finding: finding_new about the whole process, finding_on about a suspect. The caller fills
+ * in evidence and action. The pointer is valid until the next finding is added. */
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,
                             int64_t bytes, double ratio);
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
@@ -82,10 +82,11 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
 /* Makes suspects of the figures, as blame_make does, and joins those with one cause (join.h). */
 void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,
                 int64_t floor);
-/* Says that the figures of the suspect are numbers of chunks, not of bytes. */
+/* Call this if the finding's suspect has figures that are numbers of chunks, not bytes. */
 void finding_counts_chunks(struct finding *finding);
-/* Tells a command that acts on the contexts of a finding: "memctx trim TARGET --context IDS WORDS".
- * Takes over `effect`, which says what the command does. A snapshot takes no such command. */
+/* Sets finding->now to a command for the contexts of the finding, "memctx trim TARGET --context IDS
+ * WORDS", and finding->now_effect to `effect`, which the finding frees. Sets nothing for a
+ * snapshot, on which commands cannot act. */
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect);
 /* Returns a selector (model/selector.h) for the suspect's contexts. The caller frees it. */
@@ -95,20 +96,20 @@ char *look_selector(const struct model *model, const struct blame_suspect *suspe
 char *look_closer(const struct look *look, const char *verb, const char *options,
                   const struct finding *finding);
 
-/* look_held.c: memory that is held and not used. */
+/* look_held.c: memory that the process holds but does not use. */
 void look_for_empty_pages(struct look *look, const struct rule *rule);
 void look_for_rounding(struct look *look, const struct rule *rule);
 void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
 void look_for_untouched(struct look *look, const struct rule *rule);
-/* look_growth.c: memory that keeps growing. */
+/* look_growth.c: growth of memory from malloc. */
 void look_for_growth(struct look *look, const struct rule *rule);
-/* look_mapped.c: memory that keeps growing and did not come from malloc. */
+/* look_mapped.c: growth of memory that did not come from malloc. */
 void look_for_mapped_growth(struct look *look, const struct rule *rule);
-/* look_resize.c: how chunks grow. */
+/* look_resize.c: arrays that grow by realloc or by copying. */
 void look_for_small_steps(struct look *look, const struct rule *rule);
 void look_for_copies(struct look *look, const struct rule *rule);
-/* look_use.c: how memory is used. */
+/* look_use.c: short-lived chunks, frees by other threads. */
 void look_for_temporary(struct look *look, const struct rule *rule);
 void look_for_remote_frees(struct look *look, const struct rule *rule);
 

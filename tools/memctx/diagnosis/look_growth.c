@@ -8,19 +8,20 @@
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
 
-#define CHUNKS_MIN 16 /* growth by fewer chunks needs more bytes */
-/* Growth that is spread over many paths: the least and the most paths (the search takes time), the
- * least intervals, and the part of all growth that one path may have at most (one_of_many). */
+#define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
+/* Limits for growth that is spread over many paths: least and most number of paths (the search
+ * takes time), least number of intervals; SPREAD_PART: one path has at most 1/SPREAD_PART of all
+ * growth. */
 #define SPREAD_PATHS 8
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
-#define NOISE_PART 1000 /* growth by less than this part of the resident set is no alarm */
-/* If each added chunk would have to have more than LARGER times the mean size to make up the
- * growth, the chunks themselves grew. */
+#define NOISE_PART 1000 /* growth by less than 1/NOISE_PART of the resident set is no warning */
+/* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
+ */
 #define LARGER 4
 
-/* Returns the bytes that shrinking paths of the suspect's site lost. */
+/* Returns the bytes by which paths with the suspect's site (allocating function) shrank. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
                             const struct blame_suspect *suspect) {
     const struct model *model = look->model;
@@ -45,9 +46,10 @@ static bool are_near(int64_t gained, int64_t lost) {
     return gained > 0 && lost > 0 && difference <= larger(gained, lost) * 3 / 10;
 }
 
-/* A cache may fill from one call path and later replace its entries from another. The growth of the
- * second path then is matched by paths of the same site that shrink by at least half as much, or by
- * paths that shrink by about as many chunks or bytes in (nearly) each interval. */
+/* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
+ * its entries replaced from another. Either paths with the suspect's site shrink by at least half
+ * of its growth, or shrinking paths lose about as many chunks or bytes as it gains in nearly each
+ * interval. */
 static bool is_replacement(const struct look *look, const struct series *series,
                            const struct blame_suspect *suspect) {
     if (lost_at_site(look, series, suspect) >= suspect->figure / 2)
@@ -74,13 +76,14 @@ static bool is_replacement(const struct look *look, const struct series *series,
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
     if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
-        return SEVERITY_INFO; /* the program may still be starting, or filling a cache */
+        return SEVERITY_INFO; /* the program may still be starting or filling a cache */
+    /* so small a part may come and go by chance; a longer watch would show */
     if (growth->bytes < look->rss_bytes / NOISE_PART)
-        return SEVERITY_INFO; /* a larger part may come and go by chance; a longer look tells */
+        return SEVERITY_INFO;
     return growth->bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
 }
 
-/* Returns a text that says when the path grew. The caller frees it. */
+/* Returns a text that says in which intervals the path grew. The caller frees it. */
 static char *when_it_grew(const struct growth *growth, size_t intervals) {
     switch (growth->kind) {
     case TREND_WAVES:
@@ -94,7 +97,7 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     }
 }
 
-/* Returns how sure it is that the growth does not stop. */
+/* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : intervals < 3 ? "open: fewer than four looks show no trend"
@@ -105,7 +108,8 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
                  "memory is not known";
 }
 
-/* Returns a text that says how much of what the path allocates stays. The caller frees it. */
+/* Returns a text that says how many of the chunks that the path allocates stay alive. The caller
+ * frees it. */
 static char *what_stays(const struct growth *growth) {
     if (growth->chunks <= 0)
         return cli_copy("the number of chunks did not grow, so the chunks are larger");
@@ -116,7 +120,8 @@ static char *what_stays(const struct growth *growth) {
                        : cli_copy("nearly every chunk stays");
 }
 
-/* Returns the straight growth of a suspect; a rate of 0: its growth is not straight, or slows. */
+/* Returns the straight growth of a suspect. The rate is 0 if the growth is not straight or slows
+ * down. */
 static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
     const struct trend_line *line = &growth->line;
     if (!line->steady || growth->slowing)
@@ -128,8 +133,8 @@ static struct forecast forecast_of(const struct series *series, const struct gro
                              .began = line->from > 0};
 }
 
-/* True if Java code allocated the chunks, through a native method. Then the path ends in code that
- * the virtual machine compiled, which has no names. */
+/* True if Java code allocated the chunks, through a native method. Such a path leads through code
+ * that the virtual machine compiled, which has no names. */
 static bool is_from_java_code(const struct look *look, const struct finding *finding) {
     const struct model *model = look->model;
     uint32_t context = finding->example;
@@ -143,7 +148,7 @@ static bool is_from_java_code(const struct look *look, const struct finding *fin
     return false;
 }
 
-/* Returns the command or step that comes next. The caller frees it. */
+/* Returns the command or step that the user should take next. The caller frees it. */
 static char *what_is_next(const struct look *look, const struct finding *finding,
                           size_t intervals) {
     if (intervals < 3 && !look->model->from_snapshot && look->model->how)
@@ -153,7 +158,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (intervals < 3 && !look->model->from_snapshot)
         return cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
                           look->input->target, look->input->target);
-    if (look_is_python(look->model)) /* the contexts would show the interpreter's frames */
+    if (look_is_python(look->model)) /* contexts would only show functions of the interpreter */
         return cli_copy(
             "paste these two lines at the start of the script and start it again; after 60 s they "
             "print where memory grew most, with the lines of the script that led there:\n"
@@ -210,7 +215,8 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     return finding;
 }
 
-/* Tells the suspects. Memory is used up by all of those that grow steadily together. */
+/* Adds a finding for each suspect. The forecast uses the sum of all suspects that grow along a
+ * straight line. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
     size_t intervals = look->input->samples->count - 1, first = look->findings->count;
@@ -236,7 +242,7 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
     free(forecasts);
 }
 
-/* True if the path alone is too small to be told. */
+/* True if the path's change is too small for a finding of its own. */
 static bool is_small(const struct series *series, size_t number, int64_t floor) {
     const struct sample_row *from = &series->rows[0][number];
     const struct sample_row *to = &series->rows[series->samples->count - 1][number];
@@ -250,9 +256,9 @@ static int64_t bytes_grown(const struct series *series, size_t number) {
            series->rows[0][number].requested_bytes;
 }
 
-/* Returns the most bytes that a path may have grown by, to count as one of many: a part of the
- * growth of all paths that are no suspects. A path that grew at once, and not in each interval, is
- * no suspect, but may be one of many that take turns. */
+/* Returns the most bytes by which a path of spread growth may grow or shrink: 1/SPREAD_PART of the
+ * growth of all paths that are not `taken`. A path that grew in one interval only is no suspect,
+ * but may be one of many paths that grow in turns. */
 static int64_t one_of_many(const struct look *look, const struct series *series,
                            const bool *taken) {
     int64_t grown = 0;
@@ -262,10 +268,10 @@ static int64_t one_of_many(const struct look *look, const struct series *series,
     return grown / SPREAD_PART;
 }
 
-/* Takes the paths that are too small to be told alone, or are one of many that grew at once, and
- * that no suspect has. figures[i] receives the growth in bytes of path i, or 0; *at_once says that
- * some are not small. Returns the growth of all of them together, which is of no kind if paths
- * shrank by more than a quarter of it. */
+/* Sums the growth of the paths that are not `taken` and are small (is_small) or at most
+ * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0, and *at_once if some
+ * are not small. Returns the growth of the sum; its kind is TREND_NONE if paths shrank by more than
+ * a quarter of the growth. */
 static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
                                int64_t floor, int64_t *figures, bool *at_once) {
     int64_t grown = 0, lost = 0, most = one_of_many(look, series, taken);
@@ -288,8 +294,9 @@ static struct growth add_small(const struct look *look, struct series *series, c
     return growth;
 }
 
-/* Returns the command that shows how each path grew: a diff with the first look, if that is a mark.
- * The caller frees it. NULL: it is none, or a shell would change its name. */
+/* Returns the command that shows how each path grew: memctx diff with the first look. Returns NULL
+ * if the first look is not a mark, or a shell would change the mark's name. The caller frees the
+ * text. */
 static char *diff_since_first(const struct look *look) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     double first_s = look->input->samples->samples[0].uptime_s;
@@ -301,8 +308,8 @@ static char *diff_since_first(const struct look *look) {
     return NULL;
 }
 
-/* Tells growth that is spread over many call paths, of which none is large enough to be told alone.
- * `taken`: the paths that are judged alone. At least four looks are needed. */
+/* Adds a finding for growth that is spread over many call paths, none of which is large enough for
+ * its own finding. `taken`: the paths that are judged alone. Needs at least four looks. */
 static void look_for_spread(struct look *look, const struct rule *rule, struct series *series,
                             const bool *taken) {
     size_t intervals = series->samples->count - 1, paths = 0;
@@ -375,7 +382,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
             suspect->alike = look->paths.alike[number];
             suspect->frames = look->paths.plain[number];
         }
-        /* A cache that fills is not put together with a leak. */
+        /* A cache that fills is not joined with a leak. */
         suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
     }
     blame_drop(&blame, dropped);

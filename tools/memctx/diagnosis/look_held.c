@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_held.c - finds memory that is held and not used. */
+/* look_held.c - finds memory that the process holds but does not use. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -14,9 +14,9 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
 /* The figures of a suspect that come from the page records. */
 struct pages_look {
     uint32_t oldest;
-    int64_t alone;         /* bytes of pages that come back when the suspect frees all its chunks */
-    int64_t empty;         /* bytes of empty OS pages in these contexts' pages */
-    int64_t trim, isolate; /* bytes that these verbs would save */
+    int64_t alone; /* bytes of pages that become empty when the suspect frees all its chunks */
+    int64_t empty; /* bytes of empty OS pages in the pages of the suspect's contexts */
+    int64_t trim, isolate; /* bytes that memctx trim and memctx isolate would save */
 };
 
 static struct pages_look look_at_pages(const struct look *look,
@@ -30,7 +30,8 @@ static struct pages_look look_at_pages(const struct look *look,
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
         pages.empty = model_tame(pages.empty + holder->empty_os_bytes);
     }
-    /* trim empties the freelist, too, but that memory soon goes back by itself. */
+    /* The saving of trim does not count the freelist, whose memory soon goes back to the kernel
+     * anyway. */
     pages.trim = holders_trim(look->model, members);
     pages.alone = holders_alone(look->model, members, &free_bytes);
     pages.isolate = holders_isolate(look->model, members);
@@ -38,7 +39,7 @@ static struct pages_look look_at_pages(const struct look *look,
     return pages;
 }
 
-/* Tells the age of the oldest chunk and the verb that would help. */
+/* Sets the finding's age of the oldest chunk, and the command that would help. */
 static void tell_of_pages(const struct look *look, struct finding *finding,
                           const struct pages_look *pages) {
     finding->since =
@@ -55,16 +56,16 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
     }
 }
 
-/* All memory that a script keeps is joined at the interpreter's loop, even if it has several
- * causes. So only the largest group of its paths decides how severe the finding is. */
+/* All memory that a script keeps is joined to one suspect at the interpreter's loop, even if it has
+ * several causes. So the severity of such a suspect follows from its largest group of paths. */
 static enum severity severity_of_suspect(const struct look *look,
                                          const struct blame_suspect *suspect) {
     bool loop = suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER;
     return empty_severity(look, loop ? suspect->parts[0].figure : suspect->figure);
 }
 
-/* Tells how much is empty in the pages of a suspect, and how much would come back. The chunks of
- * others may stand in some of these pages; then less comes back than is empty. */
+/* Returns a text: how much is empty in the pages of a suspect, and how much comes back if it frees
+ * its chunks. If other contexts have chunks in these pages, less comes back than is empty. */
 static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, int64_t empty,
                         int64_t alone) {
     double per_cent = 100 * share(empty, look->rss_bytes);
@@ -81,7 +82,7 @@ static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, 
                       chunks, look_bytes(asked), look_bytes(empty), per_cent, look_bytes(alone));
 }
 
-/* Finds contexts whose pages have more free than used bytes. */
+/* Finds contexts with more free than used bytes in their pages. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
@@ -121,7 +122,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
 #define BLOCK_MAX 8192 /* larger chunks take whole OS pages, whatever the policy */
 #define OS_PAGE 4096
 
-/* Tells the policy that would save most of the suspect's rounding, or that there is none. */
+/* Sets the command for the policy that would save most of the suspect's rounding, or says that no
+ * policy would. */
 static void tell_cure_of_rounding(const struct look *look, struct finding *finding,
                                   const struct blame_suspect *suspect, int64_t mean_bytes) {
     int64_t slab = 0, serial = 0;
@@ -156,8 +158,8 @@ static void tell_cure_of_rounding(const struct look *look, struct finding *findi
     }
 }
 
-/* Returns the difference between the chunks of a context and their blocks, as far as it is in
- * memory: the rest of a block may be pages that nobody touched, as behind an aligned chunk. */
+/* Returns the resident part of the difference between a context's blocks and chunks. The rest of a
+ * block may be OS pages that were never touched, such as behind an aligned chunk. */
 static int64_t rounding_in_memory(const struct look *look, size_t number) {
     const struct model_totals *self = &look->totals[number];
     int64_t bytes = self->block_bytes - self->requested_bytes;
@@ -204,7 +206,7 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
 }
 
 void look_for_thread_memory(struct look *look, const struct rule *rule) {
-    /* Only bytes that are in memory: a page that a thread has just begun is mostly untouched. */
+    /* Only resident bytes count: most of a page that a thread has just begun is untouched. */
     int64_t bytes = look->holders.list ? look->holders.mixed_free_bytes
                                        : look_ledger_line(look, "mixed_free_bytes");
     size_t threads = look->model->thread_count;
@@ -236,8 +238,8 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
     finding->action = cli_copy("start the program again, with MEMCTX_THP=never, then compare");
 }
 
-/* Finds large chunks of which the program uses a small part. An array that grows by the factor 2
- * leaves half of itself untouched at most, which is no fault. */
+/* Finds large chunks that are mostly untouched. An array that grows by the factor 2 is at most half
+ * untouched, which is not reported. */
 void look_for_untouched(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *untouched = cli_alloc(model->figures_count, sizeof *untouched);
@@ -252,7 +254,7 @@ void look_for_untouched(struct look *look, const struct rule *rule) {
         int64_t bytes = suspect->figure, chunks = SUM_OVER(look, suspect, live_chunks);
         int64_t swapped = larger(0, model_tame(model->mappings.swap_bytes));
         if (!model->has_mappings ||
-            swapped > bytes / 2) /* these chunks may be used, and only be out of memory */
+            swapped > bytes / 2) /* the chunks may be in use but swapped out */
             continue;
         struct finding *finding =
             finding_on(look, rule, SEVERITY_INFO, suspect, bytes, share(bytes, look->rss_bytes));

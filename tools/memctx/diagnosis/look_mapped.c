@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_mapped.c - finds memory that keeps growing and did not come from malloc. */
+/* look_mapped.c - finds growth of memory that did not come from malloc. */
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,15 +9,16 @@
 #include "diagnosis/trend.h"
 
 #define DAY_S 86400.0
-/* a growth is told only if the library's memory grew by at most this many times as much */
+/* anonymous growth is reported only if the library's memory grew by at most OURS_MOST times as much
+ */
 #define OURS_MOST 10
 
-/* Runtimes that map memory for objects themselves, by the name of their executable. In the command,
- * PID stands for the number of the process. */
+/* Language runtimes that map memory for objects themselves, by the name of their executable. PID in
+ * a command is replaced by the pid. */
 static const struct runtime {
     const char *pattern, *advice, *command;
-    /* The runtime may let its heap grow to this many bytes before it collects garbage, even if
-     * little is alive. */
+    /* The runtime may let its heap grow to this size before it collects garbage, even if few
+     * objects are alive. */
     int64_t fills_to;
 } runtimes[] = {
     {"python*",
@@ -32,7 +33,7 @@ static const struct runtime {
      "jcmd PID GC.class_histogram, twice, some time apart", INT64_MAX},
 };
 
-/* Returns the runtime of the program; NULL: none that is known. */
+/* Returns the program's runtime, or NULL if it has no known one. */
 static const struct runtime *runtime_of(const struct model *model) {
     const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
     for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
@@ -41,7 +42,7 @@ static const struct runtime *runtime_of(const struct model *model) {
     return NULL;
 }
 
-/* True if the growth may be a heap that is filled before it is collected. */
+/* True if the growth may be a heap that the runtime fills before it collects garbage (fills_to). */
 static bool may_be_filling(const struct look *look, enum model_place_kind kind) {
     const struct runtime *runtime = runtime_of(look->model);
     const struct samples *samples = look->input->samples;
@@ -50,7 +51,7 @@ static bool may_be_filling(const struct look *look, enum model_place_kind kind) 
 }
 
 struct mapped_trend {
-    size_t from, to; /* samples */
+    size_t from, to; /* indices of samples */
     int64_t bytes;
     double seconds, a_day;
     bool slowing;
@@ -78,8 +79,8 @@ static bool grows(const struct samples *samples, enum model_place_kind kind,
     return trend.kind != TREND_NONE;
 }
 
-/* The kernel can drop pages of files at any time. A resident set below its old peak may be that of
- * a garbage collector, whose memory rises between two collections. */
+/* No warning for pages of files, which the kernel can drop at any time, or for a resident set below
+ * its old peak, which may rise between two garbage collections. */
 static enum severity severity_of_growth(const struct look *look, enum model_place_kind kind,
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
@@ -91,7 +92,7 @@ static enum severity severity_of_growth(const struct look *look, enum model_plac
     return alarming ? SEVERITY_WARNING : SEVERITY_INFO;
 }
 
-/* Returns a text that names the mapping which grew most. The caller frees it. */
+/* Returns a text that names the mapping that grew most. The caller frees it. */
 static char *tell_where(const struct mapped_growth *most, int64_t grown) {
     const struct model_place *place = most->place;
     if (!place)
@@ -124,7 +125,7 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
     return true;
 }
 
-/* Returns how sure it is that the growth does not stop. */
+/* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct look *look, enum model_place_kind kind,
                             const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
@@ -138,7 +139,8 @@ static const char *how_sure(const struct look *look, enum model_place_kind kind,
                                         "program still uses the memory is not known";
 }
 
-/* True if pthread_create allocated the chunks: what a thread needs besides its stack. */
+/* True if pthread_create allocated the context's chunks, for the data of a thread besides its
+ * stack. */
 static bool is_of_new_threads(const struct model *model, uint32_t context) {
     for (; context != WIRE_NONE; context = model->contexts[context].parent) {
         const struct model_names *names = model->contexts[context].frame->names;
@@ -149,8 +151,8 @@ static bool is_of_new_threads(const struct model *model, uint32_t context) {
     return false;
 }
 
-/* Returns the context that has most new chunks among those of new threads; WIRE_NONE: there is
- * none. */
+/* Returns the context with most new chunks among those for which is_of_new_threads is true, or
+ * WIRE_NONE. */
 static uint32_t find_starter(const struct look *look) {
     const struct samples *samples = look->input->samples;
     const struct sample_row *first = samples->samples[0].rows;
@@ -168,8 +170,9 @@ static uint32_t find_starter(const struct look *look) {
     return starter;
 }
 
-/* Thread stacks are no memory of malloc, but for each thread pthread_create allocates some, too.
- * Its call path says who starts the threads. */
+/* Sets the call path of a finding about thread stacks. Stacks are not from malloc, but
+ * pthread_create also allocates chunks for each thread, and their call path says who starts the
+ * threads. */
 static void tell_starter(const struct look *look, struct finding *finding, uint32_t starter) {
     const struct model_context *context = &look->model->contexts[starter];
     finding->example = finding->context = starter;
@@ -228,8 +231,8 @@ void look_for_mapped_growth(struct look *look, const struct rule *rule) {
         return;
     const struct mapped *first = &samples->mapped[0].mapped;
     const struct mapped *last = &samples->mapped[samples->mapped_count - 1].mapped;
-    /* The kernel's map and the library's pages are read one after the other. Where the library's
-     * memory grows much faster, the difference may be only that delay. */
+    /* The kernel's map and the library's pages are read one after the other. If the library's
+     * memory grows much faster, the apparent growth may come from that delay. */
     int64_t ours = larger(0, last->segments_bytes - first->segments_bytes) / OURS_MOST;
     for (int kind = 0; kind < MODEL_PLACE_KINDS; kind++) {
         struct mapped_trend growth;

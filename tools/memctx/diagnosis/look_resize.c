@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_resize.c - finds arrays that grow by realloc in small steps, or by being copied. */
+/* look_resize.c - finds arrays that grow by realloc in small steps, or by copying. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct wire_resizes look_resizes(const struct look *look, size_t number) {
     return resizes;
 }
 
-/* Returns the sum over the contexts of a suspect. */
+/* Returns the counts of realloc, summed over the contexts of a suspect. */
 static struct wire_resizes resizes_of(const struct look *look,
                                       const struct blame_suspect *suspect) {
     struct wire_resizes sum = {0};
@@ -35,20 +35,23 @@ static struct wire_resizes resizes_of(const struct look *look,
 
 /* A call of realloc costs about as much as copying this many bytes. */
 #define BYTES_LIKE_A_CALL KIB
-/* Growth by a factor adds a fixed share of the size each time: an eighth in the lists of Python,
- * a half or all of it in most arrays. Steps of a fixed size are a smaller share the larger the
- * array is. */
-#define SMALL_STEP 32 /* the mean size is this many times the mean step, or more */
+/* Growth by a factor adds a fixed share of the size each time: an eighth in Python's lists, a half
+ * or the whole size in most arrays. With steps of a fixed size, this share falls as the array
+ * grows. */
+/* steps are small if the mean size is at least this many times the mean step */
+#define SMALL_STEP 32
 #define STEPS_FLOOR 250000
 
-/* Returns what growth in small steps cost, in calls of realloc; 0: the chunks grew by a factor. */
+/* Returns the cost of growth in small steps, as a number of realloc calls; 0: the chunks did not
+ * grow in small steps. */
 static int64_t steps_of(const struct wire_resizes *resizes) {
     if (resizes->grows == 0 || resizes->grown_bytes > resizes->grown_from_bytes / SMALL_STEP)
         return 0;
     return resizes->grows + resizes->copied_bytes / BYTES_LIKE_A_CALL;
 }
 
-/* Returns ", and N more calls ..." if the counts lack some. The caller frees it. */
+/* Returns a text about the calls of realloc that were not counted; empty if there are none. The
+ * caller frees it. */
 static char *tell_lost(const struct model *model) {
     return model->lost_reallocs == 0
                ? cli_copy("")
@@ -89,13 +92,14 @@ void look_for_small_steps(struct look *look, const struct rule *rule) {
     free(steps);
 }
 
-/* Arrays that grow by steps of a fixed size leave freed chunks of about half of the final size on
- * average, or more if the final sizes differ. Arrays that grow by a factor leave smaller chunks. */
-#define FIXED_STEPS 32 /* for each chunk that stays */
+/* An array that grows in steps of a fixed size frees chunks of about half of its final size on
+ * average; the share is larger if arrays have different final sizes. An array that grows by a
+ * factor frees smaller chunks. */
+#define FIXED_STEPS 32 /* least number of freed chunks for each chunk that stays */
 
-/* True if the chunks seem to grow in steps of a fixed size, by malloc, memcpy and free. While they
- * do, the path holds hardly more than now: one chunk is copied at a time. Where more was alive
- * once, the freed chunks may have been short-lived ones beside some that stay. */
+/* True if the chunks seem to grow in steps of a fixed size, by malloc, memcpy and free. Then the
+ * path's peak is hardly above its present bytes, because one chunk is copied at a time. After a
+ * higher peak, the freed chunks may have been short-lived chunks of another kind. */
 static bool copies_in_fixed_steps(const struct model_totals *self, int64_t mean_freed,
                                   int64_t mean_live) {
     int64_t peak = self->peak_requested_bytes;
@@ -104,10 +108,10 @@ static bool copies_in_fixed_steps(const struct model_totals *self, int64_t mean_
            peak - self->requested_bytes <= 2 * mean_live;
 }
 
-/* Returns the bytes that growth of the context's chunks copied; 0: they did not grow so. Realloc is
- * counted. Other copies, as those of a std::vector, are inferred: many chunks were freed, and they
- * were much smaller than the chunks that stay. Chunks that were about as large as those that stay
- * are strings or buffers that come and go, and were made to fit. */
+/* Returns the bytes that were copied when the context's chunks grew; 0: no growth by copying is
+ * seen. Copies by realloc are counted. Other copies, such as those of a std::vector, are inferred
+ * if many chunks were freed that were much smaller than the chunks that stay. Freed chunks of about
+ * equal size are taken for strings or buffers that come and go. */
 static int64_t copied_by_growth(const struct look *look, size_t number, bool *fixed_steps) {
     const struct model_totals *self = &look->totals[number];
     struct wire_resizes resizes = look_resizes(look, number);
@@ -154,7 +158,7 @@ void look_for_copies(struct look *look, const struct rule *rule) {
                 resizes.reallocs, resizes.copies, look_bytes(resizes.copied_bytes), chunks,
                 chunks == 1 ? "" : "s", look_bytes(live / chunks), chunks == 1 ? "is" : "are");
         } else {
-            /* It is not known how many of the freed chunks became one array. */
+            /* The number of freed chunks for each array is not known. */
             int64_t freed = SUM_OVER(look, suspect, requested_cum_bytes) - live;
             finding->evidence = cli_format(
                 "%" PRId64 " chunks of %s on average were freed, and %" PRId64 " chunk%s of %s on "

@@ -5,8 +5,8 @@
 
 #include "diagnosis/look.h"
 
-/* For contexts of one thread the peak of live chunks is known. If that peak is a handful of
- * chunks, each chunk was freed before its path made as many others. */
+/* Finds short-lived chunks: if a context's peak is at most four chunks of mean size, each chunk was
+ * freed before its path allocated four more. The peak is known only for contexts of one thread. */
 void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
@@ -16,7 +16,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
             continue; /* the root's peak is the peak of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
-        /* A realloc counts as a free and an allocation, but no chunk was short-lived. */
+        /* A realloc counts as a free and an allocation, but its chunk was not short-lived. */
         int64_t frees = self->frees - look_resizes(look, i).reallocs;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? frees : 0;
     }
@@ -39,8 +39,8 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     free(allocs);
 }
 
-/* Returns a text that names the thread which frees most chunks of another thread; an empty text if
- * that is not known. */
+/* Returns a text that names the thread that frees most chunks of another thread; an empty text if
+ * no such frees are known. */
 static char *tell_who_frees(const struct model *model) {
     const struct model_remote *most = NULL;
     for (size_t i = 0; i < model->remote_count; i++)
@@ -55,8 +55,8 @@ static char *tell_who_frees(const struct model *model) {
                       by->tid, by->name, most->frees, of->tid, of->name);
 }
 
-/* Finds contexts most of whose chunks are freed by other threads than allocated them. In the view
- * of a freeing thread, there are more frees than allocations. */
+/* Finds contexts with chunks that are mostly freed by another thread than the allocating one. The
+ * view of a freeing thread has more frees than allocations. */
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *crossed = cli_alloc(model->figures_count, sizeof *crossed);

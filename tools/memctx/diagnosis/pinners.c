@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pinners.c - finds and prints the contexts that hold otherwise empty pages. */
+/* pinners.c - finds and prints the contexts that keep otherwise empty pages in use. */
 #include "diagnosis/pinners.h"
 
 #include <inttypes.h>
@@ -11,8 +11,8 @@
 #include "formats/render.h"
 #include "formats/wrap.h"
 
-#define TEXT_COLUMN 18 /* of texts beside a number */
-#define SHARE 100      /* a pinner holds at least 1/SHARE of the resident set */
+#define TEXT_COLUMN 18 /* column of texts that follow a number */
+#define SHARE 100      /* a pinner keeps at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
     sum->chunks += part->chunks;
@@ -42,7 +42,7 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                        model_tame(model->contexts[index].figures->self.requested_bytes));
         add_holder(&pinner->sum, holders_of(holders, model, index));
     }
-    /* Pages that only members share come back when all these members free their chunks. */
+    /* Pages with chunks of several members come back when all members free their chunks. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
     pinner->sum.alone_bytes = holders_alone(model, pinner->members, &pinner->sum.alone_free);
     pinner->sum.shared_free = held > pinner->sum.alone_free ? held - pinner->sum.alone_free : 0;
@@ -77,7 +77,7 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* Returns the words for the members on a command line. */
+/* Returns the argument of --context that chooses the members. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
     if (pinner->suspect->count == 1)
         return cli_format("%" PRIu32, model->contexts[pinner->suspect->members[0]].id);
@@ -87,8 +87,8 @@ static char *name_members(const struct pinner *pinner, const struct model *model
     return words;
 }
 
-/* Prints what a remedy would save, and its command in a line of its own, which is not broken. A
- * process that was read from outside takes no command, and a core file has none. */
+/* Prints the saving of a remedy, and its command unbroken in a line of its own. Prints no command
+ * for a core file or a process that was read from outside, which cannot be changed. */
 static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
                        const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
@@ -119,7 +119,7 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
     free(members);
 }
 
-/* Prints a text in the column of texts, and gives it back. */
+/* Prints a text in the column of texts, and frees it. */
 static void print_wrapped(char *text) {
     wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
     free(text);
@@ -137,7 +137,8 @@ static void print_path(const struct pinner *pinner, const struct model *model, i
     free(path);
 }
 
-/* Returns the ages as text: a range where the contexts differ. The caller frees the text. */
+/* Returns the age of the oldest chunk, and for a single member the age of the median chunk, as a
+ * range if it is not exact. The caller frees the text. */
 static char *write_ages(const struct pinner *pinner, const struct model *model) {
     const struct holder *sum = &pinner->sum;
     const char *oldest = holders_age(model, sum->oldest),

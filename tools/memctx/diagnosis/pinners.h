@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pinners.h - the call paths, or groups of them, that keep otherwise empty pages from going back to
- * the kernel, and what would help.
+ * pinners.h - pinners: call paths, or groups of call paths, whose chunks keep otherwise empty pages
+ * from going back to the kernel; and the commands that would help.
  */
 #ifndef MEMCTX_PINNERS_H
 #define MEMCTX_PINNERS_H
@@ -14,23 +14,24 @@
 
 struct pinner {
     const struct blame_suspect *suspect;
-    bool *members;     /* true for each member, by index of the context */
-    struct holder sum; /* sum over the members; `oldest` is their maximum, medians are for a single
-                          context only */
+    bool *members; /* members[index of a context]: the context belongs to the pinner */
+    /* sum over the members; `oldest` is the maximum; the medians are set only for a single member
+     */
+    struct holder sum;
     int64_t requested_bytes;
     struct holder_partner partners[HOLDERS_PARTNERS_MAX];
     size_t partner_count;
-    int64_t isolate_bytes; /* predicted saving, from holders_isolate */
+    int64_t isolate_bytes; /* saving of memctx isolate, as holders_isolate predicts */
 };
 
 struct pinners {
-    struct pinner list[PINNERS_MAX]; /* sorted by the bytes that come back when all chunks of a
-                                        pinner are freed */
+    /* sorted by falling bytes that come back when the pinner's chunks are freed */
+    struct pinner list[PINNERS_MAX];
     size_t count;
     struct blame blame;
 };
 
-/* Finds the pinners that hold at least a hundredth of the resident set. */
+/* Finds the pinners that keep at least a hundredth of the resident set. */
 void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
                   int64_t rss_bytes);
 /* Prints the pinners, each with at most `functions` functions of its path (model/who.h). */

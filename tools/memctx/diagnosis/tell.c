@@ -11,26 +11,29 @@
 #include "model/frames.h"
 
 #define FINDINGS_TOLD 5
-#define PART_NAMED 0.1    /* the first line names the largest part from this share on */
+#define PART_NAMED 0.1    /* the first line names the largest part if it has at least this share */
 #define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
-#define THROUGH_PARTS 200 /* only this many groups, the largest, are looked at, to save time */
+#define THROUGH_PARTS 200 /* to save time, only this many of the largest groups are read */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
 
-/* Returns the functions of one of the groups with one cause, up to the one that they share. */
+/* Returns the functions of one group of the finding's call paths, up to the function that all
+ * groups share. */
 static struct who_part part_who(const struct model *model, const struct finding *finding,
                                 const struct finding_part *group) {
     struct who_part part = who_frames(model, group->example, group->frames);
     struct who_step common = who_find(model, part.from, finding->common);
     if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
         part.end = common;
+    /* add the common function: its line tells the groups apart */
     if (common.context != WIRE_NONE && !who_means(model, &part))
-        part.end = who_next(model, common); /* the line in the common function tells them apart */
+        part.end = who_next(model, common);
     return part;
 }
 
-/* Returns the next function outwards that means something; its context is WIRE_NONE at the end. */
+/* Returns the next function from `step` outwards that tells who allocates (model/who.h); its
+ * context is WIRE_NONE at the end of the part. */
 static struct who_step next_meaning(const struct model *model, const struct who_part *part,
                                     struct who_step step) {
     while (step.context != WIRE_NONE &&
@@ -50,7 +53,7 @@ static bool passes_through(const struct model *model, const struct who_part *par
     return at.context != WIRE_NONE;
 }
 
-/* Returns which share of the bytes of a finding's largest groups passes through a function. */
+/* Returns the share of the finding's largest groups that passes through a function. */
 static double share_through(const struct model *model, const struct finding *finding,
                             uint64_t key) {
     double through = 0, all = 0;
@@ -62,8 +65,8 @@ static double share_through(const struct model *model, const struct finding *fin
     return all > 0 ? through / all : 0;
 }
 
-/* Finds the functions that nearly all groups of a finding pass through, below the one that has all
- * of them: a list to which many functions add. Returns false if there are none. */
+/* Finds the functions below finding->common that nearly all groups pass through, such as a list to
+ * which many functions add. Returns false if there are none. */
 static bool find_through(const struct model *model, const struct finding *finding,
                          struct who_part *through) {
     bool found = false;
@@ -113,8 +116,8 @@ static char *write_place(const struct model *model, const struct finding *findin
     return text;
 }
 
-/* Returns the sentence about a process without warnings. A finding of severity info may still
- * become a problem, or be one in a smaller process; the others are remarks. */
+/* Returns the sentence about a process without warnings. A finding with a verdict may become a
+ * problem, and is named; findings without one are only remarks. */
 static char *write_harmless(const struct model *model, const struct findings *findings) {
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
@@ -151,7 +154,8 @@ static void print_verdict(const struct findings_input *input, const struct findi
     } else {
         what = write_harmless(model, findings);
     }
-    int64_t rss_bytes = model->ledger.rss_bytes; /* not known of a recording without /proc */
+    /* not known in a recording that was made without /proc */
+    int64_t rss_bytes = model->ledger.rss_bytes;
     char *line = cli_format("%s resident, %s in use: %s",
                             rss_bytes == WIRE_UNKNOWN ? "?" : look_bytes(input->ledger->rss_bytes),
                             look_bytes(model->totals.requested_bytes), what);
@@ -177,8 +181,8 @@ static void print_labelled(const char *label, const char *text) {
     wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
-/* Prints a command unbroken in a line of its own, and its effect below. If the command has several
- * lines, the first one is a sentence about the others. */
+/* Prints a command unbroken in a line of its own, and its effect below. If `command` has several
+ * lines, the first line is a sentence that introduces the commands. */
 static void print_command(const char *label, const char *command, const char *effect) {
     const char *line = strchr(command, '\n');
     if (line) {
@@ -202,8 +206,8 @@ static char *write_path(const struct model *model, const struct who_part *part, 
                          : who_write(model, part, options->functions);
 }
 
-/* Returns the number of a context in brackets, if a command of the finding has such numbers; else
- * an empty text. The caller frees it. */
+/* Returns the id of a context in brackets, if a command of the finding has --context; else an empty
+ * text. The caller frees it. */
 static char *write_number(const struct model *model, const struct finding *finding,
                           uint32_t context) {
     bool named = (finding->action && strstr(finding->action, " --context ")) ||
@@ -277,7 +281,7 @@ static void print_who(const struct model *model, const struct finding *finding, 
     }
 }
 
-/* *explained: "<" was explained in this text; the first path that has it sets this. */
+/* *explained: the text has already explained "<"; set after the first path with a "<". */
 static void print_finding(const struct model *model, const struct finding *finding, size_t number,
                           bool *explained, const struct tell_options *options) {
     static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
@@ -312,17 +316,17 @@ static void print_finding(const struct model *model, const struct finding *findi
         print_labelled("now:", "no command returns this memory while these chunks are live");
     if (finding->sure)
         print_labelled("sure:", finding->sure);
-    /* Where nothing needs to be done, the command is no step that should follow. */
+    /* If nothing needs to be done, the command is not labelled as the next step. */
     bool harmless = finding->severity == SEVERITY_INFO && !finding->advice && !finding->verdict;
     if (finding->action && (!finding->now || strcmp(finding->now, finding->action) != 0))
         print_command(harmless ? "to see more: " : "next:", finding->action, NULL);
 }
 
 #define NOT_WATCHED_BYTES (8 * MIB)
-#define NOT_WATCHED_SHARE 4 /* one part in this many of the resident set */
+#define NOT_WATCHED_SHARE 4 /* print_not_watched needs at least 1/4 of the resident set */
 
-/* Marks do not tell whether memory that is not from malloc grows. Where there is much of it, the
- * text says how to find out. */
+/* If there is much memory that is not from malloc, says how to find out whether it grows: marks do
+ * not record it. */
 static void print_not_watched(const struct findings_input *input) {
     static const char *const keys[] = {"stacks_bytes", "brk_heap_bytes", "shared_bytes",
                                        "own_mappings_bytes"};
@@ -360,7 +364,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
             : input->model->from_snapshot
                 ? cli_copy("; a snapshot has only the marks that its process kept, as with memctx "
                            "run --marks 10m,24")
-            : input->model->how /* nobody sets a mark in a process that does not answer */
+            : input->model->how /* no mark can be set in a process that does not answer */
                 ? cli_format("; while the process does not answer, compare two files of memctx "
                              "dump %s -o FILE with memctx diff",
                              input->target)

@@ -2,21 +2,23 @@
 /* trend.c - judges whether a series of figures grows. */
 #include "diagnosis/trend.h"
 
-#define LOW_POINTS_MIN 3   /* fewer may be chance */
-#define DIP_SHARE 3        /* the rise is at least this many times the largest dip */
-#define WAVE_SHARE 8       /* low points rise by at least this part of the largest fall */
-#define LIFTS_DIFFER 2.0   /* low and high points rise alike up to this factor */
-#define LAST_SHARE 10      /* the last quarter of a swinging rise has at least this part of it */
-#define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
-#define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
+#define LOW_POINTS_MIN 3 /* fewer low points may be chance */
+#define DIP_SHARE 3      /* the rise is at least this many times the largest dip */
+#define WAVE_SHARE 8     /* low points rise by at least 1/8 of the largest fall */
+#define LIFTS_DIFFER 2.0 /* the rates of low and of high points differ at most by this factor */
+#define LAST_SHARE 10    /* in a rise with dips, the last quarter adds at least 1/10 of the rise */
+#define SLOWER 0.97      /* a rate is lower than another if it is at most this part of it */
+/* trend_slows: the last rate is below this part of the first rate, or SLOW_AT_ALL holds */
+#define SLOW_IN_WINDOW 0.6
 #define SLOWER_SOMEWHERE 0.85
-#define EVEN 1.05 /* a rate up to this many times the previous rate counts as equal to it */
+#define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
 #define BENT 0.5
-#define NEAR_LINE 8 /* an element is near the line if it is off by this part of the rise */
+#define NEAR_LINE 8 /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4
 #define STOPPED_INTERVALS 6
-#define STOPPED_SHARE 16 /* a series has stopped if its last quarter has less than this part */
-#define SLOW_AT_ALL 0.5  /* it is at most this part of the average since the beginning */
+/* a series has stopped if its last quarter adds less than 1/16 of the rise */
+#define STOPPED_SHARE 16
+#define SLOW_AT_ALL 0.5 /* the last rate is below this part of the average since x was 0 */
 
 static int64_t largest_of(const int64_t *values, size_t count) {
     int64_t largest = values[0];
@@ -35,13 +37,13 @@ static int64_t largest_fall(const int64_t *values, size_t count) {
     return fall;
 }
 
-/* The first and the last of the low points of a series, or of its high points. */
+/* The low points of a series, or its high points: number, and index of the first and the last. */
 struct points {
     size_t count, from, to;
-    int64_t last; /* value of the last one */
+    int64_t last; /* value of the last point */
 };
 
-/* Adds the next point. Returns false if it is not above the one before. */
+/* Adds the next point. Returns false if its value is not above that of the previous point. */
 static bool add_point(struct points *points, size_t at, int64_t value) {
     if (points->count > 0 && value <= points->last)
         return false;
@@ -52,16 +54,16 @@ static bool add_point(struct points *points, size_t at, int64_t value) {
     return true;
 }
 
-/* Returns how much the points rise for each element between them. */
+/* Returns by how much the points rise, on average, from one element to the next. */
 static double lift_of(const struct points *points, const int64_t *values) {
     return points->to > points->from ? (double)(values[points->to] - values[points->from]) /
                                            (double)(points->to - points->from)
                                      : 0;
 }
 
-/* Returns waves whose low points and high points rise. What is never freed lifts a whole wave, so
- * its low points and its high points rise about alike. The points of a garbage collector's heap, or
- * of buffers that come and go, may rise by chance, but then rarely alike. */
+/* Returns TREND_WAVES if low points and high points rise about equally fast. Memory that is never
+ * freed lifts both alike. In the heap of a garbage collector, or with buffers that come and go,
+ * points may rise by chance, but rarely equally fast. */
 static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
     struct trend trend = {TREND_NONE, 0, 0};
     struct points lows = {0}, highs = {0};
@@ -80,9 +82,9 @@ static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
     return trend;
 }
 
-/* True if the last element is the highest one. The last look may also have come during a dip. Then
- * the last element is above all of the first three quarters by a part of the rise, because what has
- * reached its full size and only swings is no growth. */
+/* True if the last element is the highest, or, because the last look may have come during a dip,
+ * exceeds the first three quarters by a tenth of the rise. A series that has reached its full size
+ * and only swings does not. */
 static bool ends_high(const int64_t *values, size_t count, int64_t rise) {
     int64_t before = largest_of(values, (count - 1) * 3 / 4 + 1), last = values[count - 1];
     return last == largest_of(values, count) || last - before >= rise / LAST_SHARE;
@@ -100,8 +102,8 @@ struct trend trend_of(const int64_t *values, size_t count) {
         return whole;
     int64_t fall = largest_fall(values, count), rise = values[count - 1] - values[0];
     whole.kind = TREND_DIPS;
-    /* What rises at once at the beginning and then stays is no growth: half of the way there has
-     * to be something left to rise. */
+    /* A series that rises only at the beginning does not grow: its second half must add a quarter
+     * of the rise. */
     int64_t later = values[count - 1] - values[(count - 1) / 2];
     if (rises >= 3 && ends_high(values, count, rise) && rise / DIP_SHARE >= fall &&
         later >= rise / 4)
@@ -160,7 +162,7 @@ bool trend_is_slower(const double *x, const int64_t *values, size_t count) {
     return count > 3 && is_below(rate_at(x, values, count - 1), 0, 0, x, values);
 }
 
-/* True if no element from `from` on is far from the line through the first and the last one. */
+/* True if all elements are near the line through the elements `from` and `last`. */
 static bool is_near_line(const double *x, const int64_t *values, size_t from, size_t last) {
     double rise = (double)(values[last] - values[from]), run = x[last] - x[from];
     if (rise <= 0 || run <= 0)
@@ -183,7 +185,7 @@ struct trend_line trend_line(const double *x, const int64_t *values, size_t coun
     if (from + LINE_ELEMENTS > count)
         return line;
     line.steady = true;
-    /* A flat piece in front that is near the line, too, is no part of the rise. */
+    /* Leave out a flat piece at the beginning, although it is near the line. */
     for (;; from++) {
         line.slope = (double)(values[last] - values[from]) / (x[last] - x[from]);
         line.from = from;

@@ -3,8 +3,8 @@
  * trend.h - whether a series of figures grows with time, in spite of dips and waves.
  *
  * Memory of a server rises and falls with its load. A series grows if it rises in every interval,
- * if its dips are small against its rise, or if it swings in waves whose low points and high points
- * rise alike. A series that swings below an old high point does not grow.
+ * if its dips are small against its rise, or if it goes in waves whose low points and high points
+ * rise about equally fast. A series that only swings below an earlier high point does not grow.
  */
 #ifndef MEMCTX_TREND_H
 #define MEMCTX_TREND_H
@@ -16,54 +16,56 @@
 enum trend_kind {
     TREND_NONE,
     TREND_STEADY, /* a rise in every interval */
-    TREND_DIPS,   /* a rise with dips of at most a third of it */
-    TREND_WAVES,  /* each of at least three low points is higher than the one before, and so are
-                     the high points */
+    TREND_DIPS,   /* a rise with dips of at most a third of the rise */
+    /* at least three low points; each low point is higher than the previous one, and each high
+     * point too */
+    TREND_WAVES,
 };
 
 struct trend {
     enum trend_kind kind;
-    size_t from, to; /* elements between which the series grew; for waves two low points */
+    /* the series grew between these elements; for waves the first and the last low point */
+    size_t from, to;
 };
 
 struct trend trend_of(const int64_t *values, size_t count);
 
 /* A rise along a straight line up to the last element. */
 struct trend_line {
-    bool steady;  /* false: there is none, and the other fields mean nothing */
-    size_t from;  /* the first element of the rise; 0: it may have begun before the series */
-    double slope; /* of the values along x */
+    bool steady;  /* false: the series has no such rise; the other fields are not set */
+    size_t from;  /* first element of the rise; 0: the rise may have begun before the series */
+    double slope; /* rise of the values for each 1 of x */
 };
 
-/* Finds the longest rise at the end of the series that has at least three intervals and of which no
- * element is off the line by more than an eighth of the rise. `x` rises. */
+/* Finds the longest straight rise up to the last element: it has at least three intervals, and no
+ * element is off the line by more than an eighth of the rise. The elements of `x` rise. */
 struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
 
-/* True if a series that grew has stopped: hardly anything of its rise is in the last quarter of x.
- * Not judged for fewer than six intervals. */
+/* True if a series that grew has stopped: less than a sixteenth of its rise is in the last quarter
+ * of x. False for fewer than six intervals. */
 bool trend_stopped(const double *x, const int64_t *values, size_t count);
 
-/* Chooses elements that are evenly spaced in x, at most TREND_FEW, with the first and the last one,
- * so that chance in one interval of many decides nothing. Writes their numbers; returns how many.
- */
+/* Chooses at most TREND_FEW elements, about evenly spaced in x, among them the first and the last,
+ * so that chance in one of many intervals decides nothing. Writes their indices to `few`; returns
+ * their number. */
 #define TREND_FEW 5
 size_t trend_few(const double *x, size_t count, size_t *few);
 
-/* True if the series falls, and no element is higher than the first one. */
+/* True if the last element is lower than the first, and no element is higher than the first. */
 bool trend_falls(const int64_t *values, size_t count);
 
-/* True if the series rises ever more slowly along `x`, as a cache does that fills: each rate is
- * lower than the one before, and the last rate is far below the first one or below the average
- * since x was 0. `x` rises. False if there are fewer than three intervals. */
+/* True if the series rises ever more slowly along `x`, like a cache that fills. Each rate is lower
+ * than the previous one, and the last rate is far below the first rate or far below the average
+ * since x was 0. The elements of `x` rise. False for fewer than three intervals. */
 bool trend_slows(const double *x, const int64_t *values, size_t count);
 
-/* True if the series rose at first evenly, and at the end much more slowly: no rate is clearly
- * higher than the one before, and the last rate is at most half of the first one. A pool that has
- * nearly reached its largest size rises so. False if there are fewer than three intervals. */
+/* True if the series rose evenly at first and much more slowly at the end, like a pool that has
+ * nearly reached its largest size. No rate is clearly higher than the previous one, and the last
+ * rate is at most half of the first. False for fewer than three intervals. */
 bool trend_bends(const double *x, const int64_t *values, size_t count);
 
-/* A weaker form of trend_slows, for steps of `x` that may be uneven: true if any rate is clearly
- * lower than an earlier one, or the last rate is clearly below the average. */
+/* A weaker form of trend_slows, for uneven steps of `x`: true if any rate is clearly lower than an
+ * earlier rate, or the last rate is clearly below the average since x was 0. */
 bool trend_is_slower(const double *x, const int64_t *values, size_t count);
 
 #endif

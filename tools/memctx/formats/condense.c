@@ -2,12 +2,11 @@
 /*
  * condense.c - adds small samples to their callers until few enough are left.
  *
- * The samples are visited callees before callers. A sample that is smaller than a threshold is
- * added to the sample of its caller. Thus many small samples below one function become a sample
- * that is large enough to stay, while a small sample among large ones moves further out. Moving
- * the smallest sample first, one after the other, would bring most samples to the root, because
- * inner functions seldom have a large sample of their own. A search finds the smallest threshold
- * that leaves few enough samples.
+ * Samples are visited callees before callers. A sample below a threshold is added to the sample of
+ * its caller. So many small samples below one function become one sample that is large enough to
+ * stay; a small sample among large ones moves further out. A search finds the smallest threshold
+ * that leaves at most `limit` samples. (To move always the smallest sample, one after the other,
+ * would bring most samples to the root, because inner functions seldom have large samples.)
  */
 #include "formats/condense.h"
 
@@ -17,11 +16,11 @@
 struct condense {
     const struct model *model;
     const uint64_t *weights; /* size of each context's sample; 0: no sample */
-    uint64_t *sums;          /* the weights with the samples that came from callees */
+    uint64_t *sums; /* each context's weight plus the weights that moved to it from callees */
 };
 
-/* Samples below `weight` move to their callers. Of the samples of exactly `weight`, those of the
- * contexts from index `first` on move. */
+/* Samples below `weight` move to their callers. A sample of exactly `weight` moves if its context's
+ * index is at least `first`. */
 struct threshold {
     uint64_t weight;
     size_t first;
@@ -50,7 +49,8 @@ static uint64_t *weigh_rows(const int64_t *rows, size_t count, size_t columns) {
     return weights;
 }
 
-/* Returns how many samples this threshold leaves, and puts their sizes into sums[]. */
+/* Returns the number of samples that this threshold leaves. Sets sums[] to their weights, and to 0
+ * for samples that move. */
 static size_t count_left(struct condense *work, const struct threshold *threshold) {
     size_t count = work->model->context_count, left = 0;
     memcpy(work->sums, work->weights, count * sizeof *work->sums);
@@ -77,7 +77,7 @@ static struct threshold find_threshold(struct condense *work, size_t limit) {
         bool few = count_left(work, &(struct threshold){middle, count}) <= limit;
         *(few ? &high : &low) = middle;
     }
-    /* of the samples that weigh `low`: moving those from index `all` on is enough, moving those
+    /* for samples of weight `low`: to move those from index `all` on is enough; to move only those
      * from index `none` on is not */
     size_t all = 0, none = count;
     while (none - all > 1) {

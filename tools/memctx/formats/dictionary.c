@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Readers do not look for a file if the name is in brackets. No address of
- * a process on x86-64 has bit 62 set and bit 63 clear, so the addresses of labels collide with no
- * other address. */
+/* The made-up mappings. Their names are in brackets, so that readers look for no file. The
+ * addresses of labels have bit 62 set and bit 63 clear, like no address of a process on x86-64. */
 #define LABELS_START ((uint64_t)1 << 62)
 #define LABELS_BYTES ((uint64_t)1 << 48)
 
@@ -19,7 +18,7 @@ static const struct model_module made_up_modules[MADE_UP_MAPPINGS] = {
 };
 
 struct dictionary_location {
-    uint64_t mapping, address, label; /* label: number of the label's string; 0: a frame */
+    uint64_t mapping, address, label; /* label: number of the string; 0: the location is a frame */
     uint64_t number;                  /* 0: the slot is free */
 };
 
@@ -41,8 +40,8 @@ void dictionary_begin(struct dictionary *dict, const struct model *model,
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-/* Writes the attribute of a mapping that has its build id; returns its number, 0 if the format has
- * no attributes. */
+/* Writes an attribute with the build id of a mapping. Returns the attribute's number, or 0 if the
+ * format has no attributes. */
 static uint64_t put_build_id(struct dictionary *dict, const char *id) {
     struct message value = {0};
     if (dict->layout->attributes == 0)
@@ -55,8 +54,9 @@ static uint64_t put_build_id(struct dictionary *dict, const char *id) {
     return ++dict->attribute_count;
 }
 
-/* Writes a mapping. The file offset is left out, because a module's range begins where its file
- * begins. OTLP has the build id as an attribute, which is element number N of its table. */
+/* Writes a mapping. The field for the file offset is left out, because a module's range begins at
+ * offset 0 of its file. In OTLP the build id is an attribute, to which the mapping refers by
+ * number. */
 static uint64_t put_mapping(struct dictionary *dict, const struct model_module *module) {
     const struct dictionary_layout *layout = dict->layout;
     struct message *part = &dict->part;
@@ -135,7 +135,7 @@ static const char *label_of(const struct dictionary *dict, uint32_t index) {
 }
 
 /* Returns mapping and address of a context. The address of a frame is the address of its call, not
- * of the return, as in the profiles of other profilers. */
+ * the return address, as in the profiles of other profilers. */
 static struct dictionary_location key_of(struct dictionary *dict, uint32_t index) {
     const struct model_context *context = &dict->model->contexts[index];
     if (context->frame->kind != WIRE_KIND_PATH) {
@@ -170,8 +170,8 @@ static void put_line(struct dictionary *dict, const char *name, const char *file
     message_put_message(&dict->location, layout->location.line, part);
 }
 
-/* Returns the slot of a location. If it is new, gives it a number and writes all but its lines;
- * the caller then writes them and calls end_location. */
+/* Returns the slot of a location. A new location gets a number, and all but its lines is written;
+ * the caller then writes the lines and calls end_location. */
 static struct dictionary_location *
 begin_location(struct dictionary *dict, const struct dictionary_location *key, bool *fresh) {
     make_room_for_location(dict);
@@ -218,7 +218,8 @@ static uint64_t location_number(struct dictionary *dict, uint32_t index) {
     return *number;
 }
 
-/* Puts the locations of functions that ended in tail calls into the sample that is being built. */
+/* Appends the locations of functions that ended in tail calls to `numbers`, the locations of a
+ * sample. */
 static void put_tails(struct dictionary *dict, const struct model_tails *tails, uint32_t index,
                       struct message *numbers) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
@@ -239,7 +240,8 @@ static void put_tails(struct dictionary *dict, const struct model_tails *tails, 
 
 void dictionary_put_path(struct dictionary *dict, uint32_t index, struct message *numbers) {
     const struct model_context *contexts = dict->model->contexts;
-    /* A merged sample has the allocations of several paths below its context. */
+    /* A merged sample also has allocations of paths below its context, so no tail call to malloc
+     * belongs to it. */
     if (!dict->merged || contexts[index].first_child == WIRE_NONE)
         put_tails(dict, tails_to_malloc(dict->model, &contexts[index]), index, numbers);
     for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {

@@ -4,13 +4,13 @@
  * functions and locations, each numbered from 1 on in the order of the file.
  *
  * Readers that keep profiles (Parca, Pyroscope) check more than pprof does, and tell frames apart
- * by mapping and address. So an address is one location, however many paths have it; and every
- * location has a mapping. A context that is not a frame (a named context, [truncated]) lies in a
- * made-up mapping, at an address that is a hash of its name, so that it has this address in the
- * next profile, too.
+ * by mapping and address. So each address has one location, which all paths with this address
+ * share, and every location has a mapping. A context that is not a frame (a named context,
+ * [truncated]) gets an address in a made-up mapping. This address is a hash of the context's name,
+ * so it is equal in the next profile.
  *
- * In OTLP the number is an index, and element 0 of each table is the empty one: the caller writes
- * these elements first.
+ * In OTLP the number is an index into the table, and element 0 of each table is an empty element.
+ * The caller writes these empty elements first.
  */
 #ifndef MEMCTX_DICTIONARY_H
 #define MEMCTX_DICTIONARY_H
@@ -19,9 +19,9 @@
 #include "formats/profile.h"
 #include "model/tails.h"
 
-/* The fields of a format; 0: the format does not have this one. */
+/* Field numbers of a format; 0: the format has no such field. */
 struct dictionary_layout {
-    /* fields of the message that has the tables */
+    /* fields of the message that contains the tables */
     unsigned mappings, locations, functions, strings, attributes;
     struct {
         unsigned id, start, end, file, build_id, first_claim, last_claim, attribute_indices;
@@ -41,7 +41,7 @@ struct dictionary {
     const struct model *model;
     const struct dictionary_layout *layout;
     const char *root_name;
-    bool merged;         /* small samples were added to those of their callers */
+    bool merged;         /* small samples were added to the samples of their callers */
     struct message body; /* the tables without the strings */
     /* The fields below belong to dictionary.c. */
     struct message location, part; /* being built */
@@ -57,10 +57,11 @@ struct dictionary {
     size_t mask, location_count;
 };
 
-/* Sets the tables up. The first string is the empty one. */
+/* Sets the tables up. The empty string is string 0. */
 void dictionary_begin(struct dictionary *dict, const struct model *model,
                       const struct dictionary_layout *layout);
-/* Writes the mappings of all modules, the program's first: readers take that for the program. */
+/* Writes the mappings of all modules. The program's mapping comes first, because readers take the
+ * first mapping for the program. */
 void dictionary_put_modules(struct dictionary *dict);
 uint64_t dictionary_string(struct dictionary *dict, const char *text);
 /* Appends the numbers of the locations of a context's path, innermost first, to `numbers`. */

@@ -2,9 +2,10 @@
 /*
  * emit.c - writes a model as JSON, schema memctx/1.
  *
- * The output is one object. Each context, module and mark is a line, so that two files can be
- * compared by line. A snapshot file is this object with further keys: the counters of the marks and
- * the kernel's map of the process, for which the command can ask a live target later.
+ * The output is one object. Each context, module and mark is one line, so that files can be
+ * compared line by line. In a snapshot file the object has more keys: the counters of the marks and
+ * the kernel's map of the process. Other output lacks them, because the command can ask a live
+ * process for them.
  */
 #include "formats/emit.h"
 
@@ -124,8 +125,8 @@ static void write_threads(struct json_writer *json, const struct model *model,
     json_put_close(json, '}');
 }
 
-/* Writes the functions of the loop of a recursive context: by name, or by address if there is no
- * name. */
+/* Writes the functions of a recursive context's loop (folding): names, or addresses where there is
+ * no name. */
 static void write_loop(struct json_writer *json, const struct model *model,
                        const struct model_context *context, bool names) {
     uint32_t loop[MODEL_LEVELS_MAX];
@@ -252,10 +253,10 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     json_put_close(json, ']');
 }
 
-/* Writes a page as a list of numbers, because a dump may have very many pages. The order is that
- * of struct wire_page: start, bytes, touched, alive, resident, id of the context or null, block,
- * live, capacity, tid, oldest and newest age, kind, state, apart, spare units, OS pages by share
- * of live bytes, empty OS pages, then the context and live blocks of each share. */
+/* Writes a page as a list of numbers, because a dump may have very many pages. The numbers have the
+ * order of struct wire_page: start, bytes, touched, alive, resident, id of the context or null,
+ * block, live, capacity, tid, oldest and newest age, kind, state, apart, spare units, OS pages by
+ * share of live bytes, empty OS pages, then the context and live blocks of each share. */
 static void write_page(struct json_writer *json, const struct model *model,
                        const struct wire_page *page) {
     json_put_newline(json);
@@ -314,7 +315,7 @@ static void write_remotes(struct json_writer *json, const struct model *model) {
     json_put_close(json, ']');
 }
 
-/* Writes the counts of realloc where there are any. */
+/* Writes the counts of realloc of all contexts that have some. */
 static void write_resizes(struct json_writer *json, const struct model *model,
                           const struct model_write_options *options) {
     json_put_newline(json);

@@ -11,11 +11,11 @@
 #include "base/json.h"
 #include "model/model.h"
 
-/* Writes the model, or the contexts that the options choose. */
+/* Writes the model; if the options choose contexts, only these. */
 void emit_json(const struct model *model, FILE *file, const struct model_write_options *options);
-/* Writes the figures as an object with this key. */
+/* Writes the figures as an object under the key `key`. */
 void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals);
-/* Writes the frame of a context as the value of this key. */
+/* Writes the frame of a context as an object under the key `key`. */
 void emit_frame(struct json_writer *json, const char *key, const struct model *model,
                 const struct model_context *context, bool names);
 /* Writes "path", an array of the names of at most `frames` frames from a context outwards, without

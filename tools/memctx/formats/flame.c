@@ -14,7 +14,7 @@
 #define BOX_HEIGHT 17.0
 #define HEAD_HEIGHT 46.0
 #define NARROWEST 0.1
-#define LETTER_WIDTH 6.6 /* the most that a letter of the font below takes */
+#define LETTER_WIDTH 6.6 /* largest width of a letter in the font below, in pixels */
 
 struct box {
     const char *name;
@@ -29,9 +29,8 @@ struct drawing {
     const char *unit;
 };
 
-/* Returns the child of this name, which is made if it does not exist, and moves it to the front of
- * the list. Contexts come in the order of the tree, so the next call mostly finds the child there.
- */
+/* Returns the child of this name, or makes one, and moves it to the front of the list. Contexts
+ * come in the order of the tree, so the next call mostly asks for the child at the front. */
 static struct box *child_of(struct box *parent, const char *name) {
     struct box **link = &parent->first;
     while (*link && strcmp((*link)->name, name) != 0)
@@ -77,7 +76,8 @@ static int compare_boxes(const void *a, const void *b) {
                                          : strcmp(left->name, right->name);
 }
 
-/* Sorts the children, the largest first, so that equal figures give equal pictures. */
+/* Sorts the children by falling figure, so that the picture does not depend on the order of
+ * contexts. */
 static void sort_children(struct box *box) {
     size_t count = 0;
     for (struct box *child = box->first; child; child = child->next)

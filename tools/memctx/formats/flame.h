@@ -2,9 +2,9 @@
 /*
  * flame.h - writes a flame graph of one figure as an SVG file that needs no other file.
  *
- * After B. Gregg's flame graphs. Each function on a call path is a box above its caller, as wide as
- * its share of the figure. Functions of the same name below the same callers share one box. A box
- * narrower than a tenth of a pixel is left out, but its share still counts.
+ * After B. Gregg's flame graphs. Each function on a call path is a box above its caller; its width
+ * is its share of the figure. Functions with equal names above equal callers share one box. A box
+ * narrower than a tenth of a pixel is not drawn, but its figure is part of its caller's width.
  */
 #ifndef MEMCTX_FLAME_H
 #define MEMCTX_FLAME_H

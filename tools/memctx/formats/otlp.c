@@ -2,9 +2,10 @@
 /*
  * otlp.c - writes an ExportProfilesServiceRequest of OpenTelemetry (profiles, v1development).
  *
- * A profile of OTLP has one value a sample, so there is one profile for each type, and what is
- * alive comes first: readers show the first one. All profiles share the dictionary and its stacks.
- * Element 0 of each table is the empty one, as the format asks for, so that 0 means "none".
+ * In OTLP a sample has one value, so there is one profile for each type of value. The profile of
+ * live bytes comes first, because readers show the first profile. All profiles share the dictionary
+ * and its stacks. The format requires that element 0 of each table is empty, so that index 0 means
+ * "none".
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +65,12 @@ static void put_empty_elements(struct message *body) {
     message_free(&link);
 }
 
-/* The stacks of the dictionary. Contexts of one name below one caller have equal locations: they
- * are one stack, and their figures are added up, because the format wants elements to differ. */
+/* The stacks of the dictionary. The format requires that elements differ. So contexts with equal
+ * names below one caller, which have equal locations, share one stack, and their figures are added
+ * up. */
 struct stacks {
     struct stack {
-        /* where the locations of the stack stand in `numbers`; length 0: it has none */
+        /* place of the stack's locations in `numbers`; length 0: the stack has none */
         size_t start, length;
         int64_t sums[TYPES];
     } * list; /* list[N]: the stack with number N, from 1 on */
@@ -78,8 +80,8 @@ struct stacks {
     struct message numbers;
 };
 
-/* Returns the stack whose locations are the bytes of `numbers` from `start` on. If it is new, it
- * gets the next number and *fresh is set. */
+/* Returns the stack whose locations are the bytes of stacks->numbers from `start` to the end. A new
+ * stack gets the next number, and *fresh is set. */
 static struct stack *find_stack(struct stacks *stacks, size_t start, bool *fresh) {
     const unsigned char *bytes = stacks->numbers.bytes + start;
     size_t length = stacks->numbers.length - start;
@@ -101,7 +103,8 @@ static struct stack *find_stack(struct stacks *stacks, size_t start, bool *fresh
     }
 }
 
-/* Writes the stack of each context that has a sample, and sums the figures of equal ones. */
+/* Writes the stack of each context that has a sample, and sums the figures of contexts with equal
+ * stacks. */
 static void put_stacks(struct dictionary *dict, struct stacks *stacks, int64_t (*rows)[TYPES]) {
     size_t count = dict->model->context_count, slots = 64;
     struct message part = {0};
@@ -139,8 +142,9 @@ static void put_value_type(struct message *message, unsigned field, uint64_t typ
     message_free(&part);
 }
 
-/* Allocations are summed since the start, or since `before`, so their profile has that span of
- * time. Live chunks are the state at one moment. */
+/* Writes time and duration of a profile. Allocations are counted since the start of the process;
+ * with `before`, all figures are changes since then. Otherwise live chunks are the state of one
+ * moment, and have no duration. */
 static void put_time(struct message *profile, enum values_type type, const struct model *model,
                      const struct profile_values *options) {
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;
@@ -153,7 +157,7 @@ static void put_time(struct message *profile, enum values_type type, const struc
     message_put_number(profile, PROFILE_DURATION_NS, span_ns);
 }
 
-/* A random number by which a receiver knows a profile that comes twice. */
+/* Writes a random id, by which a receiver recognises a profile that it gets twice. */
 static void put_id(struct message *profile) {
     unsigned char id[16];
     if (getrandom(id, sizeof id, GRND_NONBLOCK) == sizeof id)

@@ -2,7 +2,8 @@
 /*
  * pprof.c - writes pprof's profile.proto.
  *
- * Numbers of mappings, functions and locations are the ids of the format (formats/dictionary.h).
+ * The numbers that formats/dictionary.h gives to mappings, functions and locations are the ids in
+ * the file.
  */
 #include "formats/dictionary.h"
 #include "formats/values.h"
@@ -75,7 +76,8 @@ static void put_samples(struct dictionary *dict, const struct profile_values *op
     free(rows);
 }
 
-/* The profile of one state has no duration, because live memory is the state of a moment. */
+/* Writes a duration only with `before`, because live memory without it is the state of one moment.
+ */
 void profile_write_pprof(const struct model *model, FILE *file,
                          const struct profile_values *options) {
     struct dictionary dict;

@@ -319,7 +319,7 @@ static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, co
     return number;
 }
 
-/* Writes an instruction pointer with its functions. */
+/* Writes the line of an instruction pointer, with the functions at this address. */
 static void heaptrack_instruction(const struct model *model, const struct model_frame *from,
                                   const struct profile_frame *frames, size_t count,
                                   struct profile_numbers *strings, FILE *file) {
@@ -337,8 +337,8 @@ static void heaptrack_instruction(const struct model *model, const struct model_
     free(numbers);
 }
 
-/* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on; each node
- * has an instruction of its own, so both have the same number. */
+/* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on. Here an
+ * instruction is written for each node, so both have equal numbers. */
 struct heaptrack {
     const struct model *model;
     struct profile_numbers strings;
@@ -354,7 +354,8 @@ static uint32_t heaptrack_node(struct heaptrack *heaptrack, const struct model_f
     return heaptrack->count;
 }
 
-/* Writes the nodes of functions that ended in tail calls. Returns the innermost one. */
+/* Writes trace nodes for functions that ended in tail calls, below the node `parent`. Returns the
+ * number of the innermost node. */
 static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_tails *tails,
                                 uint32_t context, uint32_t parent) {
     for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
@@ -366,7 +367,7 @@ static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_
     return parent;
 }
 
-/* Writes the allocations of a context: with equal sizes, because sizes of single chunks are not
+/* Writes the live chunks of a context, with equal sizes, because sizes of single chunks are not
  * known. */
 static void heaptrack_chunks(struct heaptrack *heaptrack, const struct model_totals *self,
                              uint32_t node, uint32_t *infos) {

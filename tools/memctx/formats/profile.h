@@ -2,8 +2,9 @@
 /*
  * profile.h - writes the contexts of a model in the formats of other tools.
  *
- * Each writer writes every context with figures of its own. Functions that were inlined or that
- * ended in a tail call become frames of their own; a frame without a name is "module+0xoffset".
+ * Each writer writes every context with figures of its own. Inlined functions, and functions that
+ * ended in a tail call, become separate frames. A frame without a name is written as
+ * "module+0xoffset".
  */
 #ifndef MEMCTX_PROFILE_H
 #define MEMCTX_PROFILE_H
@@ -14,7 +15,7 @@
 /* One function of a call path. */
 struct profile_frame {
     const char *function; /* never NULL */
-    const char *file;     /* NULL: not known; then line is 0 */
+    const char *file;     /* NULL: not known; `line` is then 0 */
     int64_t line;
     uint32_t context; /* index of the context whose frame this is */
 };
@@ -24,8 +25,8 @@ struct profile_frame {
 const struct profile_frame *profile_path(const struct model *model, uint32_t context,
                                          size_t *count);
 
-/* Returns the functions of the context's own frame: the inlined ones, innermost first, then the
- * function that they were inlined into. */
+/* Returns the functions of the context's own frame: the inlined functions, innermost first, then
+ * the function into which they were inlined. */
 const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
                                            size_t *count);
 
@@ -34,43 +35,47 @@ const struct profile_frame *profile_frames(const struct model *model, uint32_t c
 const struct profile_frame *profile_tail_frames(const struct model_frame *tail, uint32_t context,
                                                 size_t *count);
 
-/* Gives equal strings, or frames of equal name, file and line, the same number. The caller frees
- * the slots. */
+/* Numbers of strings, or of frames: equal strings, and frames with equal name, file and line, have
+ * one number. The caller frees `slots`. */
 struct profile_numbers {
     struct numbered *slots;
     size_t mask, count;
 };
-/* Returns the number of a frame. Numbers count from 1 on in the order of first calls; *fresh is set
- * to true on the first call for a frame. The strings of the frame must stay valid. */
+/* Returns the number of a frame. Numbers are given from 1 on; on the first call for a frame *fresh
+ * is set to true. The strings of the frame must stay valid. */
 uint32_t profile_frame_number(struct profile_numbers *numbers, const struct profile_frame *frame,
                               bool *fresh);
 /* Returns the number of a string; 0 for NULL and for an empty string. */
 uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh);
 
-/* "outermost;...;innermost FIGURE" lines, for flame graph tools. Figures of 0 are left out. */
+/* Writes lines "outermost;...;innermost FIGURE", for flame graph tools. Figures of 0 are left out.
+ */
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric);
-/* speedscope's JSON: one profile for each metric. */
+/* Writes speedscope's JSON: one profile for each metric. */
 void profile_write_speedscope(const struct model *model, FILE *file);
-/* One line a context, RFC 4180: ids, frame and all figures; empty where a figure is not known. */
+/* Writes CSV (RFC 4180), one line for each context: ids, frame and all figures. The field of an
+ * unknown figure is empty. */
 void profile_write_csv(const struct model *model, FILE *file);
-/* The arguments of the writers of samples with several values (pprof, OTLP). */
+/* Options of the writers for pprof and OTLP, whose samples have several values. */
 struct profile_values {
-    size_t limit; /* the most samples; 0: no limit */
-    /* An earlier state of the same process, which is subtracted from each figure; NULL: none. The
-     * samples then tell what was allocated since, and live figures may be negative. */
+    size_t limit; /* most samples that are written; 0: no limit */
+    /* An earlier state of the process, whose figures are subtracted; NULL: none. The samples then
+     * say how the figures changed since that state, so live figures may be negative. */
     const struct model *before;
-    /* NAME=VALUE of the resource in OTLP; service.name is the program's name if it is not given. */
+    /* Attributes NAME=VALUE of the resource in OTLP; without a service.name among them, it is the
+     * program's name. */
     const char *const *attributes;
     size_t attribute_count;
 };
-/* pprof's profile.proto, not compressed. */
+/* Writes pprof's profile.proto, not compressed. */
 void profile_write_pprof(const struct model *model, FILE *file,
                          const struct profile_values *options);
-/* OpenTelemetry's ExportProfilesServiceRequest (profiles, v1development), not compressed. */
+/* Writes OpenTelemetry's ExportProfilesServiceRequest (profiles, v1development), not compressed. */
 void profile_write_otlp(const struct model *model, FILE *file,
                         const struct profile_values *options);
-/* heaptrack's interpreted format, version 2: live memory. A context's chunks have its mean size,
- * because sizes of single chunks are not counted; its bytes are exact. */
+/* Writes live memory in heaptrack's interpreted format, version 2. All chunks of a context are
+ * written with its mean size, because the sizes of single chunks are not known; the sum of bytes is
+ * exact. */
 void profile_write_heaptrack(const struct model *model, FILE *file);
 
 #endif

@@ -13,7 +13,8 @@
 #include "model/memory.h"
 #include "model/shorten.h"
 
-#define FULL_ENOUGH 990 /* thousandths; with fewer full call paths, the foot prints their share */
+/* in thousandths: if a smaller share of call paths is full, the foot prints the share */
+#define FULL_ENOUGH 990
 
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
@@ -54,7 +55,7 @@ static void print_figures(const struct model_totals *totals, const struct render
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    /* a recording has requested bytes only, and knows no pages */
+    /* a recording has requested bytes, but no figures of pages */
     if (totals->reserved_bytes == WIRE_UNKNOWN) {
         printf("%s requested in %s chunks", render_bytes(requested, totals->requested_bytes, human),
                render_count(chunks, totals->live_chunks));
@@ -79,10 +80,10 @@ void render_line(const char *name, const struct model_totals *totals,
     print_figures(totals, options);
 }
 
-/* Whether ">=" (partial) and "since admitted" (late) were printed; then the foot explains them. */
+/* partial, late: the marks ">=" and "since admitted" were printed, so the foot explains them. */
 static struct {
     bool partial, late;
-    int64_t bound_bytes; /* largest bound of all partial contexts */
+    int64_t bound_bytes; /* largest error that a partial context's figures may have */
 } marked;
 
 /* Prints a context's figures, with the marks ">=" (partial) and "since admitted" (late). */
@@ -104,7 +105,7 @@ static void print_context(const struct model *model, uint32_t index, const char 
     print_figures(totals, options);
 }
 
-/* Prints a line for each of the user's marks, and one for all marks of MEMCTX_MARKS. */
+/* Prints a line for each of the user's marks, and a single line for all marks of MEMCTX_MARKS. */
 static void print_marks(const struct model *model) {
     const struct model_mark *first = NULL, *last = NULL;
     size_t kept = 0;
@@ -211,8 +212,8 @@ static size_t count_below(const struct model *model, uint32_t index) {
     return count;
 }
 
-/* Prints a line for the hidden children of one node. Contexts of weight 0, all of whose chunks were
- * freed, do not count. */
+/* Prints one line for all hidden children of a node. Children of weight 0, whose chunks were all
+ * freed, are not counted. */
 static void print_hidden(const struct tree *tree, const uint32_t *children, size_t count,
                          int indent) {
     size_t contexts = 0;
@@ -237,9 +238,8 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     putchar('\n');
 }
 
-/* Returns true if a node has no figures of its own and one child. Such a node is only a step on the
- * way to the child: its line stands above the child's, at the same indentation and without figures.
- */
+/* Returns true if a node has no figures of its own and only one shown child. Its line is printed
+ * without figures, above the child's line and with the child's indentation. */
 static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *children,
                     size_t count) {
     bool included = !tree->view->included || tree->view->included[index];
@@ -305,7 +305,8 @@ void render_flat(const struct model *model, const struct view *view,
     size_t printed = 0;
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
-        /* The list is sorted: behind the first context below the threshold, all are below it. */
+        /* The list is sorted: after the first context below the threshold, all contexts are below
+         * it. */
         if (view_key(&context->figures->self, view->sort) < view->threshold)
             break;
         struct frames_path path;
@@ -335,21 +336,23 @@ void render_flat(const struct model *model, const struct view *view,
 
 /* --- the foot ---------------------------------------------------------------------------- */
 
-/* Returns a share in tenths of a percent. It is rounded down, so that 100 % means all. */
+/* Returns a share in tenths of a percent, rounded down, so that 100.0 % means the whole. */
 static int64_t permille(int64_t part, int64_t whole) {
     return part == WIRE_UNKNOWN || whole == WIRE_UNKNOWN || whole <= 0 || part >= whole
                ? 1000
                : model_share(part > 0 ? part : 0, 1000, whole);
 }
 
-/* Prints what is less exact than usual, and by how much: paths that are not full, and marks. */
+/* Prints the share of full call paths, if it is low, and explains the marks ">=" and "since
+ * admitted". */
 static void print_folding(const struct model *model, const struct render_options *options) {
     struct folding_shares shares =
         model->left_out_count > 0 ? model->left_out_shares : folding_add_shares(model);
     int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
     int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
     bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
-    /* In any program, a few allocations of the loader are below [no unwind information]. */
+    /* Small shares are not printed: in any program a few of the loader's allocations have the path
+     * [no unwind information]. */
     if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
         allocs < FULL_ENOUGH) {
         printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * render.h - writes a model as text, a tree or a list, in the words of PostgreSQL's memory dumps.
+ * render.h - writes a model as text: a tree or a list, with the wording of PostgreSQL's dumps of
+ * memory contexts.
  */
 #ifndef MEMCTX_RENDER_H
 #define MEMCTX_RENDER_H
@@ -17,8 +18,8 @@
 struct render_options {
     bool human; /* print 1.5 MiB instead of 1572864 */
     bool color;
-    bool peak;      /* print the highest number of requested bytes, too */
-    bool threads;   /* print the figures of each thread in each context, too */
+    bool peak;      /* also print the peak of requested bytes */
+    bool threads;   /* also print the figures of each thread in each context */
     int64_t levels; /* tree: levels shown; list: frames of each path; -1: all */
     int64_t limit;  /* list: contexts shown; 0: all */
 };

@@ -36,8 +36,9 @@ static void read_figures(const struct model_totals *self, int64_t *row) {
     row[TYPE_RESIDENT] = model_tame(self->resident_bytes);
 }
 
-/* Returns the context of an earlier state with this id; NULL: there was none, or the id had another
- * frame then, because the library gives the ids of discarded contexts to new ones. */
+/* Returns the context with this id in an earlier state; NULL: the earlier state has no such
+ * context, or its id belonged to another frame, because the library reuses ids of removed contexts.
+ */
 static const struct model_context *find_before(const struct model *before, uint32_t id,
                                                const struct model_frame *frame) {
     uint32_t index = model_find_context(before, id);
@@ -48,8 +49,8 @@ static const struct model_context *find_before(const struct model *before, uint3
     return same ? context : NULL;
 }
 
-/* Subtracts the figures of an earlier state. If the counters were reset in between, they count from
- * there on. */
+/* Subtracts the figures of an earlier state. Counters of allocations that were reset in between are
+ * left as they are: they count from the reset on. */
 static void subtract_before(const struct model *before, const struct model_context *context,
                             int64_t *row) {
     int64_t old[TYPES];

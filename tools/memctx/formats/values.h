@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* values.h - the values of the samples of pprof and OTLP profiles: a row of figures a context. */
+/* values.h - the values of samples in pprof and OTLP profiles: one row of figures for each context.
+ */
 #ifndef MEMCTX_VALUES_H
 #define MEMCTX_VALUES_H
 
 #include "formats/profile.h"
 
-/* The first four have the names, units and order of Go's heap profiles, which readers know. */
+/* The first four types have the names, units and order of Go's heap profiles, because readers know
+ * these. */
 enum values_type {
     TYPE_ALLOC_OBJECTS,
     TYPE_ALLOC_SPACE,
@@ -22,14 +24,14 @@ enum values_type {
 /* Name and unit of each type. */
 extern const char *const values_types[TYPES][2];
 
-/* Returns a row for each context, by its index; the caller frees them. Rows of zeros are no
- * samples. *merged: small samples were added to those of their callers. */
+/* Returns a row for each context, by its index; the caller frees the rows. A row of zeros is no
+ * sample. Sets *merged if small samples were added to the root's row. */
 int64_t (*values_make(const struct model *model, const struct profile_values *options,
                       bool *merged))[TYPES];
 /* Returns whether a row has anything but zeros. */
 bool values_is_sample(const int64_t *row);
-/* Returns the time of the figures, in nanoseconds since 1970. A snapshot does not have it, so the
- * time is taken when its file was written. */
+/* Returns the time of the figures, in nanoseconds since 1970: now, or for a snapshot the time of
+ * its file's last change, because the snapshot itself has no date. */
 uint64_t values_time_ns(const struct model *model);
 
 #endif

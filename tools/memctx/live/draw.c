@@ -34,14 +34,14 @@ static const char *const help_lines[] = {
     "Up Down j k PgUp PgDn Home End   go to another line",
     "v, Tab       the tree of call paths, or the flat list",
     "1 2 3 4 5    sort by live, growth/s, waste, allocs/s, chunks",
-    "< >          sort by the column before, by the next column",
-    "Enter        open or fold the line; Right opens, Left folds. In the list: its whole path",
-    "+ -          open, or fold, everything below the line",
+    "< >          sort by the column to the left, to the right",
+    "Enter        open or fold the line; Right opens, Left folds. Flat list: whole path",
+    "+ -          open or fold all lines below the line",
     "/            search: only call paths with a frame that matches",
     "Esc          end the search",
     "t            split the selected line by thread",
-    "T            all threads, each with its call paths; Enter shows more of these",
-    "m            take the figures now as the base",
+    "T            all threads, each with its call paths; Enter shows more call paths",
+    "m            make the present figures the base",
     "d            show the differences to the base",
     "p, Space     pause, and go on",
     "[ ] { }      in a recording: back or on by one moment, or by a tenth of them. In a",
@@ -51,12 +51,12 @@ static const char *const help_lines[] = {
     "q            quit",
     "",
     "LIVE   bytes of chunks that are alive",
-    "WASTE  bytes held beyond these: rounding and free blocks",
+    "WASTE  bytes held beyond LIVE: rounding and free blocks",
 };
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* Writes text into at most `width` columns. What the terminal cannot show becomes '?'. */
+/* Writes text into at most `width` columns. Characters that the terminal cannot show become '?'. */
 static void put(int y, int x, int width, const char *text, bool utf8) {
     char line[1024];
     size_t used = 0;
@@ -87,7 +87,7 @@ static void put(int y, int x, int width, const char *text, bool utf8) {
         mvaddnstr(y, x, line, (int)used);
 }
 
-/* Draws a sparkline. `column`: where the cursor of a time axis stands; -1: there is no cursor. */
+/* Draws a sparkline. `column`: place of the cursor of a time axis; -1: no cursor. */
 static void put_spark(const struct ui *ui, int y, int x, int width,
                       const struct rates_history *history, int column) {
     static const char *const blocks[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -257,7 +257,7 @@ static int draw_numbers(const struct ui *ui, int y, const int64_t *values, bool 
     return x + 1;
 }
 
-/* Draws figures as they are, not as differences from the base. */
+/* Draws the figures themselves, not differences from the base. */
 static int draw_sums(const struct ui *ui, int y, const struct rates_sums *sums) {
     int64_t values[RATES_COLUMNS];
     for (int i = 0; i < RATES_COLUMNS; i++)

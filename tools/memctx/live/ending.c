@@ -33,8 +33,8 @@ static bool read_from_pidfd(int pidfd, int *status) {
     return true;
 }
 
-/* Reads the last field of /proc/PID/stat, which is the status as wait gives it. It is 0, too, for a
- * process that this user may not trace. */
+/* Reads the exit status as wait gives it: the last field of /proc/PID/stat. For a process that this
+ * user may not trace, the field is always 0. */
 static bool read_from_proc(pid_t pid, int *status) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* frame.c - prints looks without a terminal. */
+/* frame.c - prints the figures of looks for `memctx top --batch`. */
 #include "live/frame.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ char *frame_clock(char text[FRAME_CLOCK_BYTES], const struct watch *watch) {
     return text;
 }
 
-/* Writes a number for text output: exact, or short. */
+/* Writes a number for text output: short if `human`, else all digits. */
 static const char *number(char text[FRAME_NUMBER_BYTES + 16], int64_t value, bool human, bool units,
                           bool sign) {
     if (human || value == WIRE_UNKNOWN)

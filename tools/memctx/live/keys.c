@@ -64,8 +64,8 @@ static size_t line_count(const struct ui *ui) {
     return ui->watch ? ui->rows.count : ui->herd->count;
 }
 
-/* Returns the variable that holds the index of the selected line in the list that is shown:
- * threads, rows or processes. */
+/* Returns a pointer to the index of the selected line in the list on the screen: of threads, rows
+ * or processes. */
 static size_t *selected_line(struct ui *ui) {
     if (ui_lists_threads(ui))
         return &ui->threads.selected;
@@ -118,8 +118,8 @@ static void fold_line(struct ui *ui) {
     }
 }
 
-/* Shows up to UI_PATHS_WIDE call paths of the selected thread, or UI_PATHS of them as of any other
- * thread. */
+/* Right opens the selected thread, Left closes it, Enter does either. An open thread shows up to
+ * UI_PATHS_WIDE call paths, other threads UI_PATHS. */
 static void open_thread(struct ui *ui, int key) {
     struct ui_threads *threads = &ui->threads;
     if (threads->selected >= threads->read.list_count)
@@ -189,7 +189,8 @@ void ui_enter(struct ui *ui, struct watch *watch) {
     ui->next_s = clock_now_s();
 }
 
-/* Changes from a process to its recording. False: the process has no recording. */
+/* Shows the recording of the process on the screen. Returns false if the process has no recording.
+ */
 static bool go_back_in_time(struct ui *ui) {
     struct watch *now = ui->watch;
     if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
@@ -200,7 +201,7 @@ static bool go_back_in_time(struct ui *ui) {
     return true;
 }
 
-/* Changes from a recording back to its process. */
+/* Shows the process again in place of its recording. */
 static void go_to_now(struct ui *ui) {
     struct watch *now = ui->now;
     ui_enter(ui, now);
@@ -227,7 +228,7 @@ static bool change_process(struct ui *ui, int key) {
 
 /* --- all keys -------------------------------------------------------------------------------- */
 
-/* Goes to another moment of a recording. */
+/* For the keys [ ] { }: shows another moment of the recording. Returns false for other keys. */
 static bool go_in_time(struct ui *ui, int key) {
     if (!ui->watch || !strchr("[]{}", key) || key <= 0 || key > 127)
         return false;
@@ -254,12 +255,12 @@ static void show_difference(struct ui *ui) {
     if (ui_lists_threads(ui))
         say(ui, "the list of threads shows no differences; T goes back");
     else if (!ui->watch->rates.has_base)
-        say(ui, "there is no base yet; m takes the figures now as the base");
+        say(ui, "there is no base yet; m makes the present figures the base");
     else
         ui->options.difference = !ui->options.difference;
 }
 
-/* Shows these figures of threads, or hides them if they are shown already. */
+/* Shows the figures of threads that `which` says, or hides them if they are shown already. */
 static void show_threads(struct ui *ui, enum ui_by_thread which) {
     if (ui->watch && ui->watch->replay) {
         say(ui, "a recording has no figures of threads");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rates.c - compares the figures of one look with those of the look before.
+ * rates.c - compares the figures of one look with the figures of the previous look.
  *
- * Everything is in arrays by index of the context. A look costs one pass over what was read, and
- * rates_add_up one pass over all contexts.
+ * All figures are in arrays by index of the context. A look costs one pass over the contexts that
+ * were read, rates_add_up one pass over all contexts.
  */
 #include "live/rates.h"
 
@@ -39,7 +39,7 @@ void rates_reserve(struct rates *rates, size_t count) {
         rates->base = cli_grow(rates->base, rates->capacity, sizeof *rates->base);
         rates->base_sums = cli_grow(rates->base_sums, rates->capacity, sizeof *rates->base_sums);
     }
-    /* A context that appears later held nothing at the look before. */
+    /* A context that appears after the first look had no chunks at the previous look. */
     bool later = rates->look > 0;
     for (; rates->count < count; rates->count++) {
         rates->rows[rates->count] =

@@ -90,7 +90,7 @@ static void take_entry(void *argument, uint32_t index, const struct wire_sums *s
     replay->allocs[index] = sums->allocs;
 }
 
-/* Sets the figures of all contexts to those of a moment. */
+/* Sets the figures of all contexts to their figures at a moment. */
 static void set_figures(struct watch *watch, size_t moment) {
     struct replay *replay = watch->replay;
     size_t count = watch->model.context_count;
@@ -104,7 +104,7 @@ static void set_figures(struct watch *watch, size_t moment) {
                   replay->chunks[i], replay->allocs[i]);
 }
 
-/* Returns the allocations of all contexts, as set_figures has left them. */
+/* Returns the allocations of all contexts at the moment that set_figures has set. */
 static int64_t sum_allocs(const struct watch *watch) {
     int64_t sum = 0;
     for (size_t i = 0; i < watch->model.context_count; i++)
@@ -132,7 +132,7 @@ static void set_totals(struct watch *watch, size_t moment, int64_t allocs_before
     totals->alloc_rate = rates_per_second(totals->allocs, allocs_before, seconds);
 }
 
-/* Forgets when the figures were read and how they changed, so that time may go back. */
+/* Forgets the rates, and when figures were read, so that an earlier moment can be shown next. */
 static void forget_rates(struct watch *watch) {
     for (size_t i = 0; i < watch->rates.count; i++) {
         watch->rates.rows[i].read_s = -1;
@@ -158,7 +158,7 @@ void replay_go(struct watch *watch, size_t moment) {
 /* --- the time axis ----------------------------------------------------------------------------
  */
 
-/* Returns the share of the time axis that lies before a moment. */
+/* Returns the place of a moment on the time axis: 0 for the first moment, 1 for the last. */
 static double share_of(const struct watch *watch, size_t moment) {
     double first = moment_at(watch, 0)->uptime_s;
     double span = moment_at(watch, replay_count(watch) - 1)->uptime_s - first;

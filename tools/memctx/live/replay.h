@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replay.h - shows the moments of a recording as if each was a look at a process.
+ * replay.h - shows the moments of a recording as if each moment were a look at a process.
  *
- * A watch (watch.h) that replays a recording has no process. Growth and allocations a second cover
- * the time since the moment before.
+ * A watch (watch.h) that replays a recording has no process. Its rates cover the time from the
+ * previous moment to the shown one.
  */
 #ifndef MEMCTX_REPLAY_H
 #define MEMCTX_REPLAY_H
@@ -23,9 +23,8 @@ struct replay {
  * names of its functions. The watch shares the model's contexts and names. It first shows the
  * moment that the model was loaded at. */
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file);
-/* Begins a watch of the recording that the process of another watch, `of`, writes, or wrote until
- * the recording was switched off. Returns false if the process has no recording, and writes the
- * reason to `why`. */
+/* Begins a watch of the recording of the process that `of` watches; the recording may be switched
+ * off by now. Returns false and writes the reason to `why` if the process has no recording. */
 bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t bytes);
 void replay_end(struct watch *watch);
 /* Shows the moment with this index, or the last moment if the index is too large. */
@@ -33,11 +32,11 @@ void replay_go(struct watch *watch, size_t moment);
 size_t replay_count(const struct watch *watch);
 const struct model_moment *replay_moment(const struct watch *watch);
 
-/* Fills a history with `width` values at equal distances in time, from the first moment to the last
- * one: the live bytes of a line, or of the process if `line` is NULL. */
+/* Fills a history with the live bytes of a line, or of the process if `line` is NULL: `width`
+ * values at equal distances in time, from the first moment to the last one. */
 void replay_fill_history(struct watch *watch, const struct rows_line *line, bool tree,
                          struct rates_history *history, size_t width);
-/* Returns the column, in a history of this width, of the moment that is shown. */
+/* Returns the index of the shown moment in a history of `width` values. */
 size_t replay_column(const struct watch *watch, size_t width);
 
 #endif

@@ -10,7 +10,7 @@
 #include "model/view.h"
 #include "model/who.h"
 
-#define OPEN_AT_FIRST 2 /* levels of lines that are open until they are folded */
+#define OPEN_AT_FIRST 2 /* levels of the tree that are open at first */
 
 /* --- what counts ----------------------------------------------------------------------------- */
 
@@ -88,7 +88,8 @@ static int64_t key_of(const struct maker *maker, uint32_t context, bool subtree)
                        maker->options->difference);
 }
 
-/* The fold of a line that was neither folded nor opened depends on its depth. */
+/* Returns whether a line is folded. If the user has neither folded nor opened it, its depth
+ * decides. */
 static enum rows_fold fold_of(const struct maker *maker, uint32_t context, unsigned depth) {
     uint32_t id = maker->model->contexts[context].id;
     const struct rows *rows = maker->rows;
@@ -173,7 +174,8 @@ static void sift_down(struct ranked *heap, size_t count, size_t at) {
     }
 }
 
-/* Lists the contexts with most of the sort key. They are kept in a heap with the least on top. */
+/* Lists the contexts with the largest sort keys. The list is built as a binary heap with the
+ * smallest key on top. */
 static void add_flat(const struct maker *maker) {
     struct rows *rows = maker->rows;
     size_t limit = maker->options->limit, count = 0, all = 0;
@@ -244,8 +246,8 @@ void rows_fold(struct rows *rows, const struct model *model, const struct rows_l
     free(below);
 }
 
-/* Puts a context into a full list, in place of the list's context with fewest live bytes, if that
- * has fewer. */
+/* In a full list, replaces the context with fewest live bytes by `context`, if `context` has more.
+ */
 static void replace_least(const struct rates *rates, uint32_t *list, size_t room,
                           uint32_t context) {
     size_t least = 0;

@@ -2,8 +2,8 @@
 /*
  * screen.c - the terminal and the loop of `memctx top`.
  *
- * What the command writes to standard error while the screen is open is kept, and written when the
- * screen is closed.
+ * Messages to standard error are kept in a file while the screen is open, and written when it is
+ * closed.
  */
 #include "live/screen.h"
 
@@ -30,7 +30,7 @@ static struct {
     int kept_fd, error_fd;
 } terminal;
 
-static volatile sig_atomic_t ended_by;  /* a signal that ends the command */
+static volatile sig_atomic_t ended_by;  /* signal that ends the command; 0: none came */
 static volatile sig_atomic_t must_stop; /* SIGTSTP came */
 
 /* --- the terminal ---------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void note_signal(int number) {
         ended_by = number;
 }
 
-/* SA_RESTART: only poll is interrupted, not the reading of names. */
+/* With SA_RESTART a signal interrupts only poll, not the reading of names. */
 static void catch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART}, old;
@@ -99,8 +99,8 @@ static void catch_signals(void) {
             sigaction(numbers[i], &action, NULL);
 }
 
-/* Stops the command as SIGTSTP does, and restores the terminal before. Curses' own handler would do
- * so in the middle of any work. */
+/* Restores the terminal and stops the command, as after Ctrl-Z. Curses' own handler of SIGTSTP
+ * could do that in the middle of drawing or reading. */
 static void stop(void) {
     struct sigaction standard = {.sa_handler = SIG_DFL}, own;
     must_stop = 0;
@@ -116,7 +116,7 @@ static void stop(void) {
 static void open_screen(struct ui *ui) {
     setlocale(LC_CTYPE, "");
     ui->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    catch_signals(); /* must come before newterm: curses leaves signals alone that have a handler */
+    catch_signals(); /* before newterm: curses installs no handler where the program has one */
     terminal.screen = newterm(NULL, stdout, stdin);
     if (!terminal.screen)
         cli_die(CLI_USAGE, "the terminal \"%s\" cannot be used; --batch N prints N frames as text",
@@ -157,7 +157,8 @@ static void find_selected(struct ui *ui) {
     }
 }
 
-/* Keeps the selected line in the list and on the screen. */
+/* Moves `selected` into the list of `count` lines, and `first` so that the selected line is on the
+ * screen. */
 static void scroll_to(size_t *selected, size_t *first, size_t count) {
     size_t page = ui_page();
     if (*selected >= count)
@@ -231,7 +232,7 @@ static void push_histories(struct ui *ui) {
     }
 }
 
-/* Reads the threads of the selected line. */
+/* Reads the figures of threads in the contexts of the selected line. */
 static void ask_threads_of_line(struct ui *ui) {
     struct ui_threads *threads = &ui->threads;
     struct watch *watch = ui->watch;
@@ -277,12 +278,12 @@ void ui_look(struct ui *ui) {
             ui->chosen = ui->herd->count > 0 ? ui->herd->count - 1 : 0;
         return;
     }
-    if (!ui->watch->loaded) { /* the first look takes longest */
+    if (!ui->watch->loaded) { /* the first look loads all contexts and names */
         snprintf(ui->message, sizeof ui->message, "reading call paths and names");
         ui_draw(ui);
         ui->message[0] = '\0';
     }
-    if (ui->watch->replay) { /* a recording plays: show its next moment, and stop at the last one */
+    if (ui->watch->replay) { /* a recording plays: show the next moment; at the last one, pause */
         size_t next = ui->watch->replay->at + 1, count = replay_count(ui->watch);
         replay_go(ui->watch, next < count ? next : 0);
         ui->paused = next + 1 == count;
@@ -302,7 +303,7 @@ void ui_look(struct ui *ui) {
 /* Waits for a key, a signal or the time of the next look. Returns false if the terminal is gone. */
 static bool wait_for_key(const struct ui *ui) {
     double left = ui->next_s - clock_now_s();
-    /* A signal that comes just before poll is seen after a second. */
+    /* At most 1 s: a signal that comes just before poll does not interrupt it. */
     int wait_ms = ui->paused || left > 1 ? 1000 : left > 0 ? (int)(left * 1000) + 1 : 0;
     struct pollfd entry = {.fd = STDIN_FILENO, .events = POLLIN};
     int ready = poll(&entry, 1, wait_ms);
@@ -341,7 +342,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
         ui.watch = herd->watches[0];
         ui.paused = ui.watch->replay != NULL;
         if (!ui.watch->replay &&
-            !watch_look(ui.watch)) /* a mistake is reported before the screen opens */
+            !watch_look(ui.watch)) /* an error is reported before the screen opens */
             cli_die(CLI_REFUSED, "%s", ui.watch->how);
     } else {
         herd_look(herd);

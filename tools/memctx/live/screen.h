@@ -14,11 +14,11 @@ struct screen_options {
     bool threads; /* begin with the list of threads */
 };
 
-/* Ends the command with a message unless standard input and output are a terminal that curses
- * knows. */
+/* Ends the command with a message, unless standard input and output are a terminal that curses can
+ * use. */
 void screen_check(void);
-/* Shows the first process, or the list of all if not `single`. Returns the exit code. The terminal
- * is as before when this returns, and when the command ends in any other way but SIGKILL. */
+/* Shows the herd's first process if `single`, else the list of all. Returns the exit code. The
+ * terminal is restored on return, and whenever the command ends other than by SIGKILL. */
 int screen_run(struct herd *herd, bool single, const struct screen_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* threads.c - reads the figures of threads, computes rates since the reading before, and sorts the
- * threads. */
+/* threads.c - reads the figures of threads, computes rates since the previous reading, and sorts
+ * the threads. */
 #include "live/threads.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ static int compare_names(const void *a, const void *b) {
     return left->tid < right->tid ? -1 : left->tid > right->tid;
 }
 
-/* Adds up the parts of one thread in one context: a thread may have allocated from several heaps.
- * Returns the number of parts that are left. */
+/* Merges the parts of one thread in one context, which come from several heaps, into one part.
+ * Returns the number of parts after that. */
 static size_t add_up_parts(struct threads_part *parts, size_t count) {
     size_t kept = 0;
     if (count > 0)
@@ -34,8 +34,8 @@ static size_t add_up_parts(struct threads_part *parts, size_t count) {
     return kept;
 }
 
-/* Computes the rates since the reading before. A part that a reading of all contexts did not have
- * held nothing at that time. */
+/* Computes the rates since the reading `before`. A part that is missing in a reading of all
+ * contexts counts as 0 at that reading. */
 static void set_rates(struct threads *threads, const struct threads *before) {
     double seconds = threads->read_s - before->read_s;
     bool comparable = before->parts && before->loaded_s == threads->loaded_s;
@@ -52,7 +52,7 @@ static void set_rates(struct threads *threads, const struct threads *before) {
     }
 }
 
-/* Makes the figures of a reading. */
+/* Makes a reading from the views that the process sent. */
 static struct threads from_views(const struct watch *watch, const struct watch_views *views,
                                  bool all) {
     struct threads threads = {
@@ -115,8 +115,8 @@ struct group { /* the parts of one thread */
     struct rates_sums sums;
 };
 
-/* The largest key comes first; of equal keys, such as an unknown waste, the one with most live
- * bytes. */
+/* Sorts by falling key. Equal keys, such as two unknown wastes, are sorted by falling live bytes.
+ */
 static int compare_sums(const struct rates_sums *left, const struct rates_sums *right,
                         enum rates_column sort) {
     int64_t a = rates_figure(left, sort), b = rates_figure(right, sort);
@@ -167,13 +167,14 @@ static void find_contexts(struct threads *threads, const struct watch *watch) {
         threads->parts[i].context = model_find_context(&watch->model, threads->parts[i].id);
 }
 
-/* A call path that is not loaded yet counts in the sum of its thread, unless a search may exclude
- * it. */
+/* A call path that is not loaded yet is added to its thread's sum, unless there is a search, which
+ * could exclude it. */
 static bool counts(const struct threads_part *part, const struct threads_options *options) {
     return !options->counts || (part->context != WIRE_NONE && options->counts[part->context]);
 }
 
-/* Adds the line of a thread and of its call paths. `parts` has room for these. */
+/* Adds the lines of a thread and its call paths. `parts` is a buffer with room for the group's
+ * parts. */
 static void add_group(struct threads *threads, const struct threads_options *options,
                       const struct group *group, struct threads_part *parts) {
     size_t all = 0, count = 0, limit = options->limit;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ui.h - what the screen shows now: shared by drawing (draw.c), keys (keys.c) and the loop
+ * ui.h - the state of the screen, shared by drawing (draw.c), keys (keys.c) and the loop
  * (screen.c).
  */
 #ifndef MEMCTX_UI_H
@@ -12,9 +12,9 @@
 
 #define UI_HEAD 5          /* lines above the rows */
 #define UI_RINGS 256       /* lines that have a history */
-#define UI_LEAVES 64       /* contexts of a line whose threads are asked for */
-#define UI_PATHS 3         /* call paths of a thread that are listed */
-#define UI_PATHS_WIDE 500  /* call paths of a thread that was opened */
+#define UI_LEAVES 64       /* most contexts of a line for which figures of threads are read */
+#define UI_PATHS 3         /* most call paths that are listed below a thread */
+#define UI_PATHS_WIDE 500  /* most call paths below a thread that was opened */
 #define UI_SEARCH_BYTES 80 /* length of the text of a search, with its final 0 */
 
 /* The live bytes of one line over time. */
@@ -33,36 +33,39 @@ enum ui_by_thread {
     UI_THREADS_ALL,  /* a list of all threads, with their call paths */
 };
 
-/* The threads of the selected line, or all threads. */
+/* The figures of threads that are shown: in the selected line, or of all call paths. */
 struct ui_threads {
     struct threads read;
-    uint32_t id;   /* id of the context of the line whose threads these are */
-    size_t leaves; /* contexts of that line */
-    /* lines of the list of all threads: the selected one, and the first on the screen */
+    uint32_t id;   /* id of the context of the line for which `read` was read */
+    size_t leaves; /* number of contexts of that line */
+    /* in the list of all threads: indices of the selected line and of the first line on the screen
+     */
     size_t selected, first;
-    uint32_t wide; /* thread that is shown with more of its call paths; WIRE_NONE: none */
+    uint32_t wide; /* tid of the thread that the user opened; WIRE_NONE: none */
 };
 
 /* The time axis of a recording: the totals and the selected line, as wide as the screen. */
 struct ui_axis {
     struct rates_history total, line;
-    size_t width; /* 0: not made yet */
-    uint32_t id;  /* id of the context of the line that `line` belongs to */
+    size_t width; /* 0: the axis is not made yet */
+    uint32_t id;  /* context id of the line whose history is in `line` */
     uint8_t kind;
     bool tree;
 };
 
 struct ui {
     struct herd *herd;
-    bool single;         /* there is no list of processes */
+    bool single;         /* one process is shown; there is no list of processes */
     struct watch *watch; /* NULL: the list of processes is shown */
-    struct watch *now;   /* the process whose recording `watch` shows; NULL: it shows none */
-    struct watch past;   /* the watch of that recording */
-    size_t chosen;       /* process in the list */
+    /* the process whose recording `watch` shows; NULL: `watch` shows no recording */
+    struct watch *now;
+    struct watch past; /* the watch of that recording */
+    size_t chosen;     /* index of the selected process in the list */
     double interval_s, next_s;
     struct rows rows;
     struct rows_options options;
-    size_t selected, first; /* lines: the selected one, and the first on the screen */
+    /* indices in rows.list of the selected line and of the first line on the screen */
+    size_t selected, first;
     uint32_t selected_id;
     uint8_t selected_kind;
     enum ui_by_thread by_thread;
@@ -80,18 +83,18 @@ struct ui {
 
 /* draw.c */
 void ui_draw(struct ui *ui);
-/* Returns how many rows fit. */
+/* Returns how many rows fit on the screen. */
 size_t ui_page(void);
 /* Returns the history of the selected line; NULL: it has none. */
 const struct rates_history *ui_history(const struct ui *ui);
 
 /* keys.c */
 void ui_key(struct ui *ui, int key);
-/* Goes to a process of the list. */
+/* Shows a process of the list in place of the list. */
 void ui_enter(struct ui *ui, struct watch *watch);
 
 /* screen.c */
-/* Makes the rows anew, and keeps the selected line. */
+/* Makes the rows again, and keeps the selected line. */
 void ui_make_rows(struct ui *ui);
 void ui_look(struct ui *ui);
 void ui_ask_threads(struct ui *ui);

@@ -13,8 +13,9 @@
 #include "names/symbols.h"
 #include "target/recording.h"
 
-/* Loading pages or names is done again after a pause of DUE_SHARE times its duration, or
- * DUE_SHARE_NAMELESS times while frames without names are new. */
+/* Pages and names are loaded again after a pause of DUE_SHARE times the duration of the last
+ * loading. If new frames have no names, names are loaded after DUE_SHARE_NAMELESS times the
+ * duration. */
 #define DUE_SHARE 100
 #define DUE_SHARE_NAMELESS 10
 
@@ -93,8 +94,8 @@ static bool ask_pieces(struct watch *watch, struct loader *loader,
 
 /* --- the totals ------------------------------------------------------------------------------ */
 
-/* Takes the figures of the whole process: the sums of all contexts from `survey`, if the look has
- * read all of them; else (NULL) those of the head of a dump. */
+/* Sets the figures of the whole process: from `survey`, if one look has read all contexts; else
+ * (`survey` is NULL) from the head of a dump. */
 static void set_totals(struct watch *watch, const struct wire_dump *head,
                        const struct wire_survey *survey) {
     struct watch_totals *totals = &watch->totals, before = *totals;
@@ -137,9 +138,9 @@ static void free_model(struct model *model) {
     model_drop(model);
 }
 
-/* Makes room for new contexts, and takes the figures that came with their records. The first look
- * takes none: it reads all figures right afterwards, and a rate between two readings so close to
- * each other would mean nothing. */
+/* Makes room for new contexts, and sets the figures that came with their records. In the first look
+ * sets none: that look reads all figures right afterwards, and a rate over so short a time would
+ * mean nothing. */
 static void take_new(struct watch *watch, size_t from) {
     struct model *model = &watch->model;
     bool first = watch->rates.look == 0;
@@ -158,8 +159,7 @@ static void take_new(struct watch *watch, size_t from) {
     watch->version++;
 }
 
-/* Reads the contexts from an id on, with their figures, and the uptime of the process at that time.
- */
+/* Reads the contexts from an id on, with their figures and the process's uptime. */
 static bool ask_contexts(struct watch *watch, uint64_t from_id) {
     struct wire_dump head;
     struct wire_piece_request contexts = {.part = WIRE_PART_CONTEXTS,
@@ -213,7 +213,7 @@ static void copy_tails(const struct model_tails *tails, void *data) {
     tails_add(copy->to, &again);
 }
 
-/* Gives the frames of a newly loaded model the names that are known from the old model. */
+/* Gives the frames of a newly loaded model the names of the equal frames of the old model. */
 static void keep_names(struct model *model, struct model *old) {
     const struct model_frame **frames = cli_alloc(old->frame_count, sizeof *frames);
     for (struct model_frame *frame = old->frames; frame; frame = frame->next)
@@ -225,8 +225,8 @@ static void keep_names(struct model *model, struct model *old) {
         frame->names = model_find_frame(old, frame)->names;
 }
 
-/* Loads all contexts anew, because the library has given ids of removed contexts to other paths. A
- * path that the old model had, too, keeps its figures, its base and its names. */
+/* Loads all contexts again, because the library has given ids of removed contexts to other paths. A
+ * path that was in the old model keeps its figures, its base and its names. */
 static bool reload(struct watch *watch) {
     struct model old = watch->model;
     struct rates before = watch->rates, *rates = &watch->rates;
@@ -245,8 +245,8 @@ static bool reload(struct watch *watch) {
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
             uint32_t was = model_find_context(&old, watch->model.contexts[i].id);
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
-                /* The path is new in the model, but may be older than the last look: its rates are
-                 * not known. */
+                /* The path is new in the model but may have existed at the last look, so its rates
+                 * are not known. */
                 rates->rows[i].own.growth = rates->rows[i].own.alloc_rate = WIRE_UNKNOWN;
                 continue;
             }
@@ -263,7 +263,7 @@ static bool reload(struct watch *watch) {
     return good;
 }
 
-/* Loads the contexts that are newer than those of the model. */
+/* Loads the contexts with higher ids than the model's last one. */
 static bool append(struct watch *watch) {
     struct model *model = &watch->model;
     size_t before = model->context_count;
@@ -320,7 +320,7 @@ static size_t index_from(const struct model *model, uint64_t id) {
     return low;
 }
 
-/* Reads the figures of contexts from where the last look ended. */
+/* Reads the figures of up to WATCH_RECORDS contexts, from the place where the last look ended. */
 static bool ask_figures(struct watch *watch) {
     struct loader *loader = &watch->loader;
     struct wire_piece_request request = {
@@ -352,7 +352,7 @@ static void forget_pages(struct model_totals *self) {
     self->resident_bytes = self->pinned_bytes = self->sole_pinned_bytes = 0;
 }
 
-/* Reads the pages, which tell what each context holds. */
+/* Reads the pages, from which the waste of each context is computed. */
 static bool ask_pages(struct watch *watch) {
     struct model *model = &watch->model;
     struct wire_piece_request request = {.part = WIRE_PART_PAGES, .flags = WIRE_DUMP_LIGHT};
@@ -364,7 +364,7 @@ static bool ask_pages(struct watch *watch) {
     for (size_t i = 0; i < model->context_count; i++) {
         int64_t held = model->contexts[i].figures->self.reserved_bytes;
         int64_t waste = rates_less(held, watch->rates.rows[i].own.live_bytes);
-        /* The live bytes were read before the pages, so there may be more of them. */
+        /* The live bytes were read before the pages, so they may exceed the bytes in pages. */
         rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }
     return true;
@@ -372,8 +372,8 @@ static bool ask_pages(struct watch *watch) {
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-/* Looks up the names of contexts that are new. SIGWINCH waits meanwhile, because it would interrupt
- * a read from a child, which would cost the names. */
+/* Looks up the names of new contexts. Blocks SIGWINCH, because it would interrupt a read from the
+ * child that finds the names, and the names would be lost. */
 static void look_up_names(struct watch *watch) {
     struct model *model = &watch->model;
     bool *only = cli_alloc(model->context_count, sizeof *only);
@@ -421,8 +421,8 @@ static bool keep_up(struct watch *watch) {
     return true;
 }
 
-/* If the process has executed another program, forgets the tree of the old program. Its uptime then
- * is less than at the last look. */
+/* Forgets the tree of contexts if the process has executed another program since the last look: its
+ * uptime is then less than before. */
 static void forget_other_program(struct watch *watch, const struct wire_dump *head) {
     double uptime_s = (double)head->uptime_ns / 1e9;
     if (watch->totals.uptime_s <= uptime_s)
@@ -439,13 +439,14 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
     watch->contexts_due = watch->pages_due = watch->names_due = (struct watch_due){0};
 }
 
-/* Notes the file of the program, so that functions in this module are shown with its name. */
+/* Notes the path of the program's file, so that its functions are shown with the program's name. */
 static void set_exe(struct watch *watch, const struct wire_dump *head) {
     free(watch->model.exe);
     watch->model.exe = cli_clean(cli_format("%.*s", (int)sizeof head->exe, head->exe));
 }
 
-/* Reads the figures, and the totals: these are the sums of the figures, if all were read. */
+/* Reads the figures of contexts and the totals. If one look read all contexts, the totals are the
+ * sums of their figures. */
 static bool ask_all_figures(struct watch *watch, struct wire_dump *head) {
     bool whole = watch->from == 0;
     if (!ask_figures(watch))
@@ -488,7 +489,7 @@ static bool look(struct watch *watch) {
     return true;
 }
 
-/* Finds out why the process did not answer. */
+/* Sets watch->state and watch->how: why the process did not answer. Returns false. */
 static bool explain(struct watch *watch) {
     struct process_facts now;
     if (ending_tell(&watch->facts, watch->program, watch->pidfd, watch->how, sizeof watch->how)) {
@@ -507,7 +508,7 @@ static bool explain(struct watch *watch) {
     return false;
 }
 
-/* Returns true if it is known without asking that the process will not answer. */
+/* Returns true if /proc shows that the process cannot answer: it has ended or is stopped. */
 static bool cannot_answer(const struct watch *watch) {
     struct process_facts now;
     return !process_read_facts(watch->facts.pid, &now) ||
@@ -556,7 +557,7 @@ bool watch_look_at_totals(struct watch *watch) {
     return run(watch, look_at_totals);
 }
 
-/* Asks for the path of the process's recording, as the process sees it. */
+/* Asks for the path of the process's recording, in the process's own mount namespace. */
 static bool ask_recording(struct watch *watch) {
     static const char name[] = "\nrecord_file\t/";
     struct client_answer answer;
@@ -598,8 +599,8 @@ void watch_end(struct watch *watch) {
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-/* Returns true if the context is one of those that were asked for. For a context that is gone the
- * target answers with the next one. */
+/* Returns true if the context with this id was asked for. In place of a removed context the process
+ * sends the context with the next id. */
 static bool is_wanted(const struct watch *watch, const uint32_t *contexts, size_t count,
                       uint32_t id) {
     for (size_t i = 0; i < count; i++)

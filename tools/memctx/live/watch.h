@@ -2,11 +2,12 @@
 /*
  * watch.h - looks at one process again and again.
  *
- * A look never ends the command: a process that ends, stops or does not answer sets the state.
- * Each look asks for the figures of at most WATCH_RECORDS contexts. If there are more, the next
- * look goes on behind them. A rate covers the time between two readings of the same context,
- * measured by the uptime that the process tells with its figures. New contexts, pages and names
- * are asked for less often, so that they take a few hundredths of the time.
+ * A look never ends the command: if the process has ended, is stopped or does not answer,
+ * watch->state says so. Each look asks for the figures of at most WATCH_RECORDS contexts; if there
+ * are more, the next look begins with the first context that was not read. A rate covers the time
+ * between two readings of a context, measured by the uptime that the process sends with its
+ * figures. New contexts, pages and names are loaded after pauses, so that loading takes at most a
+ * few per cent of the time.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -17,16 +18,17 @@
 
 #define WATCH_RECORDS 110000U
 #define WATCH_TARGET_SHARE 0.04
-#define WATCH_SHARE_CONTEXTS 33 /* loading new contexts takes a 33rd of the time at most */
+#define WATCH_SHARE_CONTEXTS 33 /* loading new contexts takes at most 1/33 of the time */
 
 enum watch_state {
     WATCH_NEW,    /* the process has not answered yet */
     WATCH_RUNS,   /* the last look succeeded */
-    WATCH_SILENT, /* the process exists and does not answer; watch->how says why */
-    WATCH_ENDED,  /* watch->how says how */
+    WATCH_SILENT, /* the process exists but does not answer; watch->how says why */
+    WATCH_ENDED,  /* the process has ended; watch->how says how */
 };
 
-/* When the contexts, pages or names were loaded last, and how long that took. */
+/* Times of the last loading of contexts, pages or names, from which watch_is_due computes the next.
+ */
 struct watch_due {
     double begun_s, ended_s, took_s;
 };
@@ -45,56 +47,57 @@ struct watch {
     int pidfd;
     struct client client;
     enum watch_state state;
-    /* why the process is silent or how it ended; as long as the text of a failure */
+    /* why the process is silent, or how it ended; the size is that of cli_failure.text */
     char how[1024];
     struct cli_failure failure;
     bool no_names;
     const char *debug_directory;
     double interval_s; /* between two looks */
-    double tried_s;    /* set by the caller: when it asked the process last */
+    double tried_s;    /* time when the caller last asked the process; set by the caller */
 
     struct loader loader;
-    struct model model; /* figures in it are not kept up to date; `rates` has them */
+    struct model model; /* tree and names; its figures are old, `rates` has the present figures */
     bool loaded;
     uint32_t version; /* rises when the model gets other contexts or names */
     bool stale;       /* the library has given an id of the model to another path */
-    bool behind;      /* there are contexts that the model does not have */
+    bool behind;      /* the process has contexts that the model does not have */
     bool *asked;      /* asked[index of a context]: its names were asked for */
     size_t asked_count, asked_room;
     struct rates rates;
     struct watch_totals totals;
     struct watch_totals base;     /* `totals` at the time of the base */
     struct rates_history history; /* live bytes of the process */
-    uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
-    double read_s;                /* uptime of the process when its last figures were read */
+    uint64_t from; /* where the next look begins (`from` of struct wire_piece_request) */
+    double read_s; /* uptime of the process when its last figures were read */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
-    char *recording;       /* the answer to a question for the path of its recording */
+    char *recording;       /* path of the process's recording, as the process answered */
     struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
 
-/* Begins to watch a process. It is asked at the first look. */
+/* Begins to watch a process. Sends nothing to it before the first look. */
 void watch_begin(struct watch *watch, const struct process_facts *facts);
-/* Takes the connection of a caller who has one. */
+/* Uses the caller's connection to the process, and closes it in watch_end. */
 void watch_take(struct watch *watch, const struct client *client);
 void watch_end(struct watch *watch);
 
-/* Looks at the process. True: it answered. Otherwise see watch->state and watch->how. */
+/* Looks at the process. Returns true if it answered, else sets watch->state and watch->how. */
 bool watch_look(struct watch *watch);
 /* Like watch_look, but asks for the totals alone. */
 bool watch_look_at_totals(struct watch *watch);
-/* Returns the live bytes of call paths that are not loaded yet; 0 if all are. */
+/* Returns the live bytes of call paths that are not in the model yet; 0 if all paths are. */
 int64_t watch_not_loaded(const struct watch *watch);
 /* Makes the present figures the base that later figures are compared with. */
 void watch_mark(struct watch *watch);
 
-/* Opens the recording that the process writes, or wrote until the recording was switched off. Asks
- * the process for the path only where it does not write. Returns as recording_open. */
+/* Opens the recording that the process writes, or wrote until the recording was switched off; only
+ * in the second case the process is asked for the path. Returns a descriptor, or -1
+ * (recording_open). */
 int watch_open_recording(struct watch *watch);
 
 /* The figures of one heap of a thread in one context. */
 struct watch_view {
-    uint32_t tid; /* 0: of threads that have exited, or have allocated little yet */
-    uint32_t id;  /* of the context */
+    uint32_t tid; /* 0: threads that have exited, or have allocated little yet */
+    uint32_t id;  /* id of the context */
     struct wire_sums sums;
 };
 struct watch_views {
@@ -102,14 +105,15 @@ struct watch_views {
     struct model_thread *threads;
     size_t count, thread_count;
 };
-/* Asks for the figures of threads in some contexts (by index), or in all if `contexts` is NULL.
- * The caller frees the views. False: the process did not answer, and there are none. */
+/* Asks for the figures of threads in the contexts with these indices, or in all if `contexts` is
+ * NULL. The caller calls watch_free_views. Returns false, without views, if the process did not
+ * answer. */
 bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count,
                      struct watch_views *views);
 void watch_free_views(struct watch_views *views);
 
-/* Returns true if loading is due again: when a pause of `share` times the duration of the last
- * loading is over. */
+/* Returns true if loading is due: since the end of the last loading `share` times its duration has
+ * passed. watch_was_done notes the end of a loading. */
 bool watch_is_due(struct watch_due *due, int share);
 void watch_was_done(struct watch_due *due);
 

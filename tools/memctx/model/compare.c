@@ -17,7 +17,7 @@ static int64_t subtract(int64_t after, int64_t before) {
     return before == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(after, -before);
 }
 
-/* Counters that went backwards were reset in between: their growth is not known. */
+/* A counter that went backwards was reset between the two states, so its growth is not known. */
 static int64_t subtract_counter(int64_t after, int64_t before) {
     int64_t growth = subtract(after, before);
     return growth < 0 ? WIRE_UNKNOWN : growth;
@@ -68,8 +68,8 @@ static void finish(struct compare *compare) {
     qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
 }
 
-/* A context that the mark left out held at most what the mark says about all left-out contexts.
- * So its growth is at least the growth shown here. */
+/* Sets the figures at the mark of a context that the mark left out. The context held at most
+ * left_out.most_bytes then, so it has grown by at least the growth shown here. */
 static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);
     if (row->model->contexts[row->context].id >= mark->left_out.ids_below)
@@ -81,7 +81,8 @@ static void begin_left_out(struct compare_row *row, const struct model_mark *mar
     }
 }
 
-/* Computes the sums at the mark, which are exact although some contexts have no entry. */
+/* Computes the sums at the mark. They are exact, although the mark has no entries for some
+ * contexts. */
 static void add_left_out(struct compare *compare, const struct model_mark *mark) {
     compare->left_out = &mark->left_out;
     compare->before = (struct compare_figures){

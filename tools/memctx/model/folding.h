@@ -3,21 +3,21 @@
  * folding.h - what a dump says of call paths that the library has folded or merged.
  *
  * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged to
- * `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * `visit > leaf`, in which `visit` is recursive. The loop is `visit > generic`. A merged path is
  * charged to its innermost functions below a node [other callers] of an ancestor that stays in the
- * tree. The figures of the contexts between may then be too small, so they are marked as partial.
+ * tree. Contexts below that ancestor may then lack chunks, so they are marked as partial.
  */
 #ifndef MEMCTX_FOLDING_H
 #define MEMCTX_FOLDING_H
 
 #include "model/model.h"
 
-/* Finds the functions of the loop of a recursive context, from its first instance inwards. Puts the
- * first `room` functions into `loop`, and returns how many the loop has; 0 if the context is not
- * recursive or its loop is not known. */
+/* Finds the functions of the loop of a recursive context, outermost first. Puts the first `room`
+ * functions into `loop`, and returns how many the loop has; 0 if the context is not recursive or
+ * its loop is not known. */
 size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *loop, size_t room);
-/* Returns how many bytes of a partial context may at most be charged to [other callers] of its
- * ancestors. */
+/* Returns an upper bound for the bytes that a partial context lacks: those charged to [other
+ * callers] of its ancestors. */
 int64_t folding_find_bound(const struct model *model, uint32_t index);
 
 struct folding_shares folding_add_shares(const struct model *model);
@@ -31,24 +31,24 @@ void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t 
 bool folding_is_others(uint8_t kind, const char *label);
 enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
 
-/* Folds paths in the command. The library folds only functions that recur on very many paths; this
- * folds every function that recurs. */
+/* Folds paths in the command. The library folds only functions that recur on very many paths;
+ * folding_fold_path folds every function that recurs. */
 struct folding_paths {
     const struct model *model;
     uint32_t *functions; /* functions[number of a frame]: number of the frame's function */
-    /* last[number of a function]: where its innermost frame stands on the path that is folded now
-     */
+    /* last[number of a function]: index of its innermost frame in the path that is folded now */
     uint32_t *last;
 };
 void folding_paths_begin(struct folding_paths *paths, const struct model *model);
 void folding_paths_end(struct folding_paths *paths);
 /* Writes the frames of a context's path that folding keeps, innermost first and without the root;
- * `path` must have room for all frames. *plain receives how many frames at the inner end of the
- * path come before the first frames that folding left out; all frames if it left none out. */
+ * `path` must have room for all frames. *plain receives how many frames come before the first frame
+ * that folding left out, counted from the inner end; all frames if it left none out. */
 size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
                          uint32_t *plain);
-/* Returns a key that frames of the same function share. Other frames differ, except for
- * collisions of 64 bits. Without names, the function is the return address. */
+/* Returns a key that all frames of one function share. Keys of different functions differ, except
+ * for collisions of 64-bit hashes. A frame without a name counts as a function of its own,
+ * identified by its return address. */
 uint64_t folding_function_key(const struct model_frame *frame);
 uint64_t folding_mix(uint64_t hash, uint64_t value);
 

@@ -11,11 +11,12 @@
 #include "model/shorten.h"
 #include "model/tails.h"
 
-#define LOOP_SHOWN 4    /* most functions of a loop that are shown */
-#define INLINED_SHOWN 2 /* functions inlined into a frame: the outermost and the innermost */
+#define LOOP_SHOWN 4 /* most functions of a loop that are shown */
+/* a long chain of inlined functions is cut to the outermost and the innermost one */
+#define INLINED_SHOWN 2
 
-/* True if the file of the main program runs scripts: then the program's name may be the script's,
- * which has no machine code. */
+/* True if the file of the main program is an interpreter. The user may then know the program by the
+ * name of a script, which has no machine code. */
 static bool runs_scripts(const char *file) {
     static const char *const interpreters[] = {
         "python", "pypy", "perl", "ruby", "node", "php",   "lua",   "bash", "dash",
@@ -135,7 +136,7 @@ char *frames_write(const struct model *model, const struct model_context *contex
     return buffer;
 }
 
-/* Writes the name of the function alone; without a name, the frame in short form. */
+/* Writes the name of a context's function alone; if it has no name, the frame in short form. */
 static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
     const struct model_context *context = &model->contexts[index];
     const struct model_names *names = context->frame->names;

@@ -10,20 +10,21 @@
 
 #include "model/model.h"
 
-/* Returns the name of a module without folders. The main program has its own name (model_program),
- * also where it was started by a symbolic link to a file of another name; an interpreter, whose
- * program may be a script, has the name of its file. */
+/* Returns the name of a module without folders. The main program has the name by which the user
+ * started it (model_program), even if that is a symbolic link to a file of another name. An
+ * interpreter has the name of its file, because the user may have started a script. */
 const char *frames_module_name(const struct model *model, uint32_t module);
 /* Returns a frame as "function (file.c:12)", "function (library.so)", "library.so+0x12" or
  * "[label]"; inlined functions follow after " > ". `whole`: full paths and names instead of
  * shortened ones. The caller frees the text. */
 char *frames_write_frame(const struct model *model, const struct model_frame *frame, bool whole);
 /* Returns the frame of a context, with the functions around it that ended in tail calls (tails.h):
- * "outer [tail call] (file.c:4) > function (file.c:12)". The functions between the frame and malloc
- * follow it if nothing is below the context. The caller frees the text. */
+ * "outer [tail call] (file.c:4) > function (file.c:12)". If the context has no children, the
+ * functions between the frame and malloc follow. The caller frees the text. */
 char *frames_write(const struct model *model, const struct model_context *context, bool whole);
-/* Returns the frame as a step of a path, in short form. A recursive context has its loop: "visit
- * (recursive: visit > generic_visit > visit_Call)". The caller frees the text. */
+/* Returns the frame of a context as a step of a path, in short form, followed by the loop if the
+ * context is recursive: "visit (recursive: visit > generic_visit > visit_Call)". The caller frees
+ * the text. */
 char *frames_write_step(const struct model *model, uint32_t index);
 
 /* The steps of a path in short form, innermost first: frames, and functions that ended in tail
@@ -31,13 +32,14 @@ char *frames_write_step(const struct model *model, uint32_t index);
 struct frames_path {
     char **steps;
     size_t count, capacity;
-    bool cut; /* there are more frames outside */
+    bool cut; /* frames at the outer end of the path were left out */
 };
 /* Makes the path of a context's own chunks with at most `frames` frames (-1: all). */
 void frames_make_path(struct frames_path *path, const struct model *model, uint32_t index,
                       int64_t frames);
 void frames_free_path(struct frames_path *path);
-/* Returns the steps of such a path, joined by " < ". The caller frees the text. */
+/* Returns the path that frames_make_path makes, as steps joined by " < ". The caller frees the
+ * text. */
 char *frames_write_path(const struct model *model, uint32_t index, int64_t frames);
 
 #endif

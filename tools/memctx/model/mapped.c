@@ -13,7 +13,7 @@ const struct mapped_kind mapped_kinds[MODEL_PLACE_KINDS] = {
     [MODEL_PLACE_ANONYMOUS] = {"own_mappings_bytes", "mappings that the program made itself"},
 };
 
-/* Returns the last place that starts at or before an address; NULL: none contains it. */
+/* Returns the place that contains an address; NULL: none. */
 static struct model_place *find_place(const struct mapped *mapped, uint64_t address) {
     size_t low = 0, high = mapped->place_count;
     while (low < high) {

@@ -4,10 +4,10 @@
  * stacks, the brk heap, code made at run time, shared memory, and mappings of the program.
  *
  * The kernel may put a mapping of the program and one of the library into one entry of smaps. So
- * the sum over the program's own mappings is what the library's own figures leave over, and the
- * library's pages are subtracted from the entry that they lie in. The library's tables and empty
- * segments have no page records, so the bytes of a single entry are an estimate, good enough to
- * name the entry that grew most.
+ * the sum over the program's own mappings is computed: all anonymous memory less the library's own
+ * figures. The bytes of a single entry are those of smaps less the library's pages in it. They are
+ * an estimate, because the library's tables and empty segments have no page records, but good
+ * enough to name the entry that grew most.
  */
 #ifndef MEMCTX_MAPPED_H
 #define MEMCTX_MAPPED_H
@@ -19,7 +19,8 @@
 extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
 
 struct mapped {
-    bool known;                      /* false: smaps could not be read, or is not asked for */
+    /* false: smaps or the library's residency could not be read, or was not asked for */
+    bool known;
     int64_t sums[MODEL_PLACE_KINDS]; /* resident bytes by kind */
     int64_t segments_bytes;          /* resident bytes of the library's segments */
     int64_t peak_bytes;              /* the highest resident set of the process so far */
@@ -28,7 +29,8 @@ struct mapped {
     size_t place_count;
 };
 
-/* Takes the places over from the model. They stay valid when the model is dropped. */
+/* Fills in `mapped`, and takes the places over from the model. They stay valid when the model is
+ * dropped. */
 void mapped_take(struct mapped *mapped, struct model *model);
 
 /* The mapping of one kind that grew most between two moments. */
@@ -36,7 +38,9 @@ struct mapped_growth {
     /* the mapping as it was at the later moment; NULL: no mapping grew */
     const struct model_place *place;
     int64_t bytes;
-    size_t new_places; /* mappings of that kind where nothing was mapped at the earlier moment */
+    /* mappings of that kind, in whose address range nothing of that kind was resident at the
+     * earlier moment */
+    size_t new_places;
 };
 struct mapped_growth mapped_compare(const struct mapped *earlier, const struct mapped *later,
                                     enum model_place_kind kind);

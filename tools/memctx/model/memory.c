@@ -36,16 +36,17 @@ static bool parse_header(const char *line, struct mapping *mapping) {
     return true;
 }
 
-/* True if .bss may lie behind a mapping. The kernel also puts anonymous memory directly behind a
- * mapped data file, which begins at offset 0 and is mostly read-only. */
+/* True if .bss may lie behind a mapping: a private mapping of a file, that is writable or does not
+ * begin at offset 0. A data file is mostly mapped read-only from offset 0; anonymous memory that
+ * the kernel puts directly behind it is no .bss. */
 static bool may_be_data(const struct mapping *mapping, enum model_place_kind kind) {
     return kind == MODEL_PLACE_FILE && mapping->inode != 0 && mapping->permissions[3] == 'p' &&
            (mapping->offset != 0 || mapping->permissions[1] == 'w');
 }
 
 /* True if the file is the library. Its .bss counts as anonymous memory of the library, because the
- * first tables lie there and metadata_resident counts them. Kept among the files, these tables
- * would stand in the ledger twice. */
+ * first tables lie there and metadata_resident counts them. As part of the files, these tables
+ * would be counted twice in the ledger. */
 static bool is_library(const struct mapping *mapping) {
     const char *slash = strrchr(mapping->path, '/');
     return slash && strncmp(slash, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
@@ -101,8 +102,8 @@ static int64_t read_peak(pid_t pid) {
     return peak;
 }
 
-/* The memory of the control thread has both flags, which no other mapping has. The ledger shows
- * it in a line of its own, measured at another moment. */
+/* True for the memory of the control thread: no other mapping has both flags. The ledger shows this
+ * memory in a line of its own, with a figure from another moment. */
 static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
@@ -113,7 +114,7 @@ static bool is_no_bss(const struct model_place *place, const char *flags) {
     return place->kind == MODEL_PLACE_FILE && !place->path && strstr(flags, " nr");
 }
 
-/* A mapping as it was last read. */
+/* A mapping with the figures that were read last. */
 struct entry {
     struct model_place place;
     int64_t huge_bytes, swap_bytes;
@@ -125,10 +126,10 @@ struct entries {
     size_t count, capacity;
 };
 
-/* Removes what was read before of mappings that the kernel now shows again. smaps is read in
- * pieces, and each piece begins with the mapping that lies at the end of the last one. If that
- * mapping has grown meanwhile, the kernel shows it a second time, with its new size. Returns the
- * kind of a removed mapping that began at the same address; otherwise `kind`. */
+/* Removes earlier entries of mappings that the kernel shows a second time. smaps is read in pieces,
+ * and each piece begins with the mapping that lies at the end of the last one. If that mapping has
+ * grown meanwhile, the kernel shows it again, with its new size. Returns the kind of a removed
+ * mapping that began at the same address; otherwise `kind`. */
 static enum model_place_kind remove_shown_before(struct entries *entries, uint64_t start,
                                                  enum model_place_kind kind) {
     while (entries->count > 0 && entries->list[entries->count - 1].place.end > start) {
@@ -191,7 +192,8 @@ static struct entries read_entries(FILE *file) {
     return entries;
 }
 
-/* Adds a mapping to the sums, and to the places if they are to list it. Takes over the path. */
+/* Adds a mapping to the sums, and to the places if it has resident memory and is not the control
+ * thread's. Takes over the path. */
 static void count_entry(const struct entry *entry, struct model_mappings *mappings,
                         struct memory_places *places) {
     mappings->rss_bytes += entry->place.bytes;
@@ -326,7 +328,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     add_line(ledger, "segment_headers_bytes", "page headers of memctx",
              model_tame(wire->segment_headers));
     add_line(ledger, "not_resident_bytes",
-             "part of the above that is not resident, or more that is",
+             "counted above, but not resident (positive: resident, but not in use)",
              wire->segments_resident == WIRE_UNKNOWN
                  ? 0
                  : model_tame(wire->segments_resident) + unheld - segments);

@@ -52,14 +52,15 @@ int64_t memory_own_bytes(const struct wire_ledger *ledger);
  * mapped. */
 int64_t memory_own_most(const struct wire_ledger *ledger);
 
-/* Returns the bytes of a page that were touched and, if that is known, are resident. */
+/* Returns how many bytes of a page are in memory, at most the touched ones; if residency is not
+ * known, all touched bytes. */
 int64_t memory_held_bytes(const struct wire_page *page);
 /* Returns the part of memory_held_bytes that no live block has. Which blocks are resident is not
  * known, so the same share of free and of live blocks counts as resident. */
 int64_t memory_free_bytes(const struct wire_page *page);
 
-/* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without has_mappings, all other
- * memory is part of the residue. */
+/* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without model->has_mappings,
+ * memory outside memctx is part of the residue. */
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger);
 
 #endif

@@ -61,8 +61,8 @@ static bool link_parents(struct model *model, size_t from, struct cli_failure *f
                             model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
-    /* Goes backwards, because each child is put at the head of the list; so the children that are
-     * linked at one time stay in the order of arrival. */
+    /* Goes backwards, because each child is put at the head of its parent's list. So children that
+     * are linked in one call stay in the order of arrival. */
     for (size_t i = count; i-- > (from > 0 ? from : 1);) {
         struct model_context *parent = &model->contexts[model->contexts[i].parent];
         model->contexts[i].next_sibling = parent->first_child;
@@ -138,7 +138,7 @@ bool model_link(struct model *model, struct cli_failure *failure) {
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure) {
     if (!sort_ids(model, failure))
         return false;
-    /* A context that is newer than the dump is not in the model. */
+    /* recursive_from becomes WIRE_NONE if it names a context that is newer than the dump. */
     for (size_t i = from; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
         if (context->recursive_from != WIRE_NONE)
@@ -252,7 +252,8 @@ double model_slept_since(const struct model *model, double uptime_s) {
     return last && model->slept_s > last->slept_s ? model->slept_s - last->slept_s : 0;
 }
 
-/* True if `mark` is the better one to compare with: it is the user's, or the later one. */
+/* True if `mark` is better to compare with than `than`. A mark of the user is better than one of
+ * MEMCTX_MARKS; otherwise the later mark is better. */
 static bool is_better_mark(const struct model_mark *mark, const struct model_mark *than) {
     bool kept = model_is_kept_mark(mark), than_kept = model_is_kept_mark(than);
     return kept == than_kept ? mark->uptime_s > than->uptime_s : than_kept;

@@ -25,8 +25,8 @@
 #define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
 #define MODEL_EXITED "exited" /* JSON key for the view of all exited threads */
 
-/* The figures of a context, in bytes and counts, with the order and names of the JSON: those of
- * struct wire_sums, then those that page records give (figures.h). */
+/* The figures of a context, in bytes and counts, in the order and with the names of the JSON. Some
+ * come from struct wire_sums, the others from page records (figures.h). */
 #define MODEL_TOTALS(X)                                                                            \
     X(requested_bytes)                                                                             \
     X(block_bytes)                                                                                 \
@@ -138,7 +138,7 @@ struct model_module {
     uint8_t build_id[24];
     uint32_t build_id_bytes;
     bool closed;
-    char *symbols; /* source of its names, or why there are none; NULL: not looked up */
+    char *symbols; /* source of the module's names, or why it has none; NULL: not looked up */
 };
 
 /* The frame that a node of the tree stands for. All contexts of one frame share this struct: there
@@ -159,8 +159,9 @@ struct model_frame {
 struct model_figures {
     struct model_totals self;
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
-    uint32_t number;  /* numbers the figures of the model, from 0 to figures_count - 1 */
-    uint32_t context; /* index of the context; WIRE_NONE: number 0, or model->left_out */
+    uint32_t number; /* numbers the figures of the model, from 0 to figures_count - 1 */
+    /* index of the context; WIRE_NONE for the figures with number 0 and those of model->left_out */
+    uint32_t context;
     uint32_t first_view, view_count;
 };
 
@@ -169,13 +170,14 @@ struct model_figures {
 struct model_context {
     struct model_frame *frame;
     const struct model_figures *figures;
-    /* sum over the context and all contexts below it; contexts may share it */
+    /* sum over the context and all contexts below it; contexts with equal sums may share it */
     const struct model_totals *total;
-    char *why; /* the rule or other reason for its placement; NULL: none */
+    char *why; /* the rule or other reason for the context's placement; NULL: none */
     uint32_t id;
     uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
-    uint32_t recursive_from;            /* index or WIRE_NONE, as in wire.h; see folding.h */
+    /* index of the innermost context of the loop (folding.h), or WIRE_NONE */
+    uint32_t recursive_from;
     uint16_t level;
     uint8_t flags;             /* WIRE_CONTEXT_PARTIAL, LATE, RECURSIVE */
     uint8_t policy, placement; /* enum wire_policy, wire_placement */
@@ -187,13 +189,13 @@ struct model_thread {
 };
 
 struct model_view {
-    uint32_t context, thread; /* indices; the views are in the order of their contexts */
+    uint32_t context, thread; /* indices; the views are sorted by context */
     struct model_totals totals;
 };
 
 /* Frees of chunks in another thread's pages. A pair of threads may occur more than once. */
 struct model_remote {
-    uint32_t freed_by, owner; /* indices */
+    uint32_t freed_by, owner; /* indices of threads */
     int64_t frees;
 };
 
@@ -206,8 +208,9 @@ struct model_mark {
     double uptime_s, slept_s;
     /* uptime of the target when the mark was set; 0: the mark is from a snapshot */
     uint64_t uptime_ns;
-    bool has_entries;                /* false: the counters are not loaded */
-    struct wire_left_out left_out;   /* its counters may be WIRE_UNKNOWN */
+    bool has_entries; /* false: the counters are not loaded */
+    /* the contexts that have no entry; their sums may be WIRE_UNKNOWN */
+    struct wire_left_out left_out;
     struct wire_mark_entry *entries; /* `context` is an index here, not an id */
     size_t entry_count;
 };
@@ -233,9 +236,10 @@ struct model_recording {
     char *boot_id;
     char *cgroup; /* folder of the control group; empty: not known */
     bool cgroup_v1;
-    /* At the chosen moment; WIRE_UNKNOWN: no such figure. */
+    /* At the chosen moment; WIRE_UNKNOWN: the recording lacks the figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    uint32_t cgroup_above; /* as in record.h */
+    /* 0: use and limit are those of the process's control group; N: of the Nth group above it */
+    uint32_t cgroup_above;
     /* the process changed its user after the first moment, so its exit handler may not write the
      * file */
     bool changed_user;
@@ -286,7 +290,8 @@ struct model {
     struct model_frame *frames; /* list of all frames */
     struct model_tail_table *tails; /* functions that paths lack (tails.h); NULL: none */
     size_t frame_count;
-    /* figures have numbers below this; number 0 stands for contexts without figures of their own */
+    /* the numbers of figures are below this; number 0 stands for contexts without figures of their
+     * own */
     size_t figures_count;
     struct model_module *modules;
     struct model_thread *threads;
@@ -319,21 +324,21 @@ struct model_frame *model_new_frame(struct model *model, const struct model_fram
 /* Returns the figures of a context for writing. A context that shares number 0 gets figures of its
  * own first. */
 struct model_figures *model_own_figures(struct model *model, struct model_context *context);
-/* Gives a context these figures, without the views. The context gets figures of its own, or
- * shares them if it had none and another context already has equal ones. */
+/* Gives a context these figures, without the views. The context gets figures of its own; or it
+ * shares the figures with number 0, if all given figures are 0 or unknown and equal to those. */
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures);
 /* Returns the figures with this number. */
 struct model_figures *model_figures_at(const struct model *model, size_t number);
-/* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
- * into indices, and links the children. It also turns recursive_from into an index; WIRE_NONE if
- * there is no such context. */
+/* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, replaces
+ * these ids by indices, and links the children. It also replaces recursive_from by an index;
+ * WIRE_NONE if there is no such context. */
 bool model_link(struct model *model, struct cli_failure *failure);
 /* Like model_link, but for contexts that were added to a model whose first `from` are linked
  * already. */
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure);
-/* Call this when all figures are set: it computes all totals. A context that a page or a mark
- * names gets figures of its own, so that their number identifies it. */
+/* Computes all totals; call it when all figures are set. A context that a page or a mark names gets
+ * figures of its own, so that their number identifies the context. */
 void model_add_up(struct model *model);
 /* True if the figures that come from pages are unknown, as in a recording. */
 bool model_has_sums_only(const struct model *model);
@@ -354,24 +359,24 @@ unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);
 int64_t model_tame(int64_t value);
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);
-/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. Other paths
- * are charged to a label such as [other callers], without their peaks, and a partial context lacks
+/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. A label such
+ * as [other callers] is charged with other paths, but not with their peaks. A partial context lacks
  * chunks. */
 int64_t model_peak(const struct model_context *context);
-/* For the loaders: brings the counts of realloc into the order of the contexts, and adds up those
- * of one context. */
+/* For the loaders: sorts the counts of realloc by context, and adds up several counts of one
+ * context. */
 void model_sort_resizes(struct model *model);
 /* Returns the context's counts of realloc; NULL: it resized no chunk. */
 const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t context);
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);
-/* Returns true if any of the main figures is not 0. */
+/* Returns true if requested, block or reserved bytes, live chunks, allocs or frees are not 0. */
 bool model_totals_any(const struct model_totals *totals);
 /* True if the process made the mark by itself (MEMCTX_MARKS). */
 bool model_is_kept_mark(const struct model_mark *mark);
-/* Returns how long the machine slept between a mark's uptime and the dump. For an uptime at which
- * no mark was set, takes the mark before it; if there is none, returns 0. */
+/* Returns how long the machine slept between an uptime of the target and the dump, counted from the
+ * last mark at or before that uptime; 0 if there is no such mark. */
 double model_slept_since(const struct model *model, double uptime_s);
 /* Sorts the marks, the oldest first. */
 void model_sort_marks(struct model *model);
@@ -383,7 +388,7 @@ const char *model_kind_word(const struct model_context *context);
 const char *model_policy_word(uint8_t policy);
 const char *model_placement_word(uint8_t placement);
 
-/* The content of a snapshot file, as JSON (formats/emit.h) or packed (snapshot/snapshot.h). */
+/* What is written into JSON (formats/emit.h) or into a packed snapshot (snapshot/snapshot.h). */
 struct model_write_options {
     const bool *shown; /* JSON only: true for each context that is written; NULL: all */
     bool threads;

@@ -21,12 +21,14 @@ struct totals_block {
 struct model_store {
     struct model_figures **figures; /* blocks of BLOCK_FIGURES */
     size_t figures_room;            /* capacity of `figures` */
-    /* the figures with number 0 have been set, from the first context without figures */
+    /* the figures with number 0 are set; they are those of the first context that has only zeros
+     * and unknown figures */
     bool has_none;
     struct totals_block *totals; /* list of blocks; all but the first are full */
     size_t totals_used;          /* used elements of the first block */
-    struct model_totals *empty;  /* the totals that were made last for a subtree without figures */
-    struct model_frame **slots;  /* hash table of the frames by their contents */
+    /* the totals that were made last for a context whose figures contribute nothing */
+    struct model_totals *empty;
+    struct model_frame **slots; /* hash table of the frames by their contents */
     size_t slot_count, slots_used;
 };
 
@@ -185,8 +187,8 @@ static void drop_totals(struct model_store *store) {
     store->empty = NULL;
 }
 
-/* True if adding these figures changes nothing in `sum` except perhaps its peak: each is zero,
- * or unknown in both. */
+/* True if adding `totals` changes nothing in `sum` except perhaps its peak: each figure is zero, or
+ * unknown in both. */
 static bool adds_nothing(const struct model_totals *totals, const struct model_totals *sum) {
 #define X(name)                                                                                    \
     if (totals->name != 0 && &totals->name != &totals->peak_requested_bytes &&                     \
@@ -197,15 +199,15 @@ static bool adds_nothing(const struct model_totals *totals, const struct model_t
     return true;
 }
 
-/* The state of a context's total: how many contexts contribute to it (0, 1, or 2 for more), and
- * whether no other context shares it. */
+/* The state of a context's total. PARTS: how many contexts contribute to it (0, 1, or 2 for more).
+ * OWN: no other context shares the struct. */
 #define PARTS 3
 #define OWN 4
 
 static const struct model_totals no_totals;
 
-/* Starts a context's total with its own figures. If they contribute nothing, their peak is left
- * out of the subtree's peak. */
+/* Starts a context's total with its own figures. If these contribute nothing, their peak is left
+ * out of the peak of the subtree. */
 static void begin_total(struct model *model, size_t index, bool counts, uint8_t *state) {
     struct model_store *store = model->store;
     struct model_context *context = &model->contexts[index];
@@ -223,7 +225,8 @@ static void begin_total(struct model *model, size_t index, bool counts, uint8_t 
     context->total = store->empty;
 }
 
-/* Adds a child's total to its parent's. If one of them is empty, the sum is the other one. */
+/* Adds a child's total to its parent's. If one of the two is empty, the parent shares the other
+ * one. */
 static void add_child(struct model_store *store, struct model_context *parent,
                       uint8_t *parent_state, const struct model_context *child,
                       uint8_t child_parts) {
@@ -249,8 +252,9 @@ static void add_child(struct model_store *store, struct model_context *parent,
     *parent_state = OWN | sum_parts;
 }
 
-/* Peaks do not add up: contexts peak at different moments. A subtree has one only where a single
- * context contributes to it; the root's own figure, where known, is the process-wide one. */
+/* Peaks do not add up, because contexts peak at different moments. A subtree has a peak only if a
+ * single context contributes to it. The root gets the peak of the whole process, if that is known.
+ */
 void model_compute_totals(struct model *model, const bool *included) {
     size_t count = model->context_count;
     struct model_context *contexts = model->contexts;

@@ -39,8 +39,8 @@ void samples_keep(struct samples_look *look, struct model *model) {
     }
 }
 
-/* Fills in a context that a mark left out. It held at most what the mark says, so its growth
- * since then is at least the computed one. */
+/* Fills in the contexts that a mark left out. Each held at most left_out.most_bytes at the mark, so
+ * its growth since the mark is at least the computed growth. */
 static void fill_left_out(struct sample *sample, const struct model *model,
                           const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);

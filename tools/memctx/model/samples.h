@@ -18,7 +18,8 @@ struct sample {
     /* indexed by the number of a context's figures in the last model; zeros if the context did not
      * exist yet */
     struct sample_row *rows;
-    int64_t allocs; /* of the process, with those of contexts that a mark left out */
+    /* allocations of the process, those of contexts that a mark left out included */
+    int64_t allocs;
 };
 
 /* The contexts that had figures in an earlier look at the process. */
@@ -43,6 +44,7 @@ struct samples {
     size_t mapped_count;
 };
 
+/* Keeps the figures of a model as a look, and takes its places over (mapped.h). */
 void samples_keep(struct samples_look *look, struct model *model);
 /* Makes samples of three kinds: the marks of `model` that have counters, the `earlier` looks at
  * the same process, and `model` itself. A context gets figures of its own in `model` if an

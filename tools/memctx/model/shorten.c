@@ -14,8 +14,8 @@
 
 static const char operator_word[] = "operator";
 
-/* Returns the length of an operator's name at `at` ("operator<<", "operator()", "operator->"),
- * whose signs are not brackets; 0 if there is no such name. */
+/* Returns the length of an operator's name at `at`: "operator<<", "operator()", "operator->". The
+ * signs < > ( ) in it are not brackets. 0: there is no such name. */
 static size_t operator_length(const char *start, const char *at) {
     size_t word = strlen(operator_word);
     if (strncmp(at, operator_word, word) != 0 ||
@@ -28,7 +28,7 @@ static size_t operator_length(const char *start, const char *at) {
     return signs > 0 ? word + signs : 0;
 }
 
-/* Replaces the text between < and > by "...", or by nothing if it is shorter. */
+/* Replaces the text between < and > by "..."; removes it if it is shorter than that. */
 static void drop_templates(char *name) {
     char *out = name;
     const char *at = name, *opened = name;
@@ -153,8 +153,8 @@ static void replace_arguments(char *name, bool plain) {
 }
 
 /* Returns the end of the parameters that begin at `at`, if they are those of a function around the
- * one that is named: "f(int)::Local::g(int)", "A::f() const::{lambda()#1}::operator()() const".
- * Returns NULL otherwise. */
+ * named one: "f(int)::Local::g(int)", "A::f() const::{lambda()#1}::operator()() const". Returns
+ * NULL otherwise. */
 static char *end_of_outer_parameters(char *at) {
     static const char constant[] = " const";
     int depth = 0;
@@ -171,8 +171,8 @@ static char *end_of_outer_parameters(char *at) {
     return strncmp(at, "::", 2) == 0 ? at : NULL;
 }
 
-/* Removes the parameters, outside of template arguments and lambdas, and cuts the name behind the
- * last ones. */
+/* Removes parameters that stand outside of template arguments and lambdas. Cuts the name at the
+ * last ones, those of the function itself. */
 static void cut_parameters(char *name) {
     int braces = 0;
     bool nested;
@@ -196,8 +196,8 @@ static void cut_parameters(char *name) {
     }
 }
 
-/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator
- * new" and "Type::operator bool" are no such spaces. */
+/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator new"
+ * and "Type::operator bool" do not count. */
 static void drop_return_type(char *name) {
     int depth = 0;
     char *start = name;

@@ -11,7 +11,7 @@
  * then parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text.
  * JSON always has the whole name. */
 char *shorten_function(const char *name);
-/* Returns the name of a function as prose has it: without parameters, return type, anonymous
+/* Returns the name of a function for use in a sentence: without parameters, return type, anonymous
  * namespaces and the hash of a Rust name. Template arguments become "<...>" if they are long or
  * nested; `plain` leaves all of them out ("std::vector::push_back"). The caller frees the text. */
 char *shorten_to_name(const char *name, bool plain);

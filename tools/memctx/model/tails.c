@@ -57,8 +57,8 @@ void tails_free(struct model *model) {
     model->tails = NULL;
 }
 
-/* Returns true if the next frame inwards may have been reached by tail calls: the frame is a return
- * address, and folding left no frames out inside of it. */
+/* Returns true if tail calls may lie between this frame and the next frame inwards: the frame is a
+ * return address, and folding left out no frames between the two. */
 static bool is_caller(const struct model_context *context) {
     return context->frame->kind == WIRE_KIND_PATH && !context->frame->exact_address &&
            (context->flags & WIRE_CONTEXT_RECURSIVE) == 0;

@@ -3,26 +3,27 @@
  * tails.h - functions that a call path lacks, because they ended in a tail call.
  *
  * Such a function jumped to the next one and left no return address. names/tail_calls.h finds the
- * functions between two frames of a path, or between the innermost frame and malloc. They belong to
- * the pair of frames, because each frame may have other neighbours on other paths.
+ * functions between two frames of a path, or between the innermost frame and malloc. These
+ * functions belong to the pair of frames, because each frame may have other neighbours on other
+ * paths.
  */
 #ifndef MEMCTX_TAILS_H
 #define MEMCTX_TAILS_H
 
 #include "model/model.h"
 
-/* The functions between two frames, innermost first. They are frames of call paths that have names;
- * the address is the one behind the tail call. They are not in model->frames. */
+/* The functions between two frames, innermost first. Each one is a frame of a call path, with
+ * names; its address is the one behind the tail call. These frames are not in model->frames. */
 struct model_tails {
     uint32_t outer, inner; /* numbers of the frames; `inner` is WIRE_NONE for malloc */
     uint32_t count;        /* number of functions, at least 1 */
     struct model_frame *frames;
 };
 
-/* Stores the functions between two frames, and takes over tails->frames. Call it once for each pair
- * of frames. */
+/* Stores the functions between two frames, and takes over tails->frames. Call this once for each
+ * pair of frames. */
 void tails_add(struct model *model, const struct model_tails *tails);
-/* Calls `visit` for each pair of frames between which there are such functions. */
+/* Calls `visit` for each pair of frames between which functions ended in tail calls. */
 void tails_visit(const struct model *model,
                  void (*visit)(const struct model_tails *tails, void *data), void *data);
 void tails_free(struct model *model);
@@ -35,13 +36,14 @@ const struct model_tails *tails_before(const struct model *model,
 const struct model_tails *tails_to_malloc(const struct model *model,
                                           const struct model_context *context);
 
-/* Returns the functions between a frame and malloc on those paths on which the frame called one of
- * them; NULL: none. */
+/* Returns the functions between a frame and malloc, for paths that end at this frame; NULL: there
+ * are none. */
 const struct model_tails *tails_of_frame(const struct model *model,
                                          const struct model_frame *frame);
 
-/* Return true if there may be such functions before a context or between it and malloc: all frames
- * are of call paths, and none were left out in between. */
+/* Return true if functions may have ended in tail calls between a context and its caller, or
+ * between a context and malloc: the frames are of call paths, and folding left out none between
+ * them. */
 bool tails_possible_before(const struct model *model, const struct model_context *context);
 bool tails_possible_to_malloc(const struct model_context *context);
 

@@ -58,16 +58,16 @@ void view_make(struct view *view, const struct model *model, const struct view_o
 bool view_chooses(const struct view_options *options);
 /* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
-/* Returns true if the context's own frame (function, inlined function, file:line, module) matches,
- * or a function between the frame and malloc, and if the context is an allocation site, which means
- * that it has figures of its own. */
+/* Returns true if the context is an allocation site (it has figures of its own), and its frame
+ * matches by function, inlined function, file:line or module, or a function between the frame and
+ * malloc matches. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
-/* Returns true if the frame matches, whether or not its context is an allocation site. */
+/* Returns true if the frame matches by function, inlined function, file:line or module. Its context
+ * need not be an allocation site. */
 bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex);
-/* Returns true if a function matches that this frame called, and that ended in the tail call to
- * malloc (tails.h). */
+/* Returns true if a function between this frame and malloc matches (tails.h). */
 bool view_matches_tails(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex);
 /* Returns the indices of the *count contexts with figures of their own, by falling sort key. The

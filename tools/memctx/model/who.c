@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* who.c - which functions of a call path mean something, and their names as text. */
+/* who.c - which functions of a call path tell a reader something, and their names as text. */
 #include "model/who.h"
 
 #include <fnmatch.h>
@@ -17,9 +17,9 @@
 /* --- which functions mean something ---------------------------------------------------------- */
 
 /* The first pattern that matches a function's name decides its kind. Names have neither template
- * arguments nor parameters here. If a function at the inner end of a path is left out, the text
- * says "via" and this word for it; NULL: its name, or the class of a member function of the
- * library. */
+ * arguments nor parameters here. `via`: the word behind "via" for a function that is left out at
+ * the inner end of a path. NULL: the word is the function's name, or the class of a member function
+ * of the library. */
 static const struct {
     const char *pattern;
     enum who_kind kind;
@@ -41,7 +41,7 @@ static const struct {
     {"_dl_*", WHO_RUNTIME, NULL},
     {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
     {"__restore_rt", WHO_RUNTIME, NULL},
-    /* Rust: the words for containers, then the rest of its library. */
+    /* Rust: the containers of the library, each with the word for it; then the rest. */
     {"alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::slice::*", WHO_LIBRARY, "Vec"},
@@ -179,8 +179,8 @@ static const struct {
 };
 #define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
 
-/* Libraries whose functions say nothing about the cause. Where frames have no names, they are not
- * even worth a word. */
+/* Libraries whose functions say nothing about the cause: WHO_LIBRARY, or WHO_RUNTIME if the
+ * function has no name. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
                                        "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
 
@@ -208,8 +208,9 @@ static const char *module_of(const struct model *model, struct who_step step) {
 }
 
 /* Source files of the C++ and Rust libraries. An inlined function of these libraries may have a
- * name without a namespace, but the debug information names its file. Where the debug information
- * has no inlined functions, the function around them may have such a file. */
+ * name without a namespace, but the debug information names its file. Only inlined functions are
+ * looked up here: without debug information about inlining, any function of the program may have
+ * such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
                                             "*/rustlib/src/rust/library/*"};
 
@@ -303,7 +304,7 @@ static bool is_end(struct who_step step, struct who_step end) {
 }
 
 /* True if a frame of the same module on this part of the path has a name. Code that was generated
- * at run time is in no module; the named frames of any module say more than its address. */
+ * at run time is in no module; for such code, a named frame of any module counts. */
 static bool has_named_neighbour(const struct model *model, const struct who_part *part,
                                 struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
@@ -323,7 +324,7 @@ static enum who_kind kind_on(const struct model *model, const struct who_part *p
                                                                                    : kind;
 }
 
-/* Returns the last kind (enum who_kind) of the functions that are shown for a part of a path. */
+/* Returns the last kind, in the order of enum who_kind, that is shown for a part of a path. */
 static enum who_kind find_shown(const struct model *model, const struct who_part *part) {
     enum who_kind shown = WHO_RUNTIME;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
@@ -340,8 +341,8 @@ bool who_means(const struct model *model, const struct who_part *part) {
     return find_shown(model, part) == WHO_MAIN;
 }
 
-/* True if a step is shown behind `count` others. A wrapper of malloc outside of a function that is
- * shown is a function like any other, because it called more than malloc. */
+/* True if a step is shown. `count`: how many functions further in are shown. If there are any, a
+ * wrapper of malloc is shown like other functions, because it called more than malloc. */
 static bool shows(const struct model *model, const struct who_part *part, struct who_step step,
                   enum who_kind shown, size_t count) {
     enum who_kind kind = kind_on(model, part, step);
@@ -350,7 +351,7 @@ static bool shows(const struct model *model, const struct who_part *part, struct
             step.function == part->from.function);
 }
 
-/* Returns the word that "via" names a left-out function by. The caller frees it. */
+/* Returns the word that follows "via" for a left-out function. The caller frees it. */
 static char *write_via(const struct model *model, struct who_step step) {
     const char *name = name_of(model, step);
     size_t row = name ? row_of(name) : FUNCTION_COUNT;
@@ -386,7 +387,7 @@ static char *write_function(const struct model *model, struct who_step step, boo
     return text;
 }
 
-/* Functions, innermost first, as far as they were written. */
+/* The text so far: functions, innermost first. */
 struct written {
     char *text;
     size_t count, most;
@@ -428,7 +429,8 @@ static void write_tails(struct written *written, const struct model_tails *tails
     }
 }
 
-/* Writes the functions between malloc and a part of a path that begins at its innermost step. */
+/* Writes the functions between malloc and a part of a path, if the part begins at the innermost
+ * step of its context. */
 static void write_tails_to_malloc(struct written *written, const struct model *model,
                                   const struct who_part *part, enum who_kind shown, bool brief) {
     uint32_t context = part->from.context;

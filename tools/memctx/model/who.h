@@ -4,9 +4,11 @@
  *
  * A path has frames that say little: wrappers of malloc, the inside of the C++ and Rust libraries,
  * the start of a thread, the loop of an interpreter. who_write leaves these out. An inlined
- * function counts as a function of its own. One table, in who.c, decides what is left out.
+ * function counts as a function of its own. One table, in who.c, decides which functions are left
+ * out.
  *
- * A step is one function of a path: a context's frame, and one of the functions of that frame.
+ * A step is one function of a path. A context and the index of a function in the names of its frame
+ * identify it.
  */
 #ifndef MEMCTX_WHO_H
 #define MEMCTX_WHO_H
@@ -23,10 +25,11 @@ struct who_step {
     uint32_t function; /* index in the names of the frame; 0 if it has none */
 };
 
-/* Later kinds are shown only where a path has nothing better. */
+/* The kinds of functions. Kinds behind WHO_MAIN are shown only if no function of the path is of the
+ * kind WHO_MEANS. */
 enum who_kind {
     WHO_MEANS, /* a function of the program */
-    WHO_MAIN,  /* main: it is shown, but it is the cause of nothing in particular */
+    WHO_MAIN,  /* main: shown, but never taken as a cause */
     /* a frame without a name, in a module of which other frames of the path have names */
     WHO_NAMELESS,
     WHO_INTERPRETER, /* the loop of an interpreter */
@@ -36,36 +39,39 @@ enum who_kind {
     WHO_RUNTIME,
 };
 
-/* Return the innermost step of a context, and the step around another one. */
+/* who_first returns the innermost step of a context; who_next returns the step of the function that
+ * called `step`. */
 struct who_step who_first(const struct model *model, uint32_t context);
 struct who_step who_next(const struct model *model, struct who_step step);
-/* Never returns WHO_NAMELESS, which depends on the rest of the path. */
+/* Returns the kind of a step. Never returns WHO_NAMELESS, which depends on the rest of the path. */
 enum who_kind who_kind_of(const struct model *model, struct who_step step);
-/* Returns a key that all steps in the same function share. Other steps differ, except for
- * collisions of 64 bits. Without names, the function is the return address. */
+/* Returns a key that all steps in one function share. Keys of different functions differ, except
+ * for collisions of 64-bit hashes. A function without a name is identified by its return address.
+ */
 uint64_t who_key(const struct model *model, struct who_step step);
 
-/* A part of a path: the steps from `from` outwards up to `end`, which does not belong to it. */
+/* A part of a path: the steps from `from` outwards, up to but not including `end`. */
 struct who_part {
-    struct who_step from, end; /* end.context is WIRE_NONE: as far as the path goes */
+    struct who_step from, end; /* end.context is WIRE_NONE: up to the outermost function */
     bool keeps_first;          /* `from` is shown, whatever its kind */
 };
 /* Returns the part of a context's path that has the innermost `frames` frames. */
 struct who_part who_frames(const struct model *model, uint32_t context, uint32_t frames);
 
-/* Returns true if a function of this part means something. */
+/* Returns true if a function of this part is of the kind WHO_MEANS. */
 bool who_means(const struct model *model, const struct who_part *part);
 
-/* Returns the first step from `from` outwards in the same function as `wanted`; WIRE_NONE as its
- * context: there is none. */
+/* Returns the first step, from `from` outwards, that is in the function of `wanted`. If there is
+ * none, its context is WIRE_NONE. */
 struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted);
 
-/* Returns the functions that mean something, at most `most` of them, innermost first: "open_session
- * (srv.cc:10) < main (srv.cc:40), via std::string". The part after "via" names what was left out at
- * the inner end. If nothing means anything, the innermost functions are named. The caller frees the
- * text. */
+/* Returns the functions of a part that tell something, at most `most` of them, innermost first:
+ * "open_session (srv.cc:10) < main (srv.cc:40), via std::string". The word behind "via" names the
+ * functions that were left out at the inner end. If no function tells something, the innermost ones
+ * are shown. The caller frees the text. */
 char *who_write(const struct model *model, const struct who_part *part, int64_t most);
-/* Returns the first of these functions as "open_session, srv.cc:10". The caller frees the text. */
+/* Like who_write, but returns one function, as "open_session, srv.cc:10". The caller frees the
+ * text. */
 char *who_write_short(const struct model *model, const struct who_part *part);
 
 #endif

@@ -39,7 +39,8 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
-/* Returns a copy of a text of `bytes` bytes with its final 0; NULL if the text has no such end. */
+/* Returns a copy of a text of `bytes` bytes, its final 0 included; NULL if the last byte is not 0.
+ */
 static char *take_text(struct records *records, size_t bytes) {
     if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0')
         return NULL;
@@ -177,7 +178,8 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    /* The root's peak is the peak of the whole process, which is not known. */
+    /* The root's peak is that of the whole process. It is unknown unless the root's record has
+     * sums. */
     if (model->context_count == 1)
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
@@ -191,7 +193,7 @@ struct context_parts {
     char *label, *why;    /* NULL: none */
 };
 
-/* Returns a text of `bytes` bytes in place; NULL if it does not end there. */
+/* Returns a text of `bytes` bytes without copying it; NULL if the last byte is not 0. */
 static char *find_text(struct records *records, size_t bytes) {
     char *text = (char *)(uintptr_t)records->at;
     if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0')
@@ -219,8 +221,8 @@ static bool find_parts(struct loader *loader, struct records *record,
     return true;
 }
 
-/* Returns the context of a record: a new context, or the last one if the record has further threads
- * of it. */
+/* Returns the context of a record: a new context, or the last one if the record goes on with the
+ * threads of that context. */
 static struct model_context *context_of(struct loader *loader, const struct wire_context *wire,
                                         const struct context_parts *parts) {
     struct model *model = loader->model;
@@ -234,7 +236,7 @@ static struct model_context *context_of(struct loader *loader, const struct wire
         return last;
     }
     if (model->context_count >= WIRE_NONE - 1) {
-        damaged(loader, "too many elements");
+        damaged(loader, "too many contexts");
         return NULL;
     }
     return new_context(loader, wire, parts->label, parts->why ? cli_copy(parts->why) : NULL);
@@ -344,8 +346,8 @@ static bool take_remote(struct loader *loader, struct records *records) {
     return true;
 }
 
-/* The views arrive in the order of the contexts. Thread 0 stands for all threads that have
- * exited; several heaps may belong to it, so their views are added up. */
+/* Makes the views of the model; they arrive in the order of the contexts. Thread 0 stands for all
+ * threads that have exited; several heaps may belong to it, so their views are added up. */
 static void place_views(struct loader *loader) {
     struct model *model = loader->model;
     model->views = cli_alloc(loader->view_count, sizeof *model->views);
@@ -384,7 +386,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     if (!take(records, &wire, sizeof wire))
         return damaged(loader, "a mark record is cut off");
     if (model->mark_count >= WIRE_MARKS_ALL)
-        return damaged(loader, "too many elements");
+        return damaged(loader, "too many marks");
     wire.name[sizeof wire.name - 1] = '\0';
     model->marks = cli_grow(model->marks, WIRE_MARKS_ALL, sizeof *model->marks);
     struct model_mark *mark = &model->marks[model->mark_count++];
@@ -423,7 +425,8 @@ static bool take_resizes(struct loader *loader, struct records *records) {
         model->lost_reallocs = model_tame(wire.reallocs);
         return true;
     }
-    /* A context that is newer than the contexts that were read is left out, as in a mark. */
+    /* A context that is newer than the contexts that were read is not in the model, so its counts
+     * are left out. */
     wire.context = model_find_context(model, wire.context);
     if (wire.context == WIRE_NONE)
         return true;
@@ -448,8 +451,9 @@ static bool take_note(struct loader *loader, struct records *records) {
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* A context that was created after the contexts were read counts as [unknown], which always
- * exists. If only some contexts are kept, it counts as none. */
+/* Returns the index of a page's context. A context that was created after the contexts were read
+ * counts as [unknown], which always has the index 1. If only some contexts are kept, returns
+ * WIRE_NONE for a context that is not kept. */
 static uint32_t page_context(const struct loader *loader, uint32_t id) {
     uint32_t index = model_find_context(loader->model, id);
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
@@ -461,8 +465,8 @@ static struct model_figures *figures_of(const struct loader *loader, uint32_t in
                              index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
 }
 
-/* Adds the page to the model. A record that continues the last page adds nothing. Returns false
- * if a record claims to continue a page and does not. */
+/* Adds the page to the model. A record that continues the last page adds nothing. Returns false if
+ * a record says that it continues a page, but the last page is another one. */
 static bool keep_page(struct loader *loader, const struct wire_page *page) {
     struct model *model = loader->model;
     if (page->further) {
@@ -520,7 +524,7 @@ static bool take_page(struct loader *loader, struct records *records) {
 static bool take_survey(struct loader *loader, struct records *records) {
     struct wire_survey *sum = &loader->survey, survey;
     if (!take(records, &survey, sizeof survey))
-        return damaged(loader, "its sums are cut off");
+        return damaged(loader, "the sums are cut off");
     sum->uptime_ns = survey.uptime_ns;
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;

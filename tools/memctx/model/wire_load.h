@@ -2,9 +2,10 @@
 /*
  * wire_load.h - makes a model of the answers of a target, one answer after the other.
  *
- * Feed the answers in this order: the head; all pieces of the modules and the contexts; then call
- * loader_link; then the other parts and the head of the end; then call loader_finish. No answer is
- * trusted: each one is checked, and a damaged one is a failure with a message.
+ * Feed the answers in this order: the head (WIRE_DUMP_BEGIN); all pieces of the modules and the
+ * contexts. Then call loader_link. Feed the other parts, and the last head (WIRE_DUMP_END). Then
+ * call loader_finish. No answer is trusted: each answer is checked, and a damaged one is a failure
+ * with a message.
  */
 #ifndef MEMCTX_WIRE_LOAD_H
 #define MEMCTX_WIRE_LOAD_H
@@ -30,8 +31,9 @@ struct loader {
     } (*visit)(struct loader *loader, const struct wire_context *context,
                const struct wire_sums *sums, char *label);
     void *visit_argument;
-    bool partial; /* the model has only some contexts; pages of others count for model->left_out */
-    uint32_t contexts;         /* number that the head announced */
+    /* the model has only some contexts; pages of all others count for model->left_out */
+    bool partial;
+    uint32_t contexts;         /* number of contexts that the head announced */
     struct wire_survey survey; /* sum over all pieces, with the uptime of the last piece */
     struct figures figures;
     uint64_t took_ns; /* time that the target took for all answers */
@@ -48,7 +50,7 @@ struct loader {
 /* Begins a model of a target, which messages call `source`. */
 void loader_begin(struct loader *loader, struct model *model, const char *source,
                   struct cli_failure *failure);
-/* Takes an answer to WIRE_DUMP. The ledger of the last one counts. */
+/* Takes an answer to WIRE_DUMP. Its ledger replaces the one of an earlier answer. */
 bool loader_take_head(struct loader *loader, const void *bytes, size_t length);
 /* Takes an answer to WIRE_PIECE. Sets *next to the start of the next piece; 0: there is none. */
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,

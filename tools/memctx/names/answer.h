@@ -2,9 +2,10 @@
 /*
  * answer.h - the child process that reads a module's symbols sends the names through a pipe.
  *
- * An answer is one byte of enum symbols_source. Then each address of the request follows in turn:
- * its functions, inlined ones included, and an end mark. Then each pair of the request follows: the
- * number of its tail frames, and of each one the address and the functions, innermost first.
+ * An answer begins with one byte of enum symbols_source. For each address of the request, it has
+ * the functions, inlined ones included, and an end mark. For each pair of frames in the request, it
+ * has the number of tail frames between the two (functions that ended in a tail call), then the
+ * address and the functions of each tail frame, innermost first.
  */
 #ifndef MEMCTX_ANSWER_H
 #define MEMCTX_ANSWER_H
@@ -27,15 +28,15 @@ enum symbols_source {
     SYMBOLS_SOURCES,
 };
 
-/* Writes one function of the address whose turn it is. NULL: no name, no file. */
+/* Writes one function of an address, in the order of the request. `name` and `file` may be NULL. */
 void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line);
 /* Ends the functions of one address. */
 void answer_put_end(FILE *answer);
 
-#define ANSWER_TAILS_MAX 16 /* tail frames of one pair */
+#define ANSWER_TAILS_MAX 16 /* most tail frames of one pair */
 void answer_put_tails(FILE *answer, size_t count);
-/* A module, and the address in its file behind a tail call. The functions of the tail frame follow.
- */
+/* Writes the module of a tail frame, and the address behind its tail call in the module's file. The
+ * functions of the tail frame must follow. */
 void answer_put_address(FILE *answer, uint32_t module, uint64_t address);
 /* Return false if the stream is damaged or has ended. */
 bool answer_get_tails(FILE *answer, size_t *count);

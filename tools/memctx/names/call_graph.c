@@ -130,7 +130,7 @@ static bool is_allocator(const char *name) {
     return false;
 }
 
-/* Returns true for a program; a position-independent one looks much like a library. */
+/* Returns true for a program. DF_1_PIE tells a position-independent program from a library. */
 static bool find_is_program(Dwfl_Module *module) {
     GElf_Addr bias;
     GElf_Ehdr header;
@@ -227,7 +227,7 @@ static uint32_t node_of(struct graph *graph, uint32_t module, const struct range
     return find_node(graph, &(struct node){.key = key, .module = module, .range = *function});
 }
 
-/* The function may be in DWARF or else in the symbol table. */
+/* Looks for the function in DWARF, then in the symbol table. */
 uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address) {
     struct names *names = graph_names(graph, module);
     if (!names)
@@ -262,7 +262,8 @@ uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint) {
         if (other == NODE_UNKNOWN)
             continue;
         if (found != NODE_UNKNOWN)
-            return NODE_UNKNOWN; /* the loader's order decides, which is not known here */
+            /* two modules have the name; the loader's order decides, which is not known here */
+            return NODE_UNKNOWN;
         found = other;
     }
     return found;
@@ -270,7 +271,8 @@ uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint) {
 
 /* --- the function that a call site calls -------------------------------------------------- */
 
-/* Returns the declaration or abstract function that a function is an instance of, or itself. */
+/* Returns the declaration or abstract function of which a function is an instance; the function
+ * itself if there is none. */
 static Dwarf_Die origin_of(Dwarf_Die die) {
     for (int i = 0; i < ORIGINS_MAX; i++) {
         Dwarf_Attribute attribute;
@@ -346,7 +348,7 @@ static bool is_external(Dwarf_Die *die) {
            dwarf_formflag(&attribute, &external) == 0 && external;
 }
 
-/* Returns the function that a module knows by name only. */
+/* Returns the node of a function that a module knows by name only. */
 static uint32_t find_named(struct graph *graph, uint32_t number, const char *name) {
     struct graph_module *module = module_of(graph, number);
     bool allocator = is_allocator(name);
@@ -396,8 +398,8 @@ static bool has_flag(Dwarf_Die *die, unsigned name) {
     return dwarf_attr(die, name, &attribute) && dwarf_formflag(&attribute, &flag) == 0 && flag;
 }
 
-/* Returns the address behind a call; 0: not known. clang gives the address of a tail call itself.
- * The look-up is done one byte before the address that is returned, so one is added. */
+/* Returns the address behind a call; 0: not known. For a tail call, clang gives the address of the
+ * call itself. One is added to it, because the look-up is done one byte before the address. */
 static uint64_t address_behind(Dwarf_Die *site) {
     Dwarf_Attribute attribute;
     Dwarf_Addr address = 0;
@@ -438,7 +440,7 @@ static void read_site(struct graph *graph, uint32_t number, Dwarf_Die *site) {
             add_site(&node->calls, &(struct site){.address = address, .target = targets.nodes[i]});
 }
 
-/* Reads the call sites below a DIE; they stand in the blocks and inlined functions, too. */
+/* Reads the call sites below a DIE, also those in blocks and inlined functions. */
 static void read_sites(struct graph *graph, uint32_t number, Dwarf_Die *parent, int level) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0)
@@ -460,8 +462,8 @@ static void read_sites(struct graph *graph, uint32_t number, Dwarf_Die *parent, 
     } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-/* clang says that it described all calls, but leaves out those of functions that it knows itself,
- * as it knows malloc. */
+/* Returns true if the compiler of a unit describes calls of built-in functions, such as malloc.
+ * clang leaves them out, although it says that it described all calls. */
 static bool describes_builtins(const struct names *names, uint32_t unit) {
     Dwarf_Attribute attribute;
     const char *producer = dwarf_attr(&names->units[unit].die, DW_AT_producer, &attribute)

@@ -3,7 +3,7 @@
  * call_graph.h - which function of a module calls which, by ordinary calls and by tail calls.
  *
  * The functions of the module are the nodes. DWARF describes the call sites of each function that
- * was compiled with -O2 -g. A node's calls are read when graph_read_node asks for them, and once.
+ * was compiled with -O2 -g. The first graph_read_node of a node reads its calls.
  */
 #ifndef MEMCTX_CALL_GRAPH_H
 #define MEMCTX_CALL_GRAPH_H
@@ -14,13 +14,13 @@
 
 #include "names/elf_code.h"
 
-#define GRAPH_TARGETS_MAX 8 /* clones of one function */
+#define GRAPH_TARGETS_MAX 8 /* most clones of a function that a call site may call */
 
 /* A tail call of one function, or an ordinary call, which returns to `address`. */
 struct site {
     uint64_t address; /* behind the call */
     uint32_t target;  /* number of a node */
-    bool several;     /* more than one tail call of the function leads to the target */
+    bool several;     /* several tail calls of the function lead to the target */
 };
 
 struct sites {
@@ -42,13 +42,14 @@ struct node {
     bool complete_to_malloc;
 };
 
-/* Nodes that are no functions. */
+/* Nodes that stand for no function of a module. */
 enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 
 /* A module, and tables for looking up its functions. */
 struct graph_module {
-    struct names *names;          /* NULL: not opened yet, or it cannot be read */
-    struct instances *instances;  /* for each unit, the functions that are instances of another */
+    struct names *names; /* NULL: not opened yet, or it cannot be read */
+    /* for each unit, its functions and the declaration or abstract function of each */
+    struct instances *instances;
     const struct range **symbols; /* hash table of the global symbols by name */
     size_t symbol_mask;
     const char **libc; /* hash table of the names that the module takes from the C library */
@@ -62,7 +63,7 @@ struct graph_module {
 struct graph {
     struct graph_module *modules;
     uint32_t module_count;
-    bool has_all; /* these are all modules of the process */
+    bool has_all; /* `modules` has all modules of the process */
     /* Opens a module when it is needed. Returns NULL if it cannot be read. */
     struct names *(*open)(void *data, uint32_t module);
     void *data;
@@ -84,14 +85,15 @@ void graph_begin(struct graph *graph, uint32_t module_count, bool has_all,
 struct names *graph_names(struct graph *graph, uint32_t module);
 /* Returns the node of the function at an address of a module's DWARF, or NODE_UNKNOWN. */
 uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address);
-/* Returns the node of the function that a node names: of a function of another module, the one in
- * module `hint`; without a hint, the only one in all modules of the process. NODE_UNKNOWN: not
- * found.
- */
+/* Returns the node of the function that a node stands for. If the node only names a function of
+ * another module, searches the module `hint`; without a hint, all modules of the process, where
+ * only one may have the name. A function of the C library that is not found is NODE_LIBC, any other
+ * one NODE_UNKNOWN. */
 uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint);
-/* Reads the call sites of a node. The nodes may move. */
+/* Reads the call sites of a node, once. graph->nodes may move. */
 void graph_read_node(struct graph *graph, uint32_t number);
-/* Adds a node to the targets, unless it is one of them. */
+/* Adds a node to the targets, unless they have it. If there is no room, NODE_UNKNOWN replaces the
+ * first one. */
 void graph_add_target(struct targets *targets, uint32_t node);
 
 #endif

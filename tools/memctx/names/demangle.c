@@ -7,7 +7,7 @@
 
 #include <libiberty/demangle.h>
 
-/* Nested templates make the result grow exponentially; nobody reads past this. */
+/* Longer names stay mangled: nested templates make the readable form grow exponentially. */
 #define MANGLED_MAX_BYTES 4096
 
 char *demangle_name(const char *name) {

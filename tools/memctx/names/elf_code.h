@@ -2,9 +2,8 @@
 /*
  * elf_code.h - the code of one ELF file: its symbols, and the functions that DWARF describes.
  *
- * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. All addresses
- * are those of the DWARF, which are less than those of the file by dwarf_bias; only the symbols
- * have the addresses of the file.
+ * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. Symbols have
+ * addresses of the file. All other addresses are DWARF's: the address of the file less dwarf_bias.
  */
 #ifndef MEMCTX_ELF_CODE_H
 #define MEMCTX_ELF_CODE_H
@@ -50,7 +49,7 @@ const struct range *code_find_range(const struct ranges *ranges, uint64_t addres
 const struct range *code_find_function(struct names *names, uint64_t address);
 /* Returns the functions of a unit, each with all its ranges. */
 const struct ranges *code_unit_functions(struct names *names, uint32_t unit);
-/* Returns the name of a function for people. `symbol`: its name in the symbol table, or NULL. The
+/* Returns the readable name of a function. `symbol`: its name in the symbol table, or NULL. The
  * caller frees the name. */
 char *code_function_name(Dwarf_Die *die, const char *symbol);
 /* Writes the functions at an address into the answer, then the end mark. */

@@ -3,8 +3,8 @@
  * elf_names.c - names of the addresses of one ELF file, by elfutils; runs in a child process.
  *
  * libdwfl finds the separate debug file and the compressed symbol table. The look-up itself is
- * done on sorted tables made here once: libdw's own walks every symbol for each address, and needs
- * .debug_aranges, which clang and rustc do not write.
+ * done on sorted tables made here once. The look-up of libdw walks every symbol for each address,
+ * and needs .debug_aranges, which clang and rustc do not write.
  */
 #include "names/elf_names.h"
 
@@ -39,7 +39,8 @@ static void add_range(struct ranges *ranges, const struct range *range) {
     ranges->items[ranges->count++] = *range;
 }
 
-/* Sorts by start. Of ranges with one start the best comes last, because the search ends there. */
+/* Sorts by start. The search takes the last range with a start, so the best of several comes last.
+ */
 static int compare_ranges(const void *a, const void *b) {
     const struct range *left = a, *right = b;
     if (left->start != right->start)
@@ -56,7 +57,7 @@ static void sort_ranges(struct ranges *ranges) {
         qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
 }
 
-/* Ranges hardly nest, so a few steps back are enough. */
+/* Goes back only a few steps from the last range before the address, because ranges hardly nest. */
 const struct range *code_find_range(const struct ranges *ranges, uint64_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
@@ -154,7 +155,7 @@ static void read_units(struct names *names, Dwarf *dwarf) {
             names->units = cli_grow(names->units, names->unit_capacity, sizeof *names->units);
         }
         uint32_t index = (uint32_t)names->unit_count++;
-        /* The code of a split unit is described in its .dwo, its ranges in the skeleton. */
+        /* The .dwo file of a split unit describes its code; the skeleton has its ranges. */
         names->units[index] =
             (struct unit){.die = type == DW_UT_skeleton && skeleton.addr ? skeleton : die};
         add_die_ranges(&names->unit_ranges, &die, index);
@@ -162,8 +163,8 @@ static void read_units(struct names *names, Dwarf *dwarf) {
     sort_ranges(&names->unit_ranges);
 }
 
-/* Reads the functions below a DIE; they stand in units, namespaces and types, and in functions and
- * their blocks if they belong to a class that is local there, or to a lambda. */
+/* Reads the functions below a DIE. Functions stand in units, namespaces and types. Functions of
+ * local classes and lambdas stand in functions and their blocks. */
 static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t unit, int level) {
     Dwarf_Die child;
     if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0)
@@ -271,9 +272,9 @@ const struct range *code_find_function(struct names *names, uint64_t address) {
     return range ? code_find_range(code_unit_functions(names, range->unit), address) : NULL;
 }
 
-/* Writes the machine function, then the functions that were inlined into it, innermost first. Each
- * function has the line that was executed in it: the innermost one the line of the address, the
- * others the line of the call. */
+/* Writes the machine function, then the functions that were inlined into it, innermost first. The
+ * innermost function has the line of the address; each other function has the line of the call in
+ * it. */
 static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
     const struct range *range = code_find_range(&names->unit_ranges, address);
     if (!range)
@@ -380,8 +381,8 @@ static enum match check_file(const char *path, const struct symbols_request *req
     return match;
 }
 
-/* Finds a file that was replaced or removed: it is still there under map_files, which not every
- * user may read. */
+/* Finds a file that was replaced or removed. A link in /proc/PID/map_files still leads to it, but
+ * not every user may read this folder. */
 static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes) {
     char directory[64];
     snprintf(directory, sizeof directory, "/proc/%d/map_files", (int)request->live_pid);
@@ -419,7 +420,7 @@ static enum symbols_source find_file(const struct symbols_request *request, char
             continue;
         }
         match = check_file(path, request);
-        /* The program itself is not this module unless its build-id says so. */
+        /* /proc/PID/exe is this module only if the build-id says so. */
         if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0))
             continue;
         if (match == MATCH_YES)
@@ -457,7 +458,7 @@ enum symbols_source elf_names_open(const struct symbols_request *request,
     if (source != SYMBOLS_DWARF)
         return source;
     Dwfl *dwfl = dwfl_begin(&callbacks);
-    /* Base 0: addresses are those of the file. */
+    /* Base 0: all addresses are those of the file. */
     *module = dwfl ? dwfl_report_elf(dwfl, path, path, -1, 0, true) : NULL;
     return *module && dwfl_report_end(dwfl, NULL, NULL) == 0 ? SYMBOLS_DWARF : SYMBOLS_DAMAGED;
 }
@@ -476,7 +477,7 @@ static enum symbols_source read_names(struct names *names) {
                                           : SYMBOLS_DYNSYM;
 }
 
-/* The only module that a child may read, when it answers for one module. */
+/* The only module that the child of one module may read. */
 struct opened {
     struct names names;
     uint32_t number;

@@ -29,17 +29,17 @@ struct symbols_request {
     const char *debug_directory;
     const uint64_t *addresses; /* look-up addresses in the file */
     size_t count;
-    /* All modules of the process; `number` is the number of the module that is read. */
+    /* All modules of the process. `number`: index of `module` in this list. */
     const struct model_module *modules;
     uint32_t module_count, number;
     const struct symbols_pair *pairs;
     size_t pair_count;
 };
 
-/* Writes an answer to the request (answer.h). All pairs lie in the module. */
+/* Writes an answer to the request (answer.h). Both frames of each pair lie in request->module. */
 void elf_names_answer(const struct symbols_request *request, FILE *answer);
-/* Writes the answer for pairs that lie in several modules, and for those of malloc. The request has
- * no module and no addresses. */
+/* Writes the answer for pairs of frames in different modules, and for pairs of a frame and malloc.
+ * The request has no module and no addresses. */
 void elf_names_answer_across(const struct symbols_request *request, FILE *answer);
 /* Opens the file of the request with elfutils and sets *module. Returns SYMBOLS_DWARF, or else why
  * the file could not be opened. */

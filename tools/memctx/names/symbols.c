@@ -46,7 +46,7 @@ struct pair {
     const struct model_frame *outer, *inner; /* `inner` is NULL for malloc */
 };
 
-/* Returns true if the functions between may belong to several modules. */
+/* Returns true if the functions between the two frames may belong to several modules. */
 static bool is_across(const struct pair *pair) {
     return !pair->inner || pair->inner->module != pair->outer->module;
 }
@@ -63,7 +63,8 @@ static int compare_pairs(const void *a, const void *b) {
                : left->outer->address > right->outer->address;
 }
 
-/* A return address may already belong to the next function or line. */
+/* The look-up is done one byte before a return address, which may already belong to the next
+ * function or line. */
 static uint64_t look_up_address(const struct model_frame *frame) {
     return frame->address - (frame->exact_address ? 0 : 1);
 }
@@ -209,8 +210,8 @@ static int compare_entries(const void *a, const void *b) {
     return left->start < right->start ? -1 : left->start > right->start;
 }
 
-/* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp: a file that belongs
- * to neither the target's user, nor root, nor us is left alone. */
+/* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp, so a file is ignored
+ * unless it belongs to the target's user, to root or to this user. */
 static FILE *open_perf_map(const struct symbols_options *options) {
     char paths[2][96];
     struct stat status, owner;
@@ -306,7 +307,7 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
     return count;
 }
 
-/* The pairs of frames between which functions are to be looked up, each pair once. */
+/* The pairs of frames between which tail calls are looked up, each pair once. */
 struct pairs {
     struct pair *list;
     size_t count, capacity;
@@ -379,7 +380,7 @@ static size_t collect_pairs(const struct model *model, const struct symbols_opti
 
 static void note_source(struct model_module *module, enum symbols_source source) {
     bool noted =
-        module->symbols != NULL; /* a warning came with an earlier look-up of other frames */
+        module->symbols != NULL; /* an earlier look-up of other frames has printed the warning */
     module->symbols = cli_copy(source_words[source]);
     if (noted)
         return;
@@ -388,8 +389,8 @@ static void note_source(struct model_module *module, enum symbols_source source)
                  "names are left out",
                  module->path);
     } else if (source == SYMBOLS_DAMAGED) {
-        cli_warn("note: the symbols of %s could not be read (damaged file, or over %d s); some of "
-                 "its names are left out",
+        cli_warn("note: the symbols of %s could not be read (the file is damaged, or reading it "
+                 "took over %d s); some of its names are left out",
                  module->path, CHILD_CPU_LIMIT_S);
     }
 }
@@ -403,7 +404,7 @@ struct symbols_work {
     struct lookup across;
 };
 
-/* The most children at one time. A module that is not a file needs no child. */
+/* The most children that run at one time. A module that is not a file needs no child. */
 #define CHILDREN_MAX 4
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
@@ -461,7 +462,7 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
         struct model_module *module = &model->modules[lookup->module];
         if (work->options.progress)
             progress_tell("reading the symbols of %s", module->path);
-        /* [vdso] and such are not files, so they have no child. */
+        /* A module without a file, such as [vdso], has no child. */
         enum symbols_source source =
             lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
         note_source(module, source);

@@ -4,12 +4,12 @@
  *
  * Names come from the files that the target maps, read here and never in the target: DWARF (also
  * in separate debug files found by build-id or debug link), then the symbol table (also the small
- * compressed one in .gnu_debugdata), then the dynamic symbols. A file whose build-id is not the
- * one that the process mapped is not believed. Code made at run time is named by
- * /tmp/perf-PID.map. A frame without a name keeps module and offset.
+ * compressed one in .gnu_debugdata), then the dynamic symbols. A file is ignored if its build-id is
+ * not that of the file that the process mapped. /tmp/perf-PID.map names code made at run time. A
+ * frame without a name keeps module and offset.
  *
- * Each module is read in a child process: a damaged file costs the child and the names, not the
- * dump.
+ * Each module is read in a child process: a damaged file may end this child, and its module then
+ * has no names, but the dump goes on.
  */
 #ifndef MEMCTX_SYMBOLS_H
 #define MEMCTX_SYMBOLS_H
@@ -21,19 +21,20 @@
 #include "model/model.h"
 
 struct symbols_options {
-    pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
-    pid_t inner_pid;             /* pid of the process in its own pid namespace */
-    const char *debug_directory; /* searched beside the usual ones; NULL: none */
-    bool progress;               /* show long look-ups on standard error */
-    const bool *only;            /* true for each context that needs names; NULL: all contexts */
-    /* any frame may be the innermost one of a path, so the tail calls from it to malloc are looked
-     * up, too */
+    pid_t live_pid;  /* 0: a snapshot, whose process may be gone */
+    pid_t inner_pid; /* pid of the process in its own pid namespace */
+    /* debug files are looked for here, too; NULL: only in the usual directories */
+    const char *debug_directory;
+    bool progress;    /* show long look-ups on standard error */
+    const bool *only; /* true for each context that needs names; NULL: all contexts */
+    /* any frame may be the innermost one of a path, so tail calls from each frame to malloc are
+     * looked up, too */
     bool any_site;
 };
 
-/* Give every context of the model its names, and every module that has frames its `symbols`.
- * Call symbols_begin, then symbols_finish. The look-ups go on between the two calls, and others
- * may read the model meanwhile. */
+/* Give every context of the model its names, and every module that has frames its `symbols`. Call
+ * symbols_begin, then symbols_finish. The look-ups go on between the two calls; the caller may read
+ * the model meanwhile. */
 struct symbols_work;
 struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options);

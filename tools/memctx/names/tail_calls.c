@@ -2,10 +2,10 @@
 /*
  * tail_calls.c - searches chains of tail calls.
  *
- * A tail call through a register may lead anywhere, and so may one to a function without DWARF. So
- * a search that meets such a call has no answer. Calls into the C library are the exception,
- * because none of its functions ends in a tail call of the program's; but if the last function
- * belongs to the C library, its functions are functions like any other.
+ * A tail call through a register may lead anywhere, and so may a tail call to a function without
+ * DWARF. So a search that meets such a call has no answer. Calls into the C library are an
+ * exception, because no function of the C library ends in a tail call to the program. If the last
+ * function of the chain belongs to the C library, this exception does not hold.
  */
 #include "names/tail_calls.h"
 
@@ -19,7 +19,8 @@
 /* The functions that a search has met. */
 struct search {
     uint32_t nodes[SEARCH_NODES_MAX];
-    bool leads[SEARCH_NODES_MAX]; /* a chain of tail calls leads from it to the last function */
+    /* a chain of tail calls leads from this function to the last one */
+    bool leads[SEARCH_NODES_MAX];
     size_t count;
     uint32_t hint; /* module of the last function; GRAPH_NO_MODULE: it is the allocator */
 };
@@ -46,9 +47,9 @@ static bool add_tails(struct graph *graph, struct search *search, uint32_t numbe
     return true;
 }
 
-/* Meets all functions that tail calls lead to. Returns false if one of them may lead anywhere, or
- * if there are too many. An unknown tail call of the last function itself does not matter, nor do
- * those behind it: they put no function between. */
+/* Adds to the search all functions that tail calls lead to. Returns false if a tail call of one of
+ * them is not known, or if there are too many functions. Unknown tail calls of the last function,
+ * and of functions behind it, do not matter: they put no function between the two frames. */
 static bool meet_all(struct graph *graph, struct search *search, uint32_t last) {
     size_t i;
     for (i = 0; i < search->count; i++) {
@@ -72,7 +73,7 @@ static bool meet_all(struct graph *graph, struct search *search, uint32_t last) 
     return true;
 }
 
-/* Returns true if a tail call to this function leads to the last one. */
+/* Returns true if a chain of tail calls leads from this function to the last one. */
 static bool leads(struct graph *graph, struct search *search, uint32_t target) {
     return search->leads[index_of(search, graph_resolve(graph, target, search->hint))];
 }
@@ -146,8 +147,8 @@ static size_t find_chain(struct graph *graph, const struct targets *starts, uint
 
 /* --- the answer -------------------------------------------------------------------------- */
 
-/* Writes a function of the chain: with the line and the inlined functions of its tail call if only
- * one of its tail calls leads on. */
+/* Writes a function of the chain. It has the line and the inlined functions of its tail call only
+ * if a single tail call leads to the next function. */
 static void put_link(struct graph *graph, const struct link *link, FILE *answer) {
     const struct node *node = &graph->nodes[link->node];
     struct names *names = graph_names(graph, node->module);
@@ -165,7 +166,7 @@ static void put_link(struct graph *graph, const struct link *link, FILE *answer)
     answer_put_end(answer);
 }
 
-/* Adds the functions that are called at the return address of the outer frame. */
+/* Adds the functions that the call before the outer frame's return address may have called. */
 static void find_starts(struct graph *graph, const struct symbols_pair *pair,
                         struct targets *starts) {
     struct names *names = graph_names(graph, pair->outer_module);

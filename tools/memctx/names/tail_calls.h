@@ -5,9 +5,9 @@
  * A function that ends in a tail call jumps to the next function, which then returns to the first
  * function's caller. So the first function has no return address on the stack. DWARF describes the
  * call sites of each function that was compiled with -O2 -g: the function called at a return
- * address, and the tail calls of each function. The functions between are known if exactly one
- * chain of tail calls leads from the function that the outer frame calls to the function of the
- * inner frame. Otherwise the answer is that no function is known.
+ * address, and the tail calls of each function. The functions between two frames are known if
+ * exactly one chain of tail calls leads from the function that the outer frame calls to the
+ * function of the inner frame. Otherwise the answer is that no function is known.
  *
  * Cost: each function's call sites are read once. A search looks at a bounded number of functions.
  * Only a child process calls this.
@@ -20,8 +20,9 @@
 #include "names/elf_code.h"
 #include "names/elf_names.h"
 
-/* The modules that a search may look at. `open` opens one when it is needed, and returns NULL if it
- * cannot be read. Frames may lie in the first `named` modules only. */
+/* The modules that a search may look at. `open` opens a module when it is needed, and returns NULL
+ * if the module cannot be read. A chain with a function outside of the first `named` modules is no
+ * answer. */
 struct tail_modules {
     uint32_t count, named;
     bool are_all; /* the list has all modules of the process */

@@ -201,7 +201,7 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
         free(named);
         return;
     }
-    uint32_t bits = 0; /* the word behind `spare` begins with the policy, in 8 bits */
+    uint32_t bits = 0; /* the word behind the member `spare`; its lowest 8 bits are the policy */
     uint32_t at = OFFSET(tables, named, spare) + (uint32_t)sizeof bits;
     if (at + sizeof bits <= SIZE(tables, named))
         memcpy(&bits, named + at, sizeof bits);
@@ -270,7 +270,7 @@ static const char *rule_of(struct tables *tables, uint32_t id) {
                : "";
 }
 
-/* Returns the first view of a context in the sorted list. */
+/* Returns the index of a context's first view in tables->views, which is sorted by context. */
 static size_t find_views(const struct tables *tables, uint32_t context) {
     size_t low = 0, high = tables->view_count;
     while (low < high) {
@@ -283,7 +283,8 @@ static size_t find_views(const struct tables *tables, uint32_t context) {
     return low;
 }
 
-/* Adds a record with the views of one group. Returns false if there is no room for it. */
+/* Adds a record of a context. `threads`: with its views, HEAPS_A_RECORD in each group. Returns
+ * false if the answer has no room for the record. */
 static bool add_context(struct outside *outside, struct answer *answer, uint32_t id, uint32_t group,
                         bool threads) {
     struct tables *tables = &outside->tables;
@@ -310,7 +311,7 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
     const struct seen_view *seen = part > 0 ? &tables->views[find_views(tables, id) + first] : NULL;
     if (views > 0) {
         struct wire_sums sums = tables->sums[id];
-        /* A record with threads has the sums of these threads alone. */
+        /* A record with views has the sums over these views alone. */
         if (threads)
             sums = (struct wire_sums){.peak_requested_bytes = WIRE_UNKNOWN};
         for (uint32_t i = 0; i < part; i++) {
@@ -452,7 +453,7 @@ static void answer_marks(struct outside *outside, const struct wire_piece_reques
     }
 }
 
-/* Returns false if there is no such mark. */
+/* Returns false if no mark has the requested name. */
 static bool answer_entries(struct outside *outside, const struct wire_piece_request *request,
                            struct answer *answer) {
     const struct seen_mark *mark = NULL;
@@ -506,7 +507,7 @@ static void answer_pages(struct outside *outside, const struct wire_piece_reques
     }
 }
 
-/* Returns false if there is no such part from outside. */
+/* Returns false if the requested part cannot be read from outside. */
 static bool answer_piece(struct outside *outside, const struct wire_piece_request *request,
                          struct answer *answer) {
     struct wire_piece head = {0};
@@ -557,7 +558,7 @@ bool outside_answer(struct outside *outside, enum wire_type type, const void *re
         *status = WIRE_REFUSED;
         answer.length = (size_t)snprintf(
             answer.bytes, WIRE_ANSWER_MAX,
-            "only the process can answer this, and its memory is read from outside");
+            "only the process itself can answer this request, but its memory is read from outside");
     }
     *body = answer.bytes;
     *bytes = answer.length;

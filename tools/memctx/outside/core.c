@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * core.c - which memory a core file holds, which files were mapped, which threads there were.
+ * core.c - reads from a core file which memory it holds, which files were mapped, which threads
+ * ran.
  *
- * libelf reads the headers. Damaged ones are expected: a core is cut when the disk is full or
- * RLIMIT_CORE is reached. Cannot do: cores of another machine type than this one.
+ * libelf reads the headers. Damaged files are expected: a core file is cut off when the disk is
+ * full or RLIMIT_CORE is reached. Cannot do: cores of another machine type than this one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +24,7 @@
 bool reach_is_core(const char *path) {
     Elf64_Ehdr head;
     struct stat file;
-    /* A pipe is not even opened: its bytes come once, and its writer waits for a reader that stays.
-     */
+    /* Does not open a pipe: its bytes can be read only once, and its writer would lose a reader. */
     if (stat(path, &file) != 0 || !S_ISREG(file.st_mode))
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -35,7 +35,7 @@ bool reach_is_core(const char *path) {
     return is;
 }
 
-/* Adds a segment, as far as the file really has it. */
+/* Adds the part of a segment that the file really has. */
 static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t file_bytes) {
     uint64_t there = segment->p_filesz;
     if (segment->p_offset >= file_bytes)
@@ -52,7 +52,8 @@ static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t 
         reach_add_piece(reach, segment->p_vaddr, there, segment->p_offset);
 }
 
-/* NT_FILE: two words (entries, unit), three words each entry (start, end, offset), the names. */
+/* NT_FILE has two words (number of entries, unit), three words for each entry (start, end, offset),
+ * and the names. */
 static void take_files(struct reach *reach, const char *bytes, size_t length) {
     uint64_t head[2], entry[3];
     if (length < sizeof head || bytes[length - 1] != '\0')
@@ -112,7 +113,8 @@ static int compare_pieces(const void *a, const void *b) {
     return one->start < other->start ? -1 : one->start > other->start;
 }
 
-/* The program's file: the mapped file whose name the kernel's short name begins. */
+/* Finds the program's file: the first mapped file whose name begins with the program's short name,
+ * else the first mapped file. */
 static void find_exe(struct reach *reach) {
     for (size_t i = 0; i < reach->mapping_count && reach->name[0] != '\0' && !reach->exe; i++) {
         const char *slash = strrchr(reach->mappings[i].name, '/');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ledger.c - reads sums of memory: what the library has mapped, and how much of its own tables and
- * of its control thread is resident.
+ * ledger.c - reads how much memory the library has mapped, and how much of its own tables and of
+ * its control thread is resident.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static int64_t resident_in(const struct reach *reach, uint64_t start, uint64_t b
     return sum;
 }
 
-/* Adds the resident bytes of a mapping to a sum of which `*mapped` bytes are left to be found. */
+/* Adds the resident bytes of a mapping to *sum. *mapped: bytes of all mappings that are still to be
+ * added; a mapping with more is damaged. */
 static void add_resident(struct tables *tables, uint64_t start, uint64_t bytes, int64_t *mapped,
                          int64_t *sum) {
     if (*sum == WIRE_UNKNOWN)

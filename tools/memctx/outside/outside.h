@@ -6,9 +6,9 @@
  * socket's (memctx/wire.h), so that no verb sees a difference. Cannot do: change anything in the
  * target; tell why a context is placed as it is, except by a rule.
  *
- * A process may run on meanwhile. Every pointer, index and count is checked before it is used, and
- * every loop has a bound; a table that contradicts itself costs the figures that stand in it, not
- * the dump.
+ * A process may run on while it is read. Every pointer, index and count is checked before it is
+ * used, and every loop has a bound. A table that contradicts itself is left out, and the dump says
+ * that it is incomplete.
  */
 #ifndef MEMCTX_OUTSIDE_READER_H
 #define MEMCTX_OUTSIDE_READER_H
@@ -23,14 +23,14 @@
 
 struct outside;
 
-/* What the caller already knows about the process. */
+/* The facts about the process that the caller already knows. */
 struct outside_process {
     pid_t pid;
     pid_t thread; /* /proc shows the memory under this id: the pid, unless the first thread ended */
     bool stopped;
     double age_s;
     int64_t rss_bytes;
-    const char *why; /* why it is read from outside, for the user: "the process is stopped" */
+    const char *why; /* for the user, why the socket is not used: "the process is stopped" */
 };
 
 /* Return NULL on a failure. */

@@ -3,9 +3,9 @@
  * pages.c - reads the header of each page, and the records of its blocks, from the target's memory.
  *
  * The figures are those of src/figures/pages.c, with three exceptions: pages that are alike are not
- * put together, the OS pages of serial pages are not examined, and no page is marked as aligned.
- * A page may be given back and made anew while it is read: a header that contradicts itself is
- * passed over.
+ * put together, the OS pages of serial pages are not examined, and no page is marked as aligned. A
+ * page may be given back and made anew while it is read, so a header that contradicts itself is
+ * skipped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@
 
 struct scan {
     struct tables *tables;
-    uint32_t clock, begun, started; /* the library's clock for ages, now and at two early moments */
+    /* segment_clock now, pages_clock_begin and pages_clock_start (src/figures/pages.h) */
+    uint32_t clock, begun, started;
     uint64_t segment_bytes, slice_bytes;
     uint32_t slices; /* number of slices of a segment */
     char *headers;   /* page headers of one segment */
@@ -88,7 +89,7 @@ static bool header_is_sound(const struct scan *scan, const char *from, const str
            page->next_block >= page->start && page->next_block <= page->start + page->bytes;
 }
 
-/* Bytes up to the end of the blocks that were handed out at least once, in whole OS pages. */
+/* Returns the bytes up to the end of the last block that was ever handed out, in whole OS pages. */
 static uint64_t reached_bytes(const struct header *page) {
     uint64_t bytes = page->next_block - page->start;
     bool open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
@@ -129,8 +130,8 @@ static struct seen_page *new_page(struct tables *tables) {
     return page;
 }
 
-/* Adds a live block to its context's share of the last page. Neighbours often belong to one
- * context, so the search begins at the last share. */
+/* Adds a live block to its context's share of the last page. Neighbouring blocks often belong to
+ * one context, so the search begins at the last share. */
 static void add_share(struct tables *tables, struct seen_page *page, uint32_t context,
                       bool resident) {
     struct wire_share *share = NULL;
@@ -154,7 +155,7 @@ static void add_share(struct tables *tables, struct seen_page *page, uint32_t co
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
-/* Returns the context of a crowd's member; 0: not known. */
+/* Returns the context that pays for a crowd's member; 0: not known. */
 static uint32_t member_context(struct tables *tables, uint32_t number) {
     uint32_t per_block = CONSTANT(tables, MEMBERS_PER_BLOCK);
     char member[64];
@@ -184,7 +185,7 @@ static uint32_t payer(struct tables *tables, const struct seen_heap *heap, uint3
 struct walk { /* a walk over the blocks of a page */
     const struct header *page;
     const struct seen_heap *heap;
-    uint32_t *owners; /* index of the view of each block; NULL: the records have them */
+    uint32_t *owners; /* index of the view of each block; NULL: the records name the views */
     size_t owner_count;
     uint32_t live_in[OS_PAGES_MOST];
     uint32_t live, spare;
@@ -199,8 +200,8 @@ static void add_live(struct walk *walk, uint64_t offset, uint32_t bytes) {
     }
 }
 
-/* Reads the record with a number. Sets *view to the index of the view that paid, 0 if the record
- * has none. Returns false if the block is free. */
+/* Reads the record `index` of a granule, which is record `number` of the page. Sets *view to the
+ * index of the view that paid; 0: the record names no view. Returns false if the block is free. */
 static bool take_record(const struct scan *scan, const struct walk *walk, const char *records,
                         uint32_t index, size_t number, uint32_t *view, uint32_t *slack) {
     uint64_t word = 0;
@@ -243,7 +244,7 @@ static void look_at_granule(const struct scan *scan, struct walk *walk, struct s
     }
 }
 
-/* Counts the OS pages of a page by the bytes that are alive in them. */
+/* Counts the OS pages of a page by the bytes of live blocks in each. */
 static void count_os_pages(const struct scan *scan, const struct walk *walk, struct wire_page *out,
                            uint64_t reached) {
     const struct header *page = walk->page;
@@ -361,7 +362,7 @@ static void scan_mixed(struct scan *scan, const struct header *page) {
     out->wire.live_bytes = (uint64_t)out->wire.live * out->wire.block_bytes;
 }
 
-/* `headed`: bytes of the mapping before the chunk. */
+/* Adds a chunk with its own span or mapping. `headed`: bytes of the mapping before the chunk. */
 static void scan_large(struct scan *scan, const struct header *page, uint64_t bytes,
                        uint64_t headed) {
     uint64_t touched = align_page(page->requested);

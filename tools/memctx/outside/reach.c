@@ -142,7 +142,7 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
     return true;
 }
 
-/* Reads up to the end of each OS page, because the next page may be missing. */
+/* Reads up to the end of an OS page at a time, because the next OS page may be missing. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room) {
     while (room > 0) {
         size_t part = OS_PAGE_BYTES - address % OS_PAGE_BYTES;
@@ -159,7 +159,7 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
 }
 
 /* Calls `take` for each run of bytes of a piece that the file holds. The kernel leaves a hole for
- * memory that was not resident; a file that was written without holes is taken to be whole. */
+ * memory that was not resident. In a file without holes all bytes count as held. */
 static void each_held(const struct reach *reach, const struct reach_piece *piece, uint64_t from,
                       uint64_t end, void (*take)(uint64_t start, uint64_t end, void *argument),
                       void *argument) {
@@ -170,7 +170,7 @@ static void each_held(const struct reach *reach, const struct reach_piece *piece
         if (data < 0 && errno == ENXIO) /* nothing but a hole up to the end of the file */
             return;
         off_t hole = data < 0 ? -1 : lseek(reach->fd, data, SEEK_HOLE);
-        if (data < 0 || hole <= data) { /* the file system does not tell */
+        if (data < 0 || hole <= data) { /* the file system does not tell holes */
             data = at;
             hole = (off_t)stop;
         }

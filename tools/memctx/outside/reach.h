@@ -2,8 +2,8 @@
 /*
  * reach.h - the memory of a process, through /proc/PID/mem or from a core file.
  *
- * No signal is sent and nothing is written. A process goes on running meanwhile. What a core file
- * says of itself is not trusted: every offset and length is checked against the file.
+ * No signal is sent and nothing is written. A process goes on running while it is read. The headers
+ * of a core file are not trusted: every offset and length is checked against the file.
  */
 #ifndef MEMCTX_REACH_H
 #define MEMCTX_REACH_H
@@ -31,17 +31,16 @@ struct reach_thread {
 
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
-    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not known */
+    int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not open */
     bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
     struct reach_piece *pieces; /* parts of memory in a core file, by rising address */
     size_t piece_count;
-    struct reach_thread *threads; /* threads of a core file, which has no names of threads */
+    struct reach_thread *threads; /* threads in a core file; their names are not known */
     size_t thread_count;
-    uint64_t
-        cut_bytes; /* memory that the headers of a core file name, and the file does not hold */
-    char name[17]; /* core file: the program's name, cut by the kernel at 15 characters */
+    uint64_t cut_bytes; /* memory that is in the headers of a core file, but not in the file */
+    char name[17];      /* core file: the program's name, cut by the kernel at 15 characters */
     int64_t pid;
     char *exe; /* NULL: not known */
 };
@@ -58,15 +57,15 @@ void reach_close(struct reach *reach);
 bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);
 /* Copies a text of less than `room` bytes with its final 0. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room);
-/* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if that
- * is not known. */
+/* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if the
+ * kernel does not tell. */
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count);
 /* Returns the bytes of memory that a core file holds, without its holes: the best estimate of the
  * resident set. */
 int64_t reach_held_bytes(const struct reach *reach);
 
-/* For core.c: adds a mapping, a piece, a thread. */
+/* Add a mapping or a piece. For core.c. */
 void reach_add_mapping(struct reach *reach, uint64_t start, uint64_t end, const char *name);
 void reach_add_piece(struct reach *reach, uint64_t start, uint64_t bytes, uint64_t offset);
 

@@ -6,10 +6,10 @@
 
 #include "outside/tables.h"
 
-#define ENTRIES_MOST 4096U /* resizes of a heap: the library keeps no more */
+#define ENTRIES_MOST 4096U /* most counts of realloc that a heap has */
 #define NUMBERS 5U         /* numbers in an entry of a mark, at most */
-#define CHUNKS_MOST 4096U  /* chunks of a mark; its bound is 1 MiB */
-#define RULE_BYTES 4096U   /* of the text of a placement rule, at most */
+#define CHUNKS_MOST 4096U  /* most struct mark_chunk of a mark */
+#define RULE_BYTES 4096U   /* most bytes of the text of a placement rule */
 
 /* The counts of a struct view_resizes, in the order of RESIZE_COUNTS in the library. */
 struct counts {
@@ -42,7 +42,7 @@ static void take_resizes(struct tables *tables, struct seen_heap *heap, const ch
         .grown_from_bytes = (int64_t)(counts.grown_from_bytes - base.grown_from_bytes)};
 }
 
-/* Reads a block of entries. Returns the address of the next one; 0: there is none. */
+/* Reads a struct resizes_block. Returns the address of the next block; 0: there is none. */
 static uint64_t read_resizes_block(struct tables *tables, struct seen_heap *heap, uint64_t address,
                                    char *block) {
     if (!reach_read(&tables->reach, address, block, SIZE(tables, resizes_block))) {
@@ -105,7 +105,7 @@ static int64_t difference(uint64_t one, int64_t other) {
     return (int64_t)(one - (uint64_t)other);
 }
 
-/* Reads an entry. Returns false if it makes no sense. */
+/* Reads an entry of a mark. Returns false if the entry is damaged. */
 static bool take_entry(struct tables *tables, struct seen_mark *mark, const unsigned char **at,
                        const unsigned char *end, uint64_t *context) {
     uint64_t numbers[NUMBERS] = {0};
@@ -118,7 +118,7 @@ static bool take_entry(struct tables *tables, struct seen_mark *mark, const unsi
     int64_t live = unfold(numbers[1]), chunks = unfold(numbers[2]);
     uint64_t allocs = numbers[0] & 1 ? numbers[3] : (uint64_t)chunks;
     uint64_t bytes = numbers[0] & 1 ? numbers[4] : (uint64_t)live;
-    /* A reset after the mark lowered the counters of dumps, so it lowers the entry, too. */
+    /* A reset after the mark lowered the counters of dumps, so the entry is lowered, too. */
     const struct wire_sums *base = &tables->bases[*context];
     if ((mark->entry_count & (mark->entry_count - 1)) == 0)
         mark->entries = cli_grow(mark->entries, 2 * mark->entry_count + 1, sizeof *mark->entries);

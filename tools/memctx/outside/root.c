@@ -2,8 +2,8 @@
 /*
  * root.c - finds the library's root in the target's memory, and checks every number in it.
  *
- * The root stands in the data of libmemctx.so, which the loader wrote to, so a core file holds it
- * whatever its filter of files says.
+ * The root stands in data of libmemctx.so that the loader has written to. Such data are anonymous
+ * memory, so a core file has the root even if coredump_filter leaves out mapped files.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 #include "outside/tables.h"
 
-#define SEARCH_MAX (64UL << 20) /* bytes of one mapping */
+#define SEARCH_MAX (64UL << 20) /* most bytes of a mapping that are searched */
 #define SEARCH_STEP (1UL << 20)
 #define STRUCT_MAX 65536U
 #define CONSTANT_MAX (1U << 26)
 
 static void write_magic(char magic[OUTSIDE_MAGIC_BYTES]) {
-    /* In two steps, so that the command's own memory has the bytes nowhere. */
+    /* In two steps, so that no constant of the command has the whole magic. */
     memcpy(magic, OUTSIDE_MAGIC_A, sizeof OUTSIDE_MAGIC_A - 1);
     memcpy(magic + sizeof OUTSIDE_MAGIC_A - 1, OUTSIDE_MAGIC_B, sizeof OUTSIDE_MAGIC_B);
 }
@@ -27,8 +27,8 @@ static bool is_library(const char *name) {
     return strncmp(slash ? slash + 1 : name, "libmemctx", 9) == 0;
 }
 
-/* Returns the address of the root in a mapping; 0: it is not there. Parts that cannot be read are
- * passed over. */
+/* Returns the address of the root in a mapping; 0: the root is not there. Skips parts that cannot
+ * be read. */
 static uint64_t search(struct tables *tables, uint64_t start, uint64_t end) {
     char magic[OUTSIDE_MAGIC_BYTES], *bytes = cli_alloc(SEARCH_STEP, 1);
     uint64_t found = 0;
@@ -47,7 +47,7 @@ static uint64_t search(struct tables *tables, uint64_t start, uint64_t end) {
     return found;
 }
 
-/* For each field the number of the struct that it is in. */
+/* struct_of[a field]: number of the struct that the field is in. */
 static const uint32_t struct_of[OUTSIDE_FIELD_COUNT] = {
 #define X(type, field) [OUTSIDE_##type##_##field] = OUTSIDE_SIZE_##type,
     OUTSIDE_FIELDS(X)

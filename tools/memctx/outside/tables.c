@@ -75,7 +75,7 @@ static bool read_contexts(struct tables *tables, const char *source, struct cli_
     uint64_t most =
         (uint64_t)CONSTANT(tables, TREE_NODES_PER_BLOCK) * CONSTANT(tables, TREE_BLOCKS);
     uint64_t count = tables_word(tables, ADDRESS(tables, tree_count_shown), sizeof(uint32_t));
-    if (count == 0) /* the library's start sets it */
+    if (count == 0) /* the library has not run its start */
         return cli_fail(
             failure, CLI_NO_TARGET,
             "%s: libmemctx.so has not begun to count; the process has just started; try "
@@ -107,7 +107,7 @@ static struct seen_view *new_view(struct tables *tables) {
     return &tables->views[tables->view_count++];
 }
 
-/* Subtracts what the counters were at the last reset. */
+/* Subtracts a view's counters at the last reset, and adds them to `bases` of the context. */
 static void subtract_baseline(struct tables *tables, const char *heap, uint32_t index,
                               uint32_t context, struct wire_sums *sums) {
     uint64_t list = FIELD(tables, heap, heap, baselines);
@@ -198,7 +198,8 @@ static void read_freed_of(struct tables *tables, struct seen_heap *seen, const c
         tables_miss(tables, "counts of remote frees", FIELD(tables, heap, heap, freed_of));
 }
 
-/* Returns the next heap of the list; 0: this was the last one. */
+/* Reads one heap. Returns the address of the next heap of the list; 0: there is none, or the heap
+ * is damaged. */
 static uint64_t read_heap(struct tables *tables, uint64_t address, uint64_t totals, char *heap) {
     uint64_t most = (uint64_t)CONSTANT(tables, VIEWS_PER_BLOCK) * CONSTANT(tables, VIEW_BLOCKS);
     if (!reach_read(&tables->reach, address, heap, SIZE(tables, heap))) {
@@ -234,7 +235,7 @@ static int compare_views(const void *a, const void *b) {
     return one->heap < other->heap ? -1 : one->heap > other->heap;
 }
 
-/* Adds up two views of one context in one heap, because one of them belonged to a damaged node. */
+/* Adds up two views of one context in one heap: views of damaged nodes were moved to [unknown]. */
 static void join_views(struct tables *tables) {
     size_t kept = 0;
     for (size_t i = 0; i < tables->view_count; i++) {
@@ -255,7 +256,7 @@ static int compare_heaps(const void *a, const void *b) {
     return one->address < other->address ? -1 : one->address > other->address;
 }
 
-/* Fills `order`, when the heaps have been sorted. */
+/* Fills tables->order. Called after the heaps were sorted by address. */
 static void order_heaps(struct tables *tables) {
     size_t count = tables->heap_count, kept = 0;
     tables->order = cli_alloc(count + 1, sizeof *tables->order);
@@ -278,7 +279,7 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
         reach_read(&tables->reach, ADDRESS(tables, heap_global), global, SIZE(tables, heap_global));
     uint64_t totals = FIELD(tables, global, heap_global, totals);
     uint64_t next = good ? FIELD(tables, global, heap_global, first) : 0;
-    /* The list never shrinks, and a heap may be added meanwhile. */
+    /* The list never shrinks, and heaps may be added while it is read. */
     uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
     tables->lost_views = FIELD(tables, global, heap_global, lost_views);
     while (next != 0 && tables->heap_count < most && tables->heap_count < HEAPS_MAX)
@@ -331,7 +332,8 @@ static void take_module(struct tables *tables, const char *module) {
     }
     uint64_t at = FIELD(tables, module, module, path);
     if (!reach_read_text(&tables->reach, at, path, sizeof path)) {
-        /* The kernel leaves read-only data of a file out of a core; the list of files has it. */
+        /* The kernel leaves read-only data of a file out of a core file, but the list of mapped
+         * files has the path. */
         path[0] = '\0';
         const struct reach *reach = &tables->reach;
         for (size_t m = 0; m < reach->mapping_count && path[0] == '\0'; m++)
@@ -365,7 +367,7 @@ bool tables_read(struct tables *tables, const char *source, struct cli_failure *
     tables_forget(tables);
     if (!read_contexts(tables, source, failure) || !read_heaps(tables, source, failure))
         return false;
-    read_modules(tables); /* after the contexts, so that none is missing */
+    read_modules(tables); /* after the contexts, so that no module of a context is missing */
     tables_read_records(tables);
     return true;
 }

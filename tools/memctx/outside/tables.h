@@ -2,8 +2,9 @@
 /*
  * tables.h - the library's tables, as they were read from the target's memory.
  *
- * tables_open finds the root and checks it. tables_read reads everything but pages; pages_read
- * reads the pages. Nothing of the target's memory is looked at afterwards.
+ * tables_open finds the root and checks it. tables_read reads all tables but pages;
+ * tables_read_pages reads the pages. Names and placements of contexts are read later, when an
+ * answer needs them.
  */
 #ifndef MEMCTX_OUTSIDE_TABLES_H
 #define MEMCTX_OUTSIDE_TABLES_H
@@ -24,7 +25,7 @@ struct seen_heap {
     /* freed_of[number of a heap]: frees of that heap's chunks by this heap's thread */
     uint64_t *freed_of;
     uint32_t freed_of_count;
-    uint64_t resizes_at; /* address of its table; 0: it has none */
+    uint64_t resizes_at; /* address of the heap's counts of realloc; 0: none */
     struct wire_resizes *resizes;
     size_t resize_count;
 };
@@ -48,18 +49,18 @@ struct seen_mark {
 struct tables {
     struct reach reach;
     struct outside_root root;
-    /* The contexts: for each id its node as in memory, and whether it exists. */
+    /* By id of a context: its node, as it is in the target's memory; whether the node exists. */
     char *nodes;
     bool *exists;
     uint32_t node_count;
     struct wire_sums *sums;
-    /* bases[id of a context]: its counters at the last reset; 0 without a reset */
+    /* bases[id of a context]: the context's counters at the last reset; 0: no reset */
     struct wire_sums *bases;
     uint32_t *views_of; /* views_of[id of a context]: number of its views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
-    /* Places in `heaps` in the order of the socket's answers: as in the target's list, whose newest
-     * heap comes first, but with the shared heap, number 0, at the end. */
+    /* Indexes of `heaps` in the order of the socket's answers: that of the target's list, in which
+     * the newest heap comes first, but with the shared heap, number 0, at the end. */
     uint32_t *order;
     struct seen_view *views; /* by context, then by heap */
     size_t view_count, view_room;
@@ -71,14 +72,14 @@ struct tables {
     size_t page_count, page_room, share_count, share_room;
     int64_t segments_resident;
     uint64_t lost_views;
-    uint64_t resizes_lost; /* calls of realloc that no table has */
+    uint64_t resizes_lost; /* calls of realloc that are in no table */
     struct seen_mark marks[WIRE_MARKS_ALL];
     size_t mark_count;
     char *notes[WIRE_NOTES_MAX]; /* the oldest first */
     size_t note_count;
-    char **rules; /* the texts of the placement rules; NULL: it could not be read */
+    char **rules; /* texts of the placement rules; a text is NULL if it could not be read */
     size_t rule_count;
-    /* Tables that could not be read, or made no sense: how many, and the first one. */
+    /* Tables that could not be read or are damaged: their number, and the first such table. */
     size_t missing;
     uint64_t missing_address;
     const char *missing_what;
@@ -87,10 +88,10 @@ struct tables {
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
 void tables_read_pages(struct tables *tables);
-/* Fills the sums of memory. `resident`: also those that need the kernel's word on each OS page. */
+/* Fills the ledger of the library's memory. `resident`: also asks the kernel which OS pages are
+ * resident. */
 void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident);
-/* Within the folder: the counts of realloc, the marks, the notes and the placement rules; called by
- * tables_read. */
+/* Reads counts of realloc, marks, notes and placement rules. Called by tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);
 /* frees the results of tables_read and tables_read_pages */
@@ -100,7 +101,7 @@ void tables_miss(struct tables *tables, const char *what, uint64_t address);
 /* Returns the heap at an address of the target; NULL: there is none. */
 const struct seen_heap *tables_heap_at(struct tables *tables, uint64_t address);
 
-/* Return a field of a struct that was copied from the target. */
+/* Returns a field of `record`, a struct that was copied from the target. */
 static inline uint64_t field_at(const struct tables *tables, enum outside_field field,
                                 const void *record) {
     const struct outside_place *place = &tables->root.fields[field];

@@ -13,14 +13,14 @@
 #define UNKNOWN_PART 10
 
 /* Returns the bytes of OS pages without live chunks, in a page that is in use. If residency was
- * asked, the target counts resident OS pages only. Older libraries counted all of them; then the
- * resident bytes of the page are the upper bound. */
+ * asked for, the target counts only resident OS pages. Older libraries count all empty OS pages;
+ * the resident bytes of the page are then the upper bound. */
 static int64_t empty_os_bytes(const struct wire_page *page) {
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES, held = memory_held_bytes(page);
     return empty < held ? empty : held;
 }
 
-/* Returns the bytes of `live` of the page's live blocks. */
+/* Returns the bytes of `live` live blocks of a page. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
     return live == page->live ? model_tame((int64_t)page->live_bytes)
                               : (int64_t)live * page->block_bytes;
@@ -95,8 +95,9 @@ static void find_ages(struct holders *holders, const struct model *model) {
             }
         }
         for (size_t i = 1; i <= model->figures_count && pass == 0; i++) {
-            ends[i] += ends[i - 1]; /* now the start of each context's elements; after the second
-                                       pass, the end */
+            /* after the first pass, the start of each context's elements; after the second pass,
+             * their end */
+            ends[i] += ends[i - 1];
         }
     }
     for (size_t i = 0; i < model->figures_count; i++) {
@@ -140,7 +141,7 @@ const char *holders_age(const struct model *model, uint32_t age) {
 
 /* --- what each context holds ----------------------------------------------------------------- */
 
-/* Returns the bytes of a large chunk that are not in memory; 0 if that was not asked. */
+/* Returns the bytes of a large chunk that are not in memory; 0 if residency was not asked for. */
 static int64_t absent_bytes(const struct wire_page *page) {
     int64_t bytes = model_tame((int64_t)page->live_bytes), resident = page->resident_bytes;
     return resident == WIRE_UNKNOWN || model_tame(resident) > bytes ? 0
@@ -206,7 +207,7 @@ void holders_make(struct holders *holders, const struct model *model) {
 
 /* --- some contexts together ------------------------------------------------------------------ */
 
-/* Returns how many of the page's live blocks are the members'. */
+/* Returns how many live blocks of a page belong to members. */
 static uint32_t members_live(const struct model *model, const struct wire_page *page,
                              const bool *members) {
     struct shares shares;
@@ -284,8 +285,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     return sum;
 }
 
-/* Blocks of one size and one thread in the chosen contexts (`members`). Apart from other contexts,
- * they would need pages of their own. */
+/* The blocks of one size and one thread that the chosen contexts (`members`) have in mixed pages.
+ * If the members stood apart, these blocks would need pages of their own. */
 struct need {
     uint32_t tid, block_bytes, per_page;
     int64_t blocks, page_bytes;
@@ -305,9 +306,9 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
     return &needs[(*count)++];
 }
 
-/* Returns the bytes that the members have freed since their peak. In pages of their own they
- * would have these holes, too. *unknown_bytes are those that members with an unknown peak have
- * freed: any part of them may be such holes. */
+/* Returns the bytes that the members have freed since their peak. Pages of their own would have
+ * these bytes as holes, too. *unknown_bytes: bytes that members without a known peak have freed;
+ * any part of these may be holes. */
 static int64_t own_holes(const struct model *model, const bool *members, int64_t *unknown_bytes) {
     int64_t sum = 0;
     *unknown_bytes = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holders.h - which contexts keep which pages in use, since when and together with whom, and what
- * another placement of their chunks would save.
+ * holders.h - which contexts keep a page in use, since when and together with which others, and
+ * what another placement of their chunks would save.
  *
  * All figures come from the pages of a model (has_pages). Each page record is exact at the moment
  * when it was taken. A prediction assumes that the program does the same again.
@@ -14,34 +14,36 @@
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
-    /* the context's own pages in memory, and its blocks in mixed pages */
+    /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
     int64_t held_bytes;
-    /* Size of the pages that only this context keeps in use; they come back if it frees all. */
+    /* Bytes in memory of the pages that only this context keeps in use. They come back if the
+     * context frees all its chunks there. */
     int64_t alone_bytes;
-    int64_t alone_free; /* free bytes in these pages */
-    /* of the free bytes in pages with other contexts, the context's share by live chunks */
+    int64_t alone_free; /* free bytes in the pages of alone_bytes */
+    /* the context's share, by live chunks, of the free bytes in pages that it shares */
     int64_t shared_free;
     int64_t kept_bytes; /* the context's pages without live chunks, kept for its next chunks */
-    /* of the context's large chunks, which have OS pages of their own: bytes not in memory */
+    /* bytes of the context's large chunks that are not in memory */
     int64_t absent_bytes;
-    /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
-     * back. */
+    /* Bytes of OS pages without live chunks in pages that are in use. memctx trim TARGET CONTEXT
+     * gives them back. */
     int64_t empty_os_bytes;
-    /* What other policies would save (policies.h); generation only if the chunks are freed in the
-     * order of their allocation, or all together. */
+    /* What other policies would save (policies.h). generation_bytes holds only if the chunks are
+     * freed in the order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
-     * lies between the other two. */
+     * lies between median_least and median_most. */
     uint32_t oldest, median_most, median_least;
-    uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* own pages and large chunks, by share of live bytes */
+    /* OS pages of own pages and large chunks, by share of live bytes */
+    uint32_t os_pages[WIRE_OCCUPANCY_BINS];
 };
 
 struct holders {
     /* indexed by the number of a context's figures; NULL: the pages are not known */
     struct holder *list;
-    int64_t kept_bytes; /* all pages without live chunks, mixed ones included */
+    int64_t kept_bytes; /* bytes in memory of all pages without live chunks, mixed ones included */
     int64_t mixed_empty_os_bytes;
-    int64_t mixed_free_bytes; /* free in mixed pages, with and without live chunks */
+    int64_t mixed_free_bytes; /* free bytes in mixed pages, with and without live chunks */
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
 };
 
@@ -51,36 +53,38 @@ static inline struct holder *holders_of(const struct holders *holders, const str
 }
 void holders_make(struct holders *holders, const struct model *model);
 
-/* Returns the free bytes in block pages that hold chunks of `members` (indexed by context), and
- * the bytes in use there. */
+/* Returns the free bytes in the members' own pages and in all mixed pages. `members` is indexed by
+ * context. */
 int64_t holders_free_around(const struct model *model, const bool *members);
-/* Returns the rounding of all chunks of the members, and the holes in their own pages. */
+/* Returns the sum of the rounding of all chunks of the members, and of the holes in their own
+ * pages. */
 int64_t holders_waste(const struct model *model, const bool *members);
 
 #define HOLDERS_PARTNERS_MAX 3
 struct holder_partner {
     uint32_t context;
-    int64_t block_bytes; /* blocks in pages that it shares with the members */
+    int64_t block_bytes; /* the context's blocks in mixed pages that also hold chunks of members */
 };
-/* Finds the contexts with most bytes in the members' pages; returns how many were found. */
+/* Finds the other contexts that have most bytes in the members' mixed pages; returns how many were
+ * found. */
 size_t holders_partners(const struct model *model, const bool *members,
                         struct holder_partner partners[HOLDERS_PARTNERS_MAX]);
 
 /* Returns the bytes of pages in which only chunks of members are live; *free_bytes of these bytes
  * are free. */
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
-/* Predicts the saving if the members had stood apart from the start (memctx isolate): the mixed
- * pages that only they keep in use, less the pages that they would need, less what they freed
- * themselves. May be negative. WIRE_UNKNOWN: it depends on peaks that are not known, because
- * several threads use the contexts. */
+/* Predicts what memctx isolate would save if it had been in force from the start. The saving is the
+ * mixed pages that only the members keep in use, less the own pages that they would need, less the
+ * bytes that they have freed since their peak. It may be negative. WIRE_UNKNOWN: it depends on
+ * peaks that are not known, because several threads use the contexts. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */
 int64_t holders_trim(const struct model *model, const bool *members);
 
 double holders_seconds(uint32_t age);
-/* Returns an age as text, such as "6.2 h", at most the process's uptime, which is read before the
- * pages. The text stays valid for the next seven calls. */
+/* Returns an age as text, such as "6.2 h". An age above the process's uptime, which was read before
+ * the pages, is shown as the uptime. The text stays valid for the next seven calls. */
 const char *holders_age(const struct model *model, uint32_t age);
 
 #endif

@@ -53,9 +53,10 @@ void pagemap_print(const struct model *model, bool color, size_t rows) {
     size_t columns = find_columns();
     size_t group = (model->page_count + rows * columns - 1) / (rows * columns);
     group = group > 0 ? group : 1;
-    printf("%zu pages, %zu to a character; a digit is tenths of them alive, # all, . nothing (kept "
-           "for the next chunks)\n",
-           model->page_count, group);
+    printf(
+        "%zu pages, %zu to a character; a digit: tenths of their bytes that are live; #: at least "
+        "95 %%; .: no live chunk (kept for the next chunks)\n",
+        model->page_count, group);
     for (size_t i = 0, column = 0; i < model->page_count; column++) {
         struct sum sum = {0};
         if (column % columns == 0)

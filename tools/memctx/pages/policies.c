@@ -17,27 +17,29 @@
 #define SERIAL_LARGE_BYTES (256 << 10)
 /* bytes of the record of a chunk in a serial page, if the chunk before has another size */
 #define RECORD_BYTES 4
-#define SAVED_MAX ((int64_t)1 << 50) /* damaged dumps may say anything */
+/* the most that is predicted, because a damaged dump may have any figures */
+#define SAVED_MAX ((int64_t)1 << 50)
 #define KEPT_LEAST 0.8
-#define GONE_SHARE 64 /* a serial page with frees has a table of this part of its size */
+#define GONE_SHARE 64 /* a serial page with frees has a table of 1/GONE_SHARE of its size */
 /* Chunks that are freed in the order of their allocation leave few pages partly free: those where
  * the oldest and the newest chunks stand. Chunks that are freed in any order leave a page partly
  * free for nearly each free block. */
 #define PARTIAL_MOST 3      /* pages of one size and thread that may be partly free */
 #define FREE_IN_PARTIAL 1.5 /* free blocks in such a page, at least */
-/* the order matters if a context freed a chunk for this many live ones */
+/* the order of frees is judged only from one freed chunk for this many live chunks on */
 #define TURNED_OVER 4
-#define SMALLEST_MEAN 7.5 /* bytes by which sizes that differ are rounded up to units */
+/* mean number of bytes by which chunks of different sizes are rounded up to units */
+#define SMALLEST_MEAN 7.5
 
 /* A context's own pages of one block size. */
 struct block_size {
     uint32_t block_bytes;
     uint32_t spare_units; /* at least this many units of each block are spare */
-    double live;          /* chunks */
+    double live;          /* live chunks */
     double blocks;        /* blocks in the touched part of the pages */
     double held_bytes;    /* bytes in memory */
     double partial;       /* pages with some blocks that are free */
-    double free_blocks;   /* blocks in these pages that are free */
+    double free_blocks;   /* free blocks in pages that count in `partial` */
     bool usual;           /* the page's size is the usual one, and no chunk is aligned */
 };
 
@@ -80,7 +82,8 @@ static double bytes_for_chunks(double chunks, double bytes, double spread) {
     double variety = spread * (double)(int64_t)(1 + fit / 8) / (0.29 * bytes);
     variety = alike ? 0 : variety < 1 ? variety : 1;
     double in_page = variety * half + (1 - variety) * whole;
-    /* The records stand at the end of the page; without them its last OS pages stay untouched. */
+    /* The records stand at the end of the page; without records, its last OS pages stay untouched.
+     */
     double touched = alike ? round_up(in_page * each, OS_PAGE_BYTES) : page;
     return chunks * touched / (in_page < 1 ? 1 : in_page) * (1 + 1.0 / GONE_SHARE);
 }
@@ -116,11 +119,11 @@ static int64_t slab_saving(const struct block_size *sizes, size_t count) {
     return saved;
 }
 
-/* Predicts from the block sizes of a context and from its mean slack. */
+/* Predicts what serial pages would save, from the block sizes of a context and its mean slack. */
 static int64_t serial_saving(const struct block_size *sizes, size_t count,
                              const struct model_totals *self) {
     double live = 0, blocks = 0, least = 0, most = 0, smallest = 1e9, largest = 0, held = 0;
-    double room = 0; /* bytes of live blocks with their part of the page */
+    double room = 0; /* memory that pages need for the live blocks */
     for (size_t i = 0; i < count; i++) {
         double low = (double)units_least(&sizes[i]) * UNIT;
         double high = (double)units_most(&sizes[i]) * UNIT;
@@ -144,7 +147,7 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
     double bytes = alike ? round_up(mean, UNIT) : mean + SMALLEST_MEAN;
     bytes = bytes < least / live ? least / live : bytes > most / live ? most / live : bytes;
     double spread = alike ? 0 : (largest - smallest + UNIT) / 3.46;
-    /* Assumes as many holes as there are now. */
+    /* Assumes that there will be as many holes as now. */
     return saving(held, bytes_for_chunks(live, bytes, spread) * held / room);
 }
 
@@ -172,7 +175,8 @@ static bool is_of_blocks(const struct wire_page *page) {
 
 static struct block_size size_of(const struct wire_page *page) {
     struct layout layout = layout_of(page->block_bytes);
-    uint64_t pages = page->bytes / layout.page_bytes; /* a record may stand for several */
+    /* a page record may stand for several pages */
+    uint64_t pages = page->bytes / layout.page_bytes;
     bool partial = page->live < page->capacity;
     return (struct block_size){.block_bytes = page->block_bytes,
                                .spare_units = page->spare_units,
@@ -190,7 +194,7 @@ static int by_size(const void *a, const void *b) {
     return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
 }
 
-/* Puts elements of one block size together; returns how many elements are left. */
+/* Joins elements of one block size; returns how many elements are left. */
 static size_t join(struct block_size *sizes, size_t count) {
     size_t joined = 0;
     qsort(sizes, count, sizeof *sizes, by_size);
@@ -244,7 +248,8 @@ static struct policies_saving predict(const struct model *model,
     return saving;
 }
 
-/* There may be very many pages, so a counting sort puts them into the order of their contexts. */
+/* A counting sort puts the pages into the order of their contexts, because there may be very many.
+ */
 struct policies_saving *policies_predict(const struct model *model) {
     struct policies_saving *savings = cli_alloc(model->figures_count, sizeof *savings);
     size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);

@@ -2,8 +2,8 @@
 /*
  * report_data.c - writes the figures of a report.
  *
- * They are stored by columns, and as steps where these are shorter, because there may be very many
- * contexts.
+ * The figures are stored by column, and as differences where these are shorter, because a report
+ * may have very many contexts.
  */
 #include "report/report_data.h"
 
@@ -61,8 +61,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     write_names(json, model, names);
     json_put_newline(json);
     json_put_open(json, "contexts", '{');
-    /* Steps have fewer digits than ids: those from the previous context's id, and those up to the
-     * parent. */
+    /* Differences have fewer digits than ids. id_step: the id less the id of the context before.
+     * parent_step: the context's index less its parent's index. */
     json_put_open(json, "id_step", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         json_put_integer(json, NULL,
@@ -101,7 +101,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     }
     json_put_close(json, ']');
     json_put_close(json, '}');
-    /* Most contexts have no pages of their own, and are left out. */
+    /* Contexts without pages of their own, which are most, are left out. */
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
@@ -150,9 +150,9 @@ static struct cell *make_cells(const struct model *model, size_t *count) {
     return cells;
 }
 
-/* Each page is a list: KiB from the start of the page before, KiB, KiB touched, live bytes,
- * owner or -1, kind, state, pages, live, capacity, age in seconds; for a mixed page also the
- * contexts with most live blocks, each with their number. */
+/* Each cell is a list: KiB from the start of the cell before, size in KiB, KiB touched, live bytes,
+ * owner or -1, kind, state, pages, live chunks, capacity, age in seconds. In a mixed page the
+ * contexts with most live blocks follow, each with the number of these blocks. */
 #define SHARES_SHOWN 3
 
 static void write_cell(struct json_writer *json, const struct model *model, const struct cell *cell,
@@ -174,7 +174,7 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
         json_put_integer(json, NULL, numbers[i]);
     const struct model_share *shares = model->shares + page->first_share, *last = NULL;
     for (int k = 0; k < SHARES_SHOWN;
-         k++) { /* finds the share behind `last`, by falling number of blocks */
+         k++) { /* finds the share after `last` by falling number of blocks */
         const struct model_share *best = NULL;
         for (const struct model_share *share = shares; share < shares + page->share_count;
              share++) {
@@ -279,8 +279,7 @@ static int by_change(const void *a, const void *b) {
     return (left < right) - (left > right);
 }
 
-/* Writes the sums over all contexts, which are known for marks, too; all other figures are known
- * for snapshots only. */
+/* Writes the sums over all contexts. Only these sums are known for a mark as well as a snapshot. */
 static void write_change_sums(struct json_writer *json, const struct compare *compare) {
     const struct {
         const char *name;
@@ -305,8 +304,8 @@ static void write_change_sums(struct json_writer *json, const struct compare *co
     json_put_close(json, ']');
 }
 
-/* Each row is a list: the context in this dump or -1, its path if it is gone, requested bytes
- * before and after, chunks before and after. */
+/* Writes the contexts that changed most. Each row is a list: the context in this dump, or -1 and
+ * the path if the context is gone; requested bytes before and after; chunks before and after. */
 static void write_changes(struct json_writer *json, const struct model *model,
                           const struct compare *compare) {
     if (compare->count > 0)

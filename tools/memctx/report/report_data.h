@@ -13,16 +13,15 @@
 #include "model/memory.h"
 #include "model/model.h"
 
-/* One state of memory: the present state of the target, or the state that it is compared with. A
- * mark has no model. */
+/* One state of memory: the present state of the target, or the state that it is compared with. */
 struct report_state {
-    struct model *model;
+    struct model *model; /* NULL: the state is a mark */
     struct memory_ledger ledger;
     const char *title;
 };
 
 struct report_input {
-    struct report_state *now;          /* the findings are made of its model, which changes */
+    struct report_state *now;          /* the findings are made from now->model, and change it */
     const struct report_state *before; /* NULL together with `compare`: nothing is compared */
     const struct compare *compare;
     const char *target; /* names the process in the commands of the findings */

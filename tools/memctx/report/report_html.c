@@ -45,13 +45,13 @@ static void put_text(FILE *file, const char *text) { /* the text of an HTML elem
     }
 }
 
-/* The texts that replace the marks of the page. */
+/* A word between two @ in the page, and the text that replaces it. */
 struct filling {
     const char *mark, *text;
 };
 
-/* Writes the page with each mark, such as @TITLE@, replaced. The data are written as JSON in a
- * script element. */
+/* Writes the page with each word such as @STYLE@ replaced. @DATA@ is replaced by JSON in a script
+ * element. */
 static void write_page(FILE *file, const struct filling *fillings, const char *title,
                        const char *data, size_t data_length) {
     const char *text = asset_page, *mark;

@@ -6,10 +6,10 @@
 
 #include <stdio.h>
 
-/* Writes a page with these figures (report_data.h). */
+/* Writes a page that shows `data`, which report_write_data has written. */
 void report_write_html(FILE *file, const char *title, const char *data, size_t data_length);
-/* Writes the page of memctx serve, which gets its figures from the server. Its scripts and its
- * style have the nonce, which is the text that the server's Content-Security-Policy names. */
+/* Writes the page of memctx serve, which gets its figures from the server. The scripts and the
+ * style of the page have the nonce, the text that the server's Content-Security-Policy names. */
 void report_write_live_html(FILE *file, const char *nonce);
 
 #endif

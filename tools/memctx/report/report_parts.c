@@ -2,7 +2,8 @@
 /*
  * report_parts.c - the parts of a report that split memory by thread and by time.
  *
- * Both are bounded: the page has the contexts that held most, and says what the others held.
+ * The size of both parts is bounded: the page lists the contexts that held most. The bytes of all
+ * other contexts are in `rest` and in the sums of the threads.
  */
 #include "report/report_parts.h"
 
@@ -13,8 +14,8 @@
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-/* The figures that each thread has. What a thread frees counts against it, also where another
- * thread allocated the chunk, so the first two may be negative. */
+/* The figures that each thread has. A chunk that a thread frees is subtracted from the thread's
+ * figures, even if another thread allocated the chunk. So the first two figures may be negative. */
 #define THREAD_FIGURES(X)                                                                          \
     X(requested_bytes)                                                                             \
     X(live_chunks)                                                                                 \
@@ -52,8 +53,7 @@ static void write_view(struct json_writer *json, const struct model_view *view) 
     json_put_close(json, ']');
 }
 
-/* Returns the sums of each thread over all contexts, and the number of threads that did anything.
- */
+/* Returns the sums of each thread over all contexts; *busy: threads with a figure that is not 0. */
 static struct model_totals *add_up(const struct model *model, size_t *busy) {
     struct model_totals *sums = cli_alloc(model->thread_count, sizeof *sums);
     for (size_t i = 0; i < model->view_count; i++)
@@ -119,7 +119,7 @@ void report_write_threads(struct json_writer *json, const struct model *model) {
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-/* A context, and the most that it held at a sample. */
+/* The figures of a context, and the most bytes that it held at a sample. */
 struct peak {
     int64_t bytes;
     uint32_t number; /* number of the figures (struct model_figures) */
@@ -149,7 +149,7 @@ static size_t find_peaks(const struct model *model, const struct samples *sample
     return count;
 }
 
-/* Returns the name of the mark that was set at this time. */
+/* Returns the name of the mark that was set at this uptime; NULL: no mark with entries was. */
 static const char *mark_at(const struct model *model, double uptime_s) {
     for (size_t i = 0; i < model->mark_count; i++)
         if (model->marks[i].has_entries && model->marks[i].uptime_s == uptime_s)

@@ -11,7 +11,7 @@
  * the figures of threads are not known, or if there is only one thread. */
 void report_write_threads(struct json_writer *json, const struct model *model);
 /* Writes the key "series": the requested bytes of the contexts at each sample. Writes nothing if
- * there is only the sample of now. */
+ * the present state is the only sample. */
 void report_write_series(struct json_writer *json, const struct model *model,
                          const struct samples *samples);
 

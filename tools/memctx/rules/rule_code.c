@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rule_code.c - the parent's side: starts a child process for each object, and takes its answer. */
+/* rule_code.c - starts a child process for each object, and reads the ranges that the child has
+ * found. */
 #include "rules/rule_code.h"
 
 #include <errno.h>

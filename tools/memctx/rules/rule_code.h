@@ -3,10 +3,10 @@
  * rule_code.h - finds the code of one ELF file that rules match, by its symbols and its debug
  * information.
  *
- * elfutils reads the file: compressed and split debug information, debug files by build-id or debug
- * link and .gnu_debugdata come with it. Inlined code belongs to the functions that it came from,
- * and to their source files. Each file is read in a child process, because a damaged file can crash
- * the process.
+ * elfutils reads the file, also compressed and split debug information, debug files by build-id or
+ * debug link, and .gnu_debugdata. Inlined code belongs to the functions that it came from, and to
+ * their source files. Each file is read in a child process, because a damaged file can crash the
+ * process.
  */
 #ifndef MEMCTX_RULE_CODE_H
 #define MEMCTX_RULE_CODE_H
@@ -29,8 +29,8 @@ struct rule_object {
     size_t count;
 };
 
-/* Fills in the objects, whose modules must be set. live_pid: the process that maps them; 0: no
- * process yet. */
+/* Fills in the objects, whose modules must be set. live_pid: the process that maps the objects; 0:
+ * no process yet. */
 void rule_code_find(struct rule_object *objects, size_t count, const struct rule_patterns *patterns,
                     pid_t live_pid);
 /* Warns that the rules are not resolved in an object, with the reason. */

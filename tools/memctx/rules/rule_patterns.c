@@ -44,7 +44,7 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
     const char *equals = strrchr(rule, '=');
     if (patterns->count == RULE_PATTERNS_MAX) {
         return cli_fail(failure, CLI_REFUSED,
-                        "the rule \"%.100s\" is one too many; memctx takes at most %d", rule,
+                        "the rule \"%.100s\" is one too many; memctx takes at most %d rules", rule,
                         RULE_PATTERNS_MAX);
     }
     struct rule_pattern *pattern = &patterns->list[patterns->count];

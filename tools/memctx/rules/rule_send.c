@@ -96,8 +96,9 @@ static bool send_object(struct target *target, const struct state *state,
     return true;
 }
 
-/* Sends the objects that were resolved, and counts the others in *left. Returns false if the target
- * refused an object and another attempt follows. */
+/* Sends the ranges of the objects that were resolved. *left: number of objects in which regex: or
+ * file: rules stay unresolved. Returns false if the target refused an object and another attempt
+ * follows. */
 static bool send_objects(struct target *target, const struct state *state, bool last_attempt,
                          size_t *left) {
     struct cli_failure failure;

@@ -8,8 +8,8 @@
 
 #include "target/target.h"
 
-/* Resolves the rules in all objects that are not resolved yet. Returns false if an object is left;
- * a message has said why. */
+/* Resolves the rules in all objects that are not resolved yet. Returns false if the rules stay
+ * unresolved in an object; a message has said why. */
 bool rule_send_all(struct target *target);
 
 /* The objects in which regex: or file: rules are not resolved. */
@@ -17,6 +17,7 @@ struct rule_waiting {
     char **paths;
     size_t count;
 };
+/* Lists these objects, and resolves nothing. */
 void rule_send_list(struct target *target, struct rule_waiting *waiting);
 
 #endif

@@ -58,7 +58,7 @@ static _Noreturn void trace_loader(const char *program, int fd) {
     _exit(127);
 }
 
-/* Reads until the end, or until LIST_MS have passed. */
+/* Reads until the end. When LIST_MS have passed, kills the child and stops. */
 static char *read_all(int fd, pid_t child) {
     char *text = cli_alloc(LIST_MAX_BYTES, 1);
     int64_t end_ms = clock_now_ms() + LIST_MS;

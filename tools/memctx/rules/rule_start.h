@@ -5,7 +5,7 @@
 #ifndef MEMCTX_RULE_START_H
 #define MEMCTX_RULE_START_H
 
-/* Puts the code of the program and of its libraries that the rules match into the environment.
+/* Puts into the environment which code of the program and of its libraries the rules match.
  * LD_PRELOAD must be set. `library`: the path of libmemctx.so, in which no rule applies. */
 void rule_start_resolve(const char *program, const char *library);
 

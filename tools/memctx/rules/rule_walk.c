@@ -2,9 +2,9 @@
 /*
  * rule_walk.c - finds the code of one ELF file that rules match; runs in a child process.
  *
- * Every function that matches gives ranges. They overlap, because an inlined function lies in
- * another function. At the end they are cut into ranges that do not overlap, each with the first of
- * the rules that match there.
+ * Every function that matches gives ranges. These ranges overlap, because an inlined function lies
+ * in another function. At the end they are cut into ranges that do not overlap, each with the first
+ * rule that matches the range.
  */
 #include "rules/rule_walk.h"
 
@@ -207,7 +207,7 @@ static bool read_units(struct walk *walk, Dwarf *dwarf) {
         if (type != DW_UT_compile && type != DW_UT_skeleton)
             continue;
         any = true;
-        /* The skeleton of a split unit has its ranges; its .dwo has all else. */
+        /* The skeleton of a split unit has the unit's ranges; the .dwo file has all else. */
         Dwarf_Die *body = type == DW_UT_skeleton && split.addr ? &split : &die;
         const char *file = dwarf_diename(body);
         walk->directory =

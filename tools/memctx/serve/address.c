@@ -68,7 +68,7 @@ bool address_parse(struct address *address, const char *word, struct cli_failure
                             word);
 }
 
-/* Removes a socket that nobody listens at any more. */
+/* Removes a socket file on which no process listens any more. */
 static void remove_stale(const struct address *address) {
     struct stat status;
     if (lstat(address->path, &status) != 0 || !S_ISSOCK(status.st_mode))

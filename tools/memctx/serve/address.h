@@ -16,10 +16,11 @@ struct address {
 };
 
 bool address_parse(struct address *address, const char *word, struct cli_failure *failure);
-/* Returns a socket that listens, or -1. A Unix socket has mode 0600; one that nobody listens at any
- * more is replaced. Sets the port, if it was 0. */
+/* Returns a socket that listens, or -1. A Unix socket has mode 0600; a socket file on which no
+ * process listens any more is replaced. If the port is 0, sets it to the port that the kernel
+ * chose. */
 int address_listen(struct address *address, struct cli_failure *failure);
-/* Returns the address as a user can open it; the caller frees the text. */
+/* Returns the address as a text, for TCP as a URL; the caller frees it. */
 char *address_write(const struct address *address, bool tls);
 /* Removes the file of a Unix socket. */
 void address_remove(const struct address *address);

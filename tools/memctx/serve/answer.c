@@ -6,8 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#define GZIP_LEAST 1024 /* shorter texts fit into one packet as they are */
-#define GZIP_LEVEL 1    /* the server has one thread */
+#define GZIP_LEAST 1024 /* shorter texts fit into one packet uncompressed */
+#define GZIP_LEVEL 1    /* the fastest level: all requests share the server's one thread */
 
 struct answer *answer_make_of(unsigned status, struct MHD_Response *response, const char *type) {
     struct answer *answer = cli_alloc(1, sizeof *answer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* answer.h - what is sent to one or several requests. */
+/* answer.h - an HTTP answer, which is sent to one or several requests. */
 #ifndef MEMCTX_ANSWER_H
 #define MEMCTX_ANSWER_H
 
@@ -13,18 +13,19 @@ struct answer {
     size_t users; /* requests that have this answer and have not sent it yet */
 };
 
-/* Makes an answer of a text that it then owns. */
+/* Makes an answer with this text. The answer frees `text`. */
 struct answer *answer_make(unsigned status, char *text, size_t length, const char *type);
 /* Like answer_make, but compresses a long text if the client takes gzip's encoding (`gzip`). */
 struct answer *answer_make_text(unsigned status, char *text, size_t length, const char *type,
                                 bool gzip);
 /* Adds headers that say how the body is encoded, for the client and for caches on the way. */
 void answer_tell_encoding(struct answer *answer, bool gzip);
-/* Makes an answer of a response that it then owns. */
+/* Makes an answer with this response. The answer destroys `response`. */
 struct answer *answer_make_of(unsigned status, struct MHD_Response *response, const char *type);
-/* Makes an answer that says why there is no other one. */
+/* Makes an answer for an error or a refusal; its text is `why`. */
 struct answer *answer_refuse(unsigned status, const char *why);
-/* Lets go of an answer, which may be NULL. */
+/* Call this when a request no longer needs its answer (may be NULL). Frees the answer after its
+ * last request. */
 void answer_drop(struct answer *answer);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* child.c - what every child process of the server does first and last. */
+/* child.c - the start and the end of every child process of the server. */
 #include "serve/child.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* connection.h - what the server knows of a connection, to end those that take too long. */
+/* connection.h - what the server knows of a connection, so that it can end a connection that takes
+ * too long. */
 #ifndef MEMCTX_CONNECTION_H
 #define MEMCTX_CONNECTION_H
 
@@ -9,7 +10,7 @@
 struct connection {
     int fd;
     int64_t since_ms; /* when the connection began, or when its last request was answered */
-    bool waits; /* true while the client waits for the server, not the server for the client */
+    bool waits; /* true while the client waits for the server; such a connection is not ended */
     struct connection *next;
 };
 

@@ -11,7 +11,7 @@
 #include "serve/exposition.h"
 #include "serve/post.h"
 
-#define NAME_MAX_BYTES 1024 /* Pyroscope's defaults; the others have no limit */
+#define NAME_MAX_BYTES 1024 /* Pyroscope's default limits; the other servers have none */
 #define VALUE_MAX_BYTES 2048
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -100,7 +100,8 @@ bool engine_add_label(struct engine_server *server, const char *text, struct cli
 
 /* --- encodings ------------------------------------------------------------------------------- */
 
-/* Returns base64. `for_url`: with - and _, and without = at the end. */
+/* Returns the bytes in base64. `for_url`: the form for URLs, with - and _ and without = at the end.
+ */
 static char *encode_base64(const void *bytes, size_t length, bool for_url) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     const unsigned char *from = bytes;
@@ -124,7 +125,7 @@ static char *encode_base64(const void *bytes, size_t length, bool for_url) {
 
 /* --- profiles -------------------------------------------------------------------------------- */
 
-/* Replaces the characters that the name of an application or the value of a label may not have. */
+/* Returns a copy with _ for each character that Pyroscope forbids in names and values of labels. */
 static char *plain_name(const char *text) {
     char *name = cli_copy(text);
     for (char *at = name; *at != '\0'; at++)
@@ -261,8 +262,8 @@ struct engine_request engine_send_profile(const struct engine_server *server, co
 
 /* --- metrics --------------------------------------------------------------------------------- */
 
-/* Returns true for a value that is no part of a path, also if it is escaped: it has a slash, which
- * would make two parts of it, or is . or .., which HTTP servers remove. */
+/* Returns true for a value that cannot be a part of a URL's path even with %XX. A slash would split
+ * the value in two; HTTP servers remove the parts . and .. of a path. */
 static bool is_no_part(const char *value) {
     return strchr(value, '/') || strcmp(value, ".") == 0 || strcmp(value, "..") == 0;
 }

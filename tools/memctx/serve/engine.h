@@ -41,19 +41,20 @@ struct engine_request {
 /* Adds a label from the text NAME=VALUE. Returns false if the engine would refuse it. */
 bool engine_add_label(struct engine_server *server, const char *text, struct cli_failure *failure);
 #define ENGINE_WORDS_MAX (2 * (ENGINE_LABELS_MAX + 3) + 3)
-/* Fills in the words of `memctx export` that choose the format for the server and what it says of
- * the process, and ends them with NULL. Returns how many there are. engine_free_words frees them.
- */
+/* Fills in the arguments of `memctx export` that choose the server's format, and for OTLP the
+ * attributes of the process. Ends them with NULL and returns their number. engine_free_words frees
+ * them. */
 size_t engine_choose_format(const struct engine_server *server, const char *program,
                             unsigned number, char *words[ENGINE_WORDS_MAX]);
 void engine_free_words(char **words);
-/* Makes the request for a compressed profile of a process in that format, which says what was alive
- * at `made_s` (seconds since 1970). `span_s`: seconds since the last one. Takes `profile` over. */
+/* Makes the request that sends a compressed profile of the live chunks of a process. `made_s`: time
+ * of the profile in seconds since 1970. `span_s`: seconds since the process's previous profile. The
+ * request owns `profile`. */
 struct engine_request engine_send_profile(const struct engine_server *server, const char *program,
                                           unsigned number, char *profile, size_t length,
                                           int64_t made_s, int64_t span_s);
-/* Makes the request that replaces the group of metrics of this host, or that removes it (`text` is
- * NULL). Takes `text` over. */
+/* Makes the request that replaces this host's group of metrics in the Pushgateway, or removes the
+ * group (`text` is NULL). The request owns `text`. */
 struct engine_request engine_send_metrics(const struct engine_server *server, char *text,
                                           size_t length);
 

@@ -104,7 +104,8 @@ void exposition_put_seconds(FILE *file, enum exposition_family family, double se
 
 static void write_head(FILE *file, const struct family *family, enum exposition_format format) {
     bool counter = strcmp(family->type, "counter") == 0;
-    /* OpenMetrics names the family without _total; the older format knows only sample names. */
+    /* In OpenMetrics the name of a counter's family has no _total; in Prometheus' older format it
+     * is the name of the samples. */
     const char *suffix = counter && format == EXPOSITION_PROMETHEUS ? "_total" : "";
     fprintf(file, "# HELP %s%s %s\n", family->name, suffix, family->help);
     fprintf(file, "# TYPE %s%s %s\n", family->name, suffix, family->type);

@@ -4,8 +4,8 @@
  *
  * The teller of a process sends its figures as lines "FAMILY<tab>LABELS<tab>VALUE", sorted by
  * family. FAMILY is a number of enum exposition_family. LABELS are written as in the format,
- * without braces, or are empty. exposition_write puts the lines of all processes together, because
- * both formats want the samples of one family side by side.
+ * without braces, or are empty. exposition_write merges the lines of all processes by family,
+ * because both formats want the samples of a family side by side.
  */
 #ifndef MEMCTX_EXPOSITION_H
 #define MEMCTX_EXPOSITION_H
@@ -70,13 +70,13 @@ enum exposition_format { EXPOSITION_PROMETHEUS, EXPOSITION_OPENMETRICS, EXPOSITI
 
 /* The value of the Content-Type header. */
 extern const char *const exposition_types[EXPOSITION_FORMATS];
-/* Returns the format that an Accept header prefers. NULL: there is no such header. */
+/* Returns the format that an Accept header prefers. `accept` is NULL if there is no such header. */
 enum exposition_format exposition_choose(const char *accept);
 
 /* Writes NAME="VALUE", with the value escaped and at most `most` bytes of it. Bytes that are not
  * UTF-8 are replaced. */
 void exposition_put_label(FILE *file, const char *name, const char *value, size_t most);
-/* Writes one line of a process's figures. `labels` may be "". Leaves out WIRE_UNKNOWN. */
+/* Writes one line of a process's figures. `labels` may be "". Writes nothing for WIRE_UNKNOWN. */
 void exposition_put(FILE *file, enum exposition_family family, const char *labels, int64_t value);
 void exposition_put_seconds(FILE *file, enum exposition_family family, double seconds);
 

@@ -19,8 +19,8 @@
 
 /* --- finding processes ----------------------------------------------------------------------- */
 
-/* Returns true if a word of the command line is the process's pid or name. A pid stands for the
- * process that had it first: another process that gets the pid later does not count. */
+/* Returns true if a word of the command line is the process's pid or name. A pid means the process
+ * that had the pid when the server first looked, not a later process with the same pid. */
 static bool is_word(struct fleet *fleet, size_t word, const struct process_facts *facts) {
     int64_t pid;
     if (!cli_is_number(fleet->wanted.words[word], &pid))
@@ -60,7 +60,7 @@ static char *write_labels(const struct fleet_process *process) {
     return labels;
 }
 
-/* Gives a process the lowest number with which no other one has its labels. */
+/* Gives a process the lowest number that no other process of the same name has. */
 static void choose_number(const struct fleet *fleet, struct fleet_process *process) {
     for (bool taken = true; taken;) {
         process->number++;
@@ -88,7 +88,7 @@ static struct fleet_process *find_known(const struct fleet *fleet,
                                         const struct process_facts *facts) {
     for (size_t i = 0; i < fleet->count; i++) {
         const struct process_facts *known = &fleet->processes[i]->facts;
-        /* A process that executed another program has another name. */
+        /* The names differ if the process has executed another program. */
         if (known->pid == facts->pid && known->start_ticks == facts->start_ticks &&
             strcmp(known->name, facts->name) == 0)
             return fleet->processes[i];
@@ -96,7 +96,7 @@ static struct fleet_process *find_known(const struct fleet *fleet,
     return NULL;
 }
 
-/* The processes that a refresh finds, and that were not known before. */
+/* The new processes that a refresh has found. */
 struct search {
     struct fleet *fleet;
     struct process_facts *fresh;
@@ -145,7 +145,7 @@ static void free_process(struct fleet_process *process) {
     free(process);
 }
 
-/* Looks at the pids of the command line alone, or at all processes. */
+/* Visits the pids of the command line, or all processes if it has a name, a pattern or --all. */
 static void visit_wanted(struct search *search) {
     const struct fleet_wanted *wanted = &search->fleet->wanted;
     bool only_pids = wanted->word_count > 0;
@@ -172,7 +172,7 @@ void fleet_refresh(struct fleet *fleet) {
         else
             free_process(fleet->processes[i]);
     fleet->count = left;
-    /* after the ended processes, whose numbers are free again */
+    /* ended processes were dropped before, so that their numbers are free */
     for (size_t i = 0; i < search.count; i++)
         add_process(fleet, &search.fresh[i]);
     free(search.fresh);
@@ -270,7 +270,7 @@ size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries) {
     return count;
 }
 
-/* Takes the answer if all of it has come. */
+/* Takes the teller's answer if all its bytes have come. */
 static void take_answer(struct fleet_process *process) {
     uint32_t length;
     if (process->incoming_bytes < sizeof length)
@@ -324,7 +324,7 @@ char *fleet_write(const struct fleet *fleet, enum exposition_format format, size
              FAMILY_PROCESSES_CUT, fleet->cut);
     for (size_t i = 0; i < fleet->count; i++) {
         const struct fleet_process *process = fleet->processes[i];
-        if (!process->answer) /* the process was found after this scrape had begun */
+        if (!process->answer) /* the process was found after this scrape had begun: no answer yet */
             continue;
         sources[count++] = (struct exposition_source){process->labels, process->up ? up : down};
         if (process->up)

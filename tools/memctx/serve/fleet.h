@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fleet.h - the processes that are served, and their tellers.
+ * fleet.h - the processes that are served, and their tellers (teller.h).
  *
- * Processes are found anew at each scrape. The labels of a process are its program's name and a
- * number, the lowest one that no other process of that name has: a program that starts again gets
- * the number that it had. Nothing here waits: the caller polls the descriptors of the tellers.
+ * Each scrape searches for new processes first. The labels of a process are its program's name and
+ * a number, the lowest that no other process with this name has. So a program that is started again
+ * gets the number of its ended process. No function of this header waits: the caller polls the
+ * descriptors of the tellers.
  */
 #ifndef MEMCTX_FLEET_H
 #define MEMCTX_FLEET_H
@@ -30,9 +31,9 @@ struct fleet_process {
     char *program;
     unsigned number;
     char *labels;
-    bool found; /* the refresh that is under way has met the process */
+    bool found; /* the present fleet_refresh has found the process */
     pid_t teller;
-    int fd; /* socket to the teller; -1: there is none */
+    int fd; /* socket to the teller; -1: no teller runs */
     bool asked, up;
     int64_t asked_ms;
     char *answer; /* the text of the last answer, while `up` is true; else the reason, or NULL */
@@ -44,16 +45,16 @@ struct fleet {
     struct fleet_wanted wanted;
     struct fleet_process *processes[FLEET_MAX];
     size_t count;
-    size_t cut; /* processes for which there was no room */
-    uint64_t
-        *start_ticks; /* start time of the process of each word that is a pid; 0: not found yet */
+    size_t cut; /* processes that are not served, because FLEET_MAX are */
+    /* start_ticks[word]: start time of the process, if the word is a pid; 0: not found yet */
+    uint64_t *start_ticks;
 };
 
 /* Finds new processes and drops those that have ended. */
 void fleet_refresh(struct fleet *fleet);
 /* Asks every process for its figures. */
 void fleet_ask(struct fleet *fleet, int64_t now_ms);
-/* Returns true if an answer is still awaited that was asked for at `asked_ms` or later. */
+/* Returns true if a process that was asked at `asked_ms` or later has not answered yet. */
 bool fleet_waits(const struct fleet *fleet, int64_t asked_ms);
 /* Adds the descriptors of tellers to a poll list, which must have room for FLEET_MAX more. */
 size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
@@ -61,8 +62,9 @@ size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
 void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
 /* Returns the metrics of all processes. A process without an answer is reported as down. */
 char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
-/* Returns the process with this pid, or with this program's name and this number (0: any); NULL:
- * there is none. `count` is set to how many there are. A `word` of NULL: all. */
+/* Returns the first process for `word`: a pid, or a program's name with this number (0: any
+ * number); a `word` of NULL stands for every process. Sets *count to the number of such processes.
+ * Returns NULL if there is none. */
 struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
                                  size_t *count);
 /* Ends all tellers. */

@@ -29,7 +29,7 @@ void job_execute(const char *const *words) {
     cli_warn("cannot execute /proc/self/exe; %s", strerror(errno));
 }
 
-/* Begins the child of a job: its output and messages go to pipes. */
+/* Forks the child of a job; its standard output and standard error go to pipes. */
 static bool begin(struct job *job, const char *key, int64_t deadline_ms, int *out) {
     int outs[2] = {-1, -1}, errors[2] = {-1, -1};
     if (pipe2(outs, O_CLOEXEC) != 0)
@@ -96,7 +96,7 @@ size_t job_poll(const struct job *job, struct pollfd *entries) {
     return count;
 }
 
-/* Reads all that has come. Sets output->fd to -1 at the end. */
+/* Reads all bytes that have come. At the end of the file sets output->fd to -1. */
 static void read_output(struct job_output *output) {
     char buffer[65536];
     while (output->fd >= 0) {

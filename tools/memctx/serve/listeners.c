@@ -10,7 +10,8 @@
 
 #define KERNEL_BUFFER 8192 /* bytes that the kernel keeps for a client that does not read */
 
-/* Gives the HTTP library what is to be sent. Without news the connection sleeps until wake(). */
+/* Gives the HTTP library the next bytes of the buffer. If it is empty, the connection is suspended
+ * until wake(). */
 static ssize_t give(void *closure, uint64_t position, char *to, size_t room) {
     struct listener *listener = closure;
     size_t part = listener->length < room ? listener->length : room;

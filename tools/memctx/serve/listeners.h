@@ -2,10 +2,10 @@
 /*
  * listeners.h - the clients that get events (text/event-stream) about processes.
  *
- * Each listener has a buffer of LISTENER_BUFFER bytes. A client is dropped and counted if it reads
- * so slowly that an event does not fit into the buffer, or if nothing can be sent to it for as
- * long as the server allows any connection. A listener without news is suspended, and costs
- * nothing. One thread.
+ * Each listener has a buffer of LISTENER_BUFFER bytes. A client that reads too slowly is dropped
+ * and counted: its buffer has no room for an event, or nothing could be sent to it within the
+ * server's time limit for a connection. A listener whose buffer is empty is suspended, and costs no
+ * CPU time. For one thread.
  */
 #ifndef MEMCTX_LISTENERS_H
 #define MEMCTX_LISTENERS_H
@@ -24,7 +24,7 @@ struct listener {
     struct MHD_Connection *http; /* NULL: the request has ended */
     struct connection *connection;
     const void *subject;
-    bool suspended, over; /* over: the stream ends behind what is in the buffer */
+    bool suspended, over; /* over: the stream ends when the buffer has been sent */
     char buffer[LISTENER_BUFFER];
     size_t length;
 };
@@ -35,16 +35,17 @@ struct listeners {
     uint64_t dropped;
 };
 
-/* Makes a listener for the events of a subject, and the response that sends them; NULL: there are
- * LISTENERS_MAX. The response owns the listener. */
+/* Makes a listener for the events of a subject (any pointer that names a process), and the response
+ * that sends these events. The response owns the listener. Returns NULL if there are LISTENERS_MAX
+ * listeners. */
 struct MHD_Response *listeners_add(struct listeners *listeners, struct MHD_Connection *http,
                                    struct connection *connection, const void *subject);
-/* Returns how many listen to a subject. */
+/* Returns the number of listeners of a subject. */
 size_t listeners_of(const struct listeners *listeners, const void *subject);
 /* Sends an event to all listeners of a subject. `data` has no newline. */
 void listeners_tell(struct listeners *listeners, const void *subject, const char *event,
                     const char *data);
-/* Ends the streams of a subject (NULL: all streams) behind the events that were added so far. */
+/* Ends the streams of a subject (NULL: all streams) after the events that are in their buffers. */
 void listeners_end(struct listeners *listeners, const void *subject);
 /* Call this when a request ends. `late`: the request was ended because its client did not read.
  * Returns false if the request had no listener. */

@@ -2,8 +2,9 @@
 /*
  * mhd.h - the functions of libmicrohttpd, which is loaded when the server starts.
  *
- * The library brings nine others with it (TLS), which would double the time that every verb takes
- * to start. So the command is not linked with it: mhd.run is MHD_run.
+ * The library needs nine more (for TLS), which would double the time that every verb takes to
+ * start. So the command loads it with dlopen; the member `run` of `mhd` is its function MHD_run,
+ * and so on.
  */
 #ifndef MEMCTX_MHD_H
 #define MEMCTX_MHD_H

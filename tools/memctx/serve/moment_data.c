@@ -13,9 +13,9 @@
 #include "report/report_data.h"
 #include "target/target.h"
 
-#define GZIP_LEVEL 1 /* a higher level saves little, and the reader of a page waits for it */
+#define GZIP_LEVEL 1 /* higher levels save few bytes, and the page's user waits */
 
-/* Returns the path of a file in memory with these bytes: snapshots are read from files. */
+/* Returns the path of a memfd with these bytes, because the reader of snapshots needs a file. */
 static char *make_file(const char *bytes, size_t length) {
     int fd = memfd_create("memctx-moment", MFD_CLOEXEC);
     if (fd < 0)
@@ -30,8 +30,9 @@ static char *make_file(const char *bytes, size_t length) {
     return cli_format("/proc/self/fd/%d", fd);
 }
 
-/* Loads a moment; ends the process if its snapshot is damaged. Names are looked up now, because
- * that takes much longer than taking a moment, and most moments are never shown. */
+/* Loads a moment and looks up its names; ends the process if the snapshot is damaged. Names are not
+ * looked up earlier, because that takes much longer than a snapshot, and most moments are never
+ * shown. */
 static void load(struct report_state *state, struct model *model, const struct moment *moment,
                  const struct moment_wish *wish) {
     const struct target_load_options options = {.flags = MODEL_RESIDENT | MODEL_PINNED,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moment_data.h - the figures of a kept moment, and what changed since an earlier one. */
+/* moment_data.h - the figures of a kept moment, and the changes since an earlier moment. */
 #ifndef MEMCTX_MOMENT_DATA_H
 #define MEMCTX_MOMENT_DATA_H
 
@@ -7,9 +7,9 @@
 #include "target/process.h"
 
 struct moment_wish {
-    struct moment moment, before;      /* before.id is 0: nothing is compared */
+    struct moment moment, before;      /* before.id is 0: the moment is compared with no other */
     const struct process_facts *facts; /* the process of these snapshots */
-    bool ended;                        /* the process has ended: names come from its files alone */
+    bool ended;                        /* the process has ended: names are looked up in its files */
     bool gzip;                         /* the JSON is compressed */
 };
 

@@ -19,7 +19,7 @@ uint64_t moments_thin(struct moments *moments) {
         return 0;
     int64_t now_ms = list[moments->count - 1].ms;
     for (size_t i = 1; i + 1 < moments->count; i++) {
-        /* The gap that would be left, as a share of the age. */
+        /* The gap that the moment would leave, divided by its age. */
         double gap = (double)(list[i + 1].ms - list[i - 1].ms) / (double)(now_ms - list[i].ms + 1);
         if (least == 0 || gap < least_gap) {
             least = i;

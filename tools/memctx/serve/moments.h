@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moments.h - snapshots of one process that the server keeps in memory.
+ * moments.h - snapshots (moments) of one process that the server keeps in memory.
  *
- * Where there are too many, those go that lie closest together for their age: the last minutes stay
- * dense, and older times stay with larger and larger gaps. The first one and the last one stay. One
- * thread.
+ * If there are too many, moments_thin drops the moment that would leave the smallest gap in
+ * proportion to its age, so the gaps between kept moments grow with age. The first and the last
+ * moment are always kept. For one thread.
  */
 #ifndef MEMCTX_MOMENTS_H
 #define MEMCTX_MOMENTS_H
@@ -16,7 +16,7 @@
 #define MOMENTS_BYTES ((size_t)64 << 20) /* most bytes of the moments of all processes together */
 
 struct moment {
-    uint64_t id; /* counts the moments from 1 on */
+    uint64_t id; /* number of the moment, from 1 on */
     int64_t ms;  /* time of the moment, since 1970 */
     char *bytes; /* content of the snapshot file */
     size_t length;
@@ -28,10 +28,11 @@ struct moments {
     uint64_t last_id;
 };
 
-/* Keeps a snapshot, whose bytes it takes over. Afterwards there may be one more than MOMENTS_MAX;
- * the caller thins them out. */
+/* Keeps a snapshot and owns `bytes` from now on. If there are now MOMENTS_MAX + 1 moments, the
+ * caller calls moments_thin. */
 void moments_add(struct moments *moments, int64_t ms, char *bytes, size_t length);
-/* Drops the moment that is missed least, and returns its id; 0: there are only two. */
+/* Drops the moment that would leave the smallest gap in proportion to its age, and returns its id.
+ * Returns 0 if there are only two. */
 uint64_t moments_thin(struct moments *moments);
 /* Returns the moment with this id (0: the last one); NULL: it is not kept. */
 const struct moment *moments_find(const struct moments *moments, uint64_t id);

@@ -25,7 +25,7 @@
 
 #define ENTRIES 8192U /* slots; the table is emptied when half of them are in use */
 #define FUNCTIONS_MAX 4
-#define LABEL_BYTES 120 /* a further function that does not fit is left out */
+#define LABEL_BYTES 120 /* functions that do not fit are left out */
 #define ANSWER_MAX (1U << 20)
 
 struct namer_entry {
@@ -81,11 +81,12 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 /* --- turns ----------------------------------------------------------------------------------- */
 
 #define TURNS_MAX 64
-/* A look-up that takes longer may hang. One that waits for its turn begins without a turn then. */
+/* Longest wait of a look-up for a turn. After it the look-up starts without a turn, because the
+ * holders may hang. */
 #define TURN_WAIT_S 20
 
-/* One turn for each processor, in memory that the server shares with its child processes. A look-up
- * holds its turn until its process ends. */
+/* A turn is the right to look up names. There is one turn for each processor, in memory that the
+ * server shares with its child processes. A look-up holds its turn until its process ends. */
 struct turn {
     pthread_mutex_t lock;
 };
@@ -131,8 +132,8 @@ static void take_turn(void) {
 
 /* --- the child ------------------------------------------------------------------------------- */
 
-/* Removes file paths from a name, which names of generated code have. A word that begins the name
- * keeps what is behind its last slash: "github.com/me/store.Put" becomes "store.Put". */
+/* Removes file paths, which names of generated code contain. If the first word has slashes, only
+ * its part up to the last slash is removed: "github.com/me/store.Put" becomes "store.Put". */
 static void cut_path(char *name) {
     char *slash = strchr(name, '/');
     if (!slash || strstr(name, "operator/"))
@@ -151,7 +152,7 @@ static void cut_path(char *name) {
     }
 }
 
-/* Returns the name of a step; the caller frees it. */
+/* Returns the name of the function of one step of a path; the caller frees it. */
 static char *name_of(const struct model *model, struct who_step step) {
     const struct model_frame *frame = model->contexts[step.context].frame;
     const struct model_names *names = frame->names;
@@ -169,8 +170,8 @@ static char *name_of(const struct model *model, struct who_step step) {
     return cli_format("[%s]", shorten_path(model->modules[frame->module].path));
 }
 
-/* Returns the functions that mean something, at most FUNCTIONS_MAX, innermost first. If none does,
- * the innermost functions are taken. */
+/* Returns the names of a path's functions that tell who allocates, innermost first, at most
+ * FUNCTIONS_MAX. If the path has no such function, returns its innermost functions. */
 static char *make_label(const struct model *model, uint32_t context) {
     char *label = NULL, *last = NULL;
     for (int any = 0; any < 2 && !label; any++) {
@@ -211,7 +212,7 @@ static uint64_t hash_path(const struct model *model, uint32_t index) {
     for (uint32_t at = index; at != WIRE_NONE && length <= MODEL_LEVELS_MAX;
          at = model->contexts[at].parent)
         path[length++] = at;
-    /* from the root on, which is the order in which the target sends the frames of a path */
+    /* from the root on: the process sends the frames of a path in this order */
     while (length > 0)
         hash = namer_hash(hash, model->contexts[path[--length]].frame);
     return hash;
@@ -238,7 +239,7 @@ static enum loader_visit keep_once(struct loader *loader, const struct wire_cont
     return LOADER_KEEP;
 }
 
-/* Loads the paths, and prints "HASH LABEL" for each one. */
+/* Loads the paths, and writes "HASH LABEL" for each path to `answer`. */
 static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size_t count,
                                 FILE *answer) {
     struct target target;
@@ -301,7 +302,8 @@ void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, 
         namer->asked[i] = wishes[i].hash;
 }
 
-/* Adds the names of the answer. A path that got none has no name, and is not asked for again. */
+/* Adds the names of the answer. A path without a name in the answer is noted, so that it is not
+ * looked up again. */
 static void take_answer(struct namer *namer) {
     char *at = namer->answer;
     for (char *end; at && (end = strchr(at, '\n')); at = end + 1) {

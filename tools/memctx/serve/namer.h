@@ -2,9 +2,10 @@
 /*
  * namer.h - names of call paths, as labels: "row_new < table_load < main".
  *
- * Looking up functions may take seconds, and a damaged file may end it. So a child process does it,
- * over a connection of its own, and the teller goes on without the names until they arrive. Names
- * are kept by the hash of the path's frames, so a path is looked up once.
+ * Looking up functions may take seconds, and a damaged file may crash the process that does it. So
+ * a child process looks them up, over a connection of its own; until the names arrive, the teller
+ * goes on without them. Names are kept by the hash of the path's frames, so a path is looked up
+ * once.
  */
 #ifndef MEMCTX_NAMER_H
 #define MEMCTX_NAMER_H
@@ -19,11 +20,11 @@
 struct namer {
     struct namer_entry *entries; /* a hash table */
     size_t count;
-    pid_t child; /* 0: none runs */
+    pid_t child; /* 0: no child runs */
     int fd;      /* the child's answer */
     char *answer;
     size_t answer_bytes;
-    uint64_t *asked; /* hashes that the child was asked for */
+    uint64_t *asked; /* hashes of the paths that the child looks up */
     size_t asked_count;
 };
 
@@ -33,21 +34,22 @@ struct namer_wish {
     uint64_t hash;
 };
 
-/* Bounds the look-ups of all child processes that the calling process makes from now on: at most as
- * many run at a time as there are processors, and the others wait. */
+/* Bounds the look-ups of all child processes that the calling process makes from now on: at most
+ * one per processor runs at a time. */
 void namer_share_turns(void);
 void namer_begin(struct namer *namer);
 /* Adds one frame to the hash of a path. */
 uint64_t namer_hash(uint64_t hash, const struct model_frame *frame);
-/* Sets *label and returns true if the path is known. A label of NULL: it has no name. */
+/* Sets *label and returns true if the path was looked up. A label of NULL means that no name was
+ * found. */
 bool namer_find(const struct namer *namer, uint64_t hash, const char **label);
-/* Starts looking up these names of the process, unless a look-up runs. */
+/* Starts a child that looks up the names of these paths, unless a child runs already. */
 void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, size_t count);
-/* Takes the names that a look-up has found. Waits for its end, but at most `wait_ms`. */
+/* Waits up to `wait_ms` for the child's answer. If it has come, adds its names. */
 void namer_take(struct namer *namer, int wait_ms);
 /* Forgets all names, because the process runs another program. */
 void namer_forget(struct namer *namer);
-/* Ends a look-up. */
+/* Kills the child, if one runs. */
 void namer_stop(struct namer *namer);
 
 #endif

@@ -14,7 +14,7 @@
 #define PAUSE_MOST_MS 60000
 #define SERVER_PAUSE_MOST_MS 3600000 /* longest pause that a server may ask for */
 #define LAST_TRIES 4
-/* with OUTBOX_LAST, a request that would wait longer than this is dropped */
+/* with OUTBOX_LAST, all requests are given up if the next pause would be longer than this */
 #define LAST_PAUSE_MS 30000
 
 struct outbox_item {
@@ -28,9 +28,9 @@ struct outbox_item {
 
 struct event {
     const char *name;
-    const struct outbox_source *source; /* NULL: none */
+    const struct outbox_source *source; /* NULL: the event belongs to no source */
     long status;
-    int64_t bytes, wait_ms; /* -1: not known */
+    int64_t bytes, wait_ms; /* -1: left out of the event */
     const char *text;
 };
 
@@ -73,8 +73,8 @@ static void write_event(struct outbox *outbox, const struct event *event) {
     end_line(outbox);
 }
 
-/* Returns true the first time that it is called for these values. After OUTBOX_TOLD_MAX of them
- * it returns false for all others: a log must not grow with a server's moods. */
+/* Returns true if no message with these values was printed before. After OUTBOX_TOLD_MAX messages
+ * returns false for all values, so that a server with ever new errors cannot fill the log. */
 static bool is_new(struct outbox *outbox, const struct outbox_source *source, const char *text,
                    long status) {
     char *key = cli_format("%s %u %ld %s", source->program ? source->program : "", source->number,
@@ -155,7 +155,7 @@ static void drop(struct outbox *outbox, struct outbox_item **place) {
     free_item(item);
 }
 
-/* The place of the first request that is not under way. */
+/* Returns the pointer to the first request that is not being sent. */
 static struct outbox_item **first_waiting(struct outbox *outbox) {
     return outbox->under_way ? &outbox->first->next : &outbox->first;
 }
@@ -227,7 +227,7 @@ static int64_t choose_pause_ms(const struct outbox *outbox, int64_t asked_ms) {
     return asked_ms > pause_ms ? asked_ms : pause_ms;
 }
 
-/* The first request may be sent again, or everything is given up. */
+/* After a failure: plans another try of the first request, or gives up all requests. */
 static void try_later(struct outbox *outbox, const struct post_result *result, int64_t now_ms) {
     struct outbox_item *item = outbox->first;
     outbox->failures++;

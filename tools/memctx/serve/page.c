@@ -27,7 +27,7 @@ static void put_html(FILE *file, const char *text) {
     }
 }
 
-/* Writes a name for a query. */
+/* Writes a text as an argument of a URL, with %XX where needed. */
 static void put_query(FILE *file, const char *text) {
     for (; *text != '\0'; text++) {
         unsigned char byte = (unsigned char)*text;
@@ -40,7 +40,7 @@ static void put_query(FILE *file, const char *text) {
     }
 }
 
-/* Writes the first paragraph of doctor's text, or why it has none. */
+/* Writes the first paragraph of doctor's text, or why doctor gave none. */
 static void put_verdict(FILE *file, const struct fleet_process *process, int64_t deadline_ms) {
     struct job job = {0};
     char pid[16];
@@ -56,7 +56,7 @@ static void put_verdict(FILE *file, const struct fleet_process *process, int64_t
         job_run(&job, clock_now_ms());
     }
     if (job.late)
-        fputs("doctor was not done in time", file);
+        fputs("doctor took too long", file);
     else if (job.status == 0)
         put_html(file, job.out.length > 0 ? job.out.bytes : "");
     else

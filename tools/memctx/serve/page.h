@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* page.h - the page at "/": what the server has, and doctor's verdict on each process. */
+/* page.h - the page at "/": the served processes, with doctor's verdict on each. */
 #ifndef MEMCTX_PAGE_H
 #define MEMCTX_PAGE_H
 

@@ -17,7 +17,7 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
-/* Debian 11 and Ubuntu 20.04 have an older libcurl. */
+/* The libcurl of Debian 11 and Ubuntu 20.04 has no curl_url_strerror. */
 #if LIBCURL_VERSION_NUM < 0x075000
 #define URL_STRERROR(X)
 #else
@@ -60,7 +60,7 @@ static struct {
     bool otlp;
 } now;
 
-/* A pointer to a function has the size of one to data, which ISO C does not promise. */
+/* POSIX, but not ISO C, promises that a pointer to a function has the size of a pointer to data. */
 static bool find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);
@@ -190,11 +190,13 @@ void post_wait(struct pollfd *entries, size_t count, int timeout_ms) {
     for (size_t i = 0; i < count; i++)
         extra[i] = (struct curl_waitfd){.fd = entries[i].fd, .events = CURL_WAIT_POLLIN};
     curl.multi_poll(now.multi, extra, (unsigned)count, timeout_ms, NULL);
-    poll(entries, count, 0); /* multi_poll does not tell of a descriptor whose other end closed */
+    /* curl's multi_poll does not report that the other end of a pipe was closed */
+    poll(entries, count, 0);
 }
 
-/* Finds the last field of this number in a message of protocol buffers. Returns false if there is
- * none, or the message is damaged or cut off. `*length`: of a part; of a number, 0 and *number. */
+/* Finds the last field with this number in a message of protocol buffers. A field of bytes sets
+ * *part and *length; a number sets *number, and *length to 0. Reading stops where the message is
+ * damaged or cut off. Returns false if no such field was found before. */
 static bool find_field(const char *bytes, size_t size, unsigned field, const char **part,
                        size_t *length, uint64_t *number) {
     bool found = false;
@@ -208,7 +210,7 @@ static bool find_field(const char *bytes, size_t size, unsigned field, const cha
                     break;
             }
             if ((numbers[0] & 5) != 0 || (i == 0 && at == size))
-                return found; /* neither a varint nor a part: no field that is known here */
+                return found; /* neither a varint nor bytes: OTLP answers have no such field */
         }
         bool is_part = (numbers[0] & 7) == 2;
         if (is_part && numbers[1] > size - at)
@@ -224,9 +226,9 @@ static bool find_field(const char *bytes, size_t size, unsigned field, const cha
     return found;
 }
 
-/* Reads an answer of OTLP: of a success ExportProfilesServiceResponse, which may say that profiles
- * were rejected; else google.rpc.Status. Leaves its message as the text. Returns how many profiles
- * were rejected. */
+/* Reads an OTLP answer: after a success an ExportProfilesServiceResponse, which may report rejected
+ * profiles; else a google.rpc.Status. Leaves the answer's message in now.text. Returns the number
+ * of rejected profiles. */
 static uint64_t read_otlp_answer(bool success) {
     const char *part = now.text, *text = now.text;
     size_t length = now.length, text_length = 0;
@@ -234,7 +236,7 @@ static uint64_t read_otlp_answer(bool success) {
     char *type = NULL;
     curl.easy_getinfo(now.easy, CURLINFO_CONTENT_TYPE, &type);
     if (!type || strncmp(type, "application/x-protobuf", 22) != 0)
-        return 0; /* a proxy answers with text */
+        return 0; /* not an OTLP answer, perhaps the text of a proxy */
     if (success && !find_field(part, length, 1, &part, &length, &number))
         length = 0;
     if (success) {

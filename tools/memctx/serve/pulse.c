@@ -13,8 +13,8 @@
 #include "live/watch.h"
 #include "snapshot/snapshot.h"
 
-#define LOOK_SHARE 10  /* a pause is this many times as long as the look before it */
-#define NAME_BYTES 400 /* a path is cut behind */
+#define LOOK_SHARE 10  /* a pause is at least this many times as long as the look before it */
+#define NAME_BYTES 400 /* a longer call path is cut off after this many bytes */
 
 int64_t pulse_wall_ms(int64_t last_ms) {
     struct timespec now;
@@ -81,7 +81,7 @@ static void write_figures(struct json_writer *json, const struct watch *watch) {
     write_top(json, "grows", watch, RATES_GROWTH, PULSE_GROWS);
 }
 
-/* Writes all of it; a server that has gone ends this process by SIGPIPE. */
+/* Writes all bytes. If the server has gone, SIGPIPE ends this process. */
 static void write_whole(int fd, const void *bytes, size_t length) {
     for (const char *at = bytes; length > 0;) {
         ssize_t put = write(fd, at, length);
@@ -92,8 +92,8 @@ static void write_whole(int fd, const void *bytes, size_t length) {
     }
 }
 
-/* Sends a record with the figures of the last look. *last_ms is the time of the record before, and
- * is set to the time of this one. */
+/* Sends a record with the figures of the last look. *last_ms is the time of the previous record,
+ * and becomes the time of the record that is sent. */
 static void tell(int fd, const struct watch *watch, enum pulse_state state, int64_t *last_ms) {
     char *text = NULL;
     size_t length = 0;
@@ -142,7 +142,7 @@ static void tell_moment(int fd, const struct model_moment *moment) {
     free(text);
 }
 
-/* Sends the moments that the process has recorded, so that the time axis begins before this look.
+/* Sends the moments of the process's recording, so that the time axis begins before the first look.
  * Returns the time of the last record. */
 static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
     struct model model;
@@ -162,7 +162,8 @@ static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
     for (size_t i = 0; i < recording->moment_count; i += step) {
         int64_t ms = (int64_t)(recording->moments[i].wall_ns / 1000000);
         bool known = recording->moments[i].rss_bytes != WIRE_UNKNOWN;
-        if (known && ms > before_ms && ms < now_ms) { /* the clock may have been set */
+        /* skip moments that are out of order, because the clock was set */
+        if (known && ms > before_ms && ms < now_ms) {
             tell_moment(fd, &recording->moments[i]);
             before_ms = ms;
         }
@@ -187,7 +188,8 @@ void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms, int6
              &last_ms);
         if (watch.state == WATCH_ENDED)
             _exit(CLI_DONE);
-        /* A single look that took long, such as the first one with all names, changes nothing. */
+        /* The pause follows the shorter of the last two looks, so that a single long look, such as
+         * the first with its name look-ups, does not prolong it. */
         int64_t took_ms = clock_now_ms() - began_ms;
         int64_t share_ms = LOOK_SHARE * (took_ms < before_ms ? took_ms : before_ms);
         int64_t pause_ms = share_ms > every_ms  ? share_ms

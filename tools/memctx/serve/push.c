@@ -17,10 +17,11 @@
 
 /* a process that takes longer to answer a scrape is reported as down */
 #define SCRAPE_MS 2000
-#define PROFILE_MS 60000              /* longest time for making a profile */
-#define PROFILE_MOST_BYTES (4U << 20) /* uncompressed; Pyroscope's default limit, and gRPC's */
-#define PROFILES_MOST 8               /* most profiles of a process that wait for the server */
-/* after a signal, requests that wait are sent for this long */
+#define PROFILE_MS 60000 /* longest time for making a profile */
+/* most bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
+#define PROFILE_MOST_BYTES (4U << 20)
+#define PROFILES_MOST 8 /* most profiles of a process that wait for the server */
+/* after a signal, the waiting requests may still be sent for this long */
 #define END_MS 5000
 #define WAIT_MOST_MS 60000
 
@@ -33,7 +34,7 @@ struct push {
     struct outbox outbox;
     enum round round;
     int64_t next_ms; /* when the next round begins */
-    size_t at;       /* index of the process that is profiled now */
+    size_t at;       /* index in the fleet of the process that is profiled now */
     struct job job;
     int64_t samples; /* most samples of the profile that is made now */
     int64_t asked_ms;
@@ -50,7 +51,7 @@ static pid_t own_pid;
 static void note_signal(int signal) {
     int error = errno;
     (void)signal;
-    if (getpid() != own_pid) /* in a child process this descriptor is something else */
+    if (getpid() != own_pid) /* in a child process this descriptor number is another file */
         return;
     signals++;
     if (write(wake_fds[1], "", 1) < 0) {
@@ -61,7 +62,8 @@ static void note_signal(int signal) {
 
 /* --- profiles -------------------------------------------------------------------------------- */
 
-/* Starts to make the profile of the process `at`. Ends the round after the last one. */
+/* Starts to make the profile of the process push->at, or of the next process that can be asked.
+ * Ends the round after the last process. */
 static void start_profile(struct push *push) {
     char pid[16], samples[24], *format[ENGINE_WORDS_MAX];
     for (; push->at < push->fleet.count; push->at++) {
@@ -108,7 +110,9 @@ static void finish_profile(struct push *push) {
     if (job->status != CLI_DONE)
         outbox_fail(&push->outbox, source, find_failure(job));
     else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
-        push->samples /= 2; /* once more: the smaller samples are summed, so that no byte is lost */
+        /* Try again with half the samples, which export makes by summing, so that no byte is lost.
+         */
+        push->samples /= 2;
         job_free(job);
         start_profile(push);
         return;
@@ -150,7 +154,8 @@ static bool all_ended(const struct push *push) {
     return wanted->word_count > 0 && push->fleet.count == 0;
 }
 
-/* No further round begins. What the Pushgateway has would stay there for ever, so it is removed. */
+/* Begins the end: no new round begins. Removes this host's metrics from the Pushgateway, which
+ * would keep them for ever. */
 static void begin_end(struct push *push, enum outbox_haste haste) {
     if (push->outbox.haste < haste)
         push->outbox.haste = haste;
@@ -198,7 +203,8 @@ static void run_round(struct push *push) {
         begin_end(push, OUTBOX_LAST);
 }
 
-/* Ends the round that is under way: after a signal only what waits is sent. */
+/* After a signal: ends the round that is under way. Only the requests that wait already are sent.
+ */
 static void take_signal(struct push *push) {
     if (push->give_up_ms > 0)
         return;
@@ -209,7 +215,8 @@ static void take_signal(struct push *push) {
     begin_end(push, OUTBOX_NOW);
 }
 
-/* Waits for the server, processes, children, a signal or the next thing to do. */
+/* Waits until the server, a process, a child or a signal needs attention, or a pause or deadline
+ * ends. */
 static void wait_for_work(struct push *push) {
     struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
     int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * push.h - sends profiles or metrics of processes to a server at intervals, for hosts that a
- * server cannot reach. One thread, which waits in one place; outbox.h says what is sent again.
+ * push.h - sends profiles or metrics of processes to a server at intervals, for hosts that a server
+ * cannot reach. One thread, which waits in one poll; outbox.h says which requests are sent again.
  */
 #ifndef MEMCTX_PUSH_H
 #define MEMCTX_PUSH_H
@@ -18,7 +18,8 @@ struct push_options {
     bool once, json;
 };
 
-/* Sends until SIGINT or SIGTERM, until all pids have ended, or once. Returns the exit code. */
+/* Sends one round if `once`, else until SIGINT or SIGTERM or until all processes that were named by
+ * pid have ended. Returns the exit code. */
 int push_run(const struct push_options *options);
 
 #endif

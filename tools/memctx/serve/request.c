@@ -34,8 +34,9 @@ static bool is_token(const char *sent, const char *token) {
     return differs == 0;
 }
 
-/* A page of another site can make a browser ask a server on this machine, under a name of that
- * site. So the name must be an address or localhost. */
+/* Returns true if the Host header is an IP address or localhost. A page of another site can let the
+ * site's name resolve to 127.0.0.1, so that the browser asks this server; other names are refused.
+ */
 static bool is_local_name(const char *host) {
     char name[64];
     unsigned char address[16];
@@ -48,7 +49,8 @@ static bool is_local_name(const char *host) {
            inet_pton(AF_INET6, name, address) == 1;
 }
 
-/* A browser says which page makes a request. Pages of other sites may only link to this server. */
+/* Returns true if a page of another site makes the request, as the browser's Sec-Fetch headers say.
+ * A link that the user follows does not count. */
 static bool is_of_another_site(struct MHD_Connection *connection) {
     const char *site = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
     const char *mode = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Mode");
@@ -90,7 +92,7 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
 struct address {
     const char *url;
     enum request_kind kind;
-    /* names of the arguments that the address takes, with NULL behind the last */
+    /* names of the arguments that the address takes; ends with NULL */
     const char *arguments[5];
 };
 static const struct address addresses[] = {
@@ -121,7 +123,8 @@ struct argument_check {
     bool good;
 };
 
-/* Refuses an argument that the address does not know, and names those that it knows. */
+/* Refuses an argument that the address does not take. The message lists the arguments that it
+ * takes. */
 static bool refuse_argument(const struct argument_check *check, const char *key) {
     const char *const *arguments = check->address->arguments;
     char known[120] = "; it takes no arguments";
@@ -168,7 +171,7 @@ static bool read_number(struct MHD_Connection *connection, const char *name, uns
     return true;
 }
 
-/* Finds the process that target= and process= name. */
+/* Finds the process that the arguments target= and process= name. */
 static bool read_target(struct request_query *query, struct MHD_Connection *connection,
                         struct fleet *fleet, struct request_refusal *refusal) {
     const char *target = mhd.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "target");
@@ -190,8 +193,8 @@ static bool read_target(struct request_query *query, struct MHD_Connection *conn
                   target ? "PID, or add &process=NUMBER" : "PROGRAM or target=PID");
 }
 
-/* Finds the process of a live page by its pid or its program's name. It may have ended: what is
- * known of it is still there. */
+/* Finds the process of a live page by its pid or its program's name. A process that has ended is
+ * found as long as its figures are kept. */
 static bool read_word(struct request_query *query, const char *word, struct fleet *fleet,
                       struct watching *watching, struct request_refusal *refusal) {
     int64_t pid = 0;
@@ -215,7 +218,7 @@ static bool read_word(struct request_query *query, const char *word, struct flee
                   "no such process is served: %.100s; / lists those that are", word);
 }
 
-/* Splits /p/WORD/REST. Returns the address of a live page; NULL: it is none. */
+/* Splits /p/WORD/REST. Returns the entry of live_addresses for REST, or NULL. */
 static const struct address *find_live(const char *url, char *word, size_t room) {
     size_t length = strncmp(url, "/p/", 3) == 0 ? strcspn(url + 3, "/") : 0;
     if (length == 0 || length >= room)
@@ -235,7 +238,7 @@ static const struct address *find_address(const char *url, char *word, size_t ro
     return find_live(url, word, room);
 }
 
-/* The header is a list such as "gzip;q=0.5, br". */
+/* The header Accept-Encoding is a list such as "gzip;q=0.5, br". */
 bool request_takes_gzip(struct MHD_Connection *connection) {
     static const char name[] = "gzip";
     const char *at =

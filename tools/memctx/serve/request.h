@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request.h - what a request asks for: checks method, rights and query, and finds the process.
+ * request.h - reads a request: checks the client's rights, the address and the query, and finds the
+ * process.
  *
- * Only GET and HEAD exist, and no address changes anything.
+ * Only GET and HEAD are allowed; no request changes a process or a setting of the server.
  */
 #ifndef MEMCTX_REQUEST_H
 #define MEMCTX_REQUEST_H
@@ -32,16 +33,16 @@ enum request_kind {
 struct request_query {
     enum request_kind kind;
     enum exposition_format format;
-    /* the process that HEAP, ALLOCS, DOCTOR or a live page is about */
+    /* the process, for HEAP, ALLOCS, DOCTOR and the addresses of live pages */
     struct fleet_process *process;
     /* the figures and moments that a live page shows; NULL for the page's HTML */
     struct watched *watched;
-    unsigned seconds, limit_samples; /* 0: not given */
-    unsigned moment, before;         /* ids of kept moments; 0: not given */
-    bool gzip;                       /* the client takes this encoding */
+    unsigned seconds, limit_samples; /* 0: the query has none */
+    unsigned moment, before;         /* ids of kept moments; 0: the query has none */
+    bool gzip;                       /* the client accepts Content-Encoding gzip */
 };
 
-/* An answer that is no success. */
+/* An answer that refuses a request. */
 struct request_refusal {
     unsigned status;
     char text[1024];
@@ -54,16 +55,17 @@ struct request_rules {
     bool *token_logged; /* true: the message about a wrong token was printed */
 };
 
-/* Returns false with a refusal if the client may not ask. */
+/* Fills in `refusal` and returns false if the client has no right to ask. */
 bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
                     struct request_refusal *refusal);
-/* Returns true if the client takes answers in gzip's format. */
+/* Returns true if the client accepts answers in gzip's format. */
 bool request_takes_gzip(struct MHD_Connection *connection);
-/* Returns true if a request without a token may have the HTML of a live page, which has no figures
- * and asks for the token: a browser sends none when it opens an address. */
+/* Returns true if a browser opens / or a live page (Accept has text/html). Without a token it then
+ * gets the HTML of a live page, because a browser sends no token when it opens an address; this
+ * HTML has no figures and asks the user for the token. */
 bool request_wants_shell(struct MHD_Connection *connection, const char *url);
-/* Reads address and query. Looks for new processes, if the query is about one; a process that a
- * live page asks about is watched from now on. */
+/* Reads address and query. If they name a process, first looks for new processes. For the address
+ * of a live page, begins to watch the process. */
 bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
                   struct fleet *fleet, struct watching *watching, struct request_refusal *refusal);
 

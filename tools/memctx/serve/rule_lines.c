@@ -2,8 +2,8 @@
 /*
  * rule_lines.c - reads the list of placement rules.
  *
- * A rule's label is its pattern, without policy and options. Folders are left out of the pattern
- * of a file, because no label has a path.
+ * A rule's label is its pattern, without policy and options. A pattern that names a file loses the
+ * file's folder, because no label has a path.
  */
 #include "serve/rule_lines.h"
 
@@ -45,7 +45,8 @@ static char *write_labels(char *rule) {
     return labels;
 }
 
-/* Adds a rule. Rules of one label are one sample. */
+/* Adds the figures of a rule to the rule with these labels, or adds a rule. Returns false if there
+ * are RULES_MAX. */
 static bool add_rule(struct rule *rules, size_t *count, char *labels, int64_t bytes,
                      int64_t chunks) {
     size_t at = 0;

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Writes the lines of exposition.h for an answer to the request "list" of WIRE_RULES, which is
- * changed. */
+/* Writes lines (exposition.h) with the figures of each rule. `text` is the process's answer to the
+ * request "list" of WIRE_RULES; it is changed. */
 void rule_lines_tell(FILE *file, char *text);
 
 #endif

@@ -17,22 +17,22 @@
 #include "serve/request.h"
 #include "serve/shell.h"
 
-#define CONNECTIONS_MAX 128 /* further clients wait until one is done */
-#define IDLE_S 5            /* a connection on which nothing moves is closed */
+#define CONNECTIONS_MAX 128 /* more clients wait until a connection ends */
+#define IDLE_S 5            /* a connection without any traffic for this long is closed */
 #define TRANSFER_MS 60000   /* longest time for sending a request and reading its answer */
 #define SCRAPE_MS 2000      /* a process that takes longer to answer a scrape is reported as down */
-#define JOB_MS 60000        /* longest time for a job, besides the seconds that it waits */
+#define JOB_MS 60000        /* longest time for a job, besides the N s of ?seconds=N */
 #define PAGE_MS 30000
 
-/* A request. While it is suspended it is in the list of those that wait. */
+/* A request. While it is suspended, it is in the list server.waiting. */
 struct waiting {
     struct MHD_Connection *http;
     struct connection *connection;
     bool suspended;
-    struct job *job; /* NULL, and suspended: it waits for the scrape */
+    struct job *job; /* NULL while `suspended`: the request waits for the scrape */
     struct request_query query;
     bool head;             /* the method is HEAD: no body is sent */
-    struct answer *answer; /* NULL: there is none yet */
+    struct answer *answer; /* NULL: no answer has been made yet */
     struct waiting *next;
 };
 
@@ -41,7 +41,7 @@ struct server {
     struct MHD_Daemon *daemon;
     struct fleet fleet;
     struct watching watching;
-    /* the last figures of a live page, kept because all its clients ask for the same ones */
+    /* the last figures made for a live page: all clients of the page ask for the same figures */
     struct answer *data;
     char *data_key;
     struct request_rules rules;
@@ -51,8 +51,8 @@ struct server {
     struct job jobs[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;
-    bool again;   /* a connection has ended: one that waits for its place may be accepted */
-    bool started; /* the HTTP library runs; its later messages are not printed */
+    bool again;   /* a connection has ended: a waiting client may be accepted */
+    bool started; /* the HTTP library runs; messages that it logs from now on are not printed */
     int signals;
 };
 
@@ -94,7 +94,7 @@ static enum MHD_Result suspend_request(struct server *server, struct waiting *re
     return MHD_YES;
 }
 
-/* Lets a request go on with this answer. */
+/* Resumes a suspended request, which then sends this answer. */
 static void resume_request(struct server *server, struct waiting *request, struct answer *answer) {
     struct waiting **at = &server->waiting;
     while (*at != request)
@@ -108,7 +108,7 @@ static void resume_request(struct server *server, struct waiting *request, struc
     mhd.resume_connection(request->http);
 }
 
-/* Returns the first waiting request for a job; NULL: there is none. */
+/* Returns the first request that waits for the job, or NULL. */
 static struct waiting *find_waiting(const struct server *server, const struct job *job) {
     struct waiting *request = server->waiting;
     while (request && request->job != job)
@@ -116,7 +116,7 @@ static struct waiting *find_waiting(const struct server *server, const struct jo
     return request;
 }
 
-/* Returns the first request that waits for the scrape in this form; NULL: there is none. */
+/* Returns the first request that waits for the scrape in this format and encoding, or NULL. */
 static struct waiting *find_scraper(const struct server *server, enum exposition_format format,
                                     bool gzip) {
     struct waiting *request = server->waiting;
@@ -138,7 +138,7 @@ static enum MHD_Result begin_scrape(struct server *server, struct waiting *reque
     return suspend_request(server, request, NULL);
 }
 
-/* Answers all requests that wait for the scrape in this form. */
+/* Answers all requests that wait for the scrape in this format and encoding. */
 static void answer_scrapers(struct server *server, enum exposition_format format, bool gzip) {
     struct waiting *request = find_scraper(server, format, gzip);
     size_t length;
@@ -151,7 +151,7 @@ static void answer_scrapers(struct server *server, enum exposition_format format
         resume_request(server, request, answer);
 }
 
-/* Ends the scrape if all processes have answered, or the time is over. */
+/* Ends the scrape if all processes have answered or SCRAPE_MS have passed. */
 static void run_scrape(struct server *server) {
     if (!server->scrapes || (fleet_waits(&server->fleet, server->scrape_ms) &&
                              clock_now_ms() - server->scrape_ms < SCRAPE_MS))
@@ -253,7 +253,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind, boo
                                        : "the answer could not be made");
     }
     bool is_profile = kind == REQUEST_HEAP || kind == REQUEST_ALLOCS;
-    bool is_packed = is_profile || kind == REQUEST_DATA; /* the job has compressed it */
+    bool is_packed = is_profile || kind == REQUEST_DATA; /* the job has compressed its output */
     char *text = job->out.bytes;
     size_t length = job->out.length;
     struct answer *answer = is_packed
@@ -269,7 +269,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind, boo
     return answer;
 }
 
-/* Keeps the figures of a live page for its other clients. */
+/* Keeps the figures that a job made for one client of a live page, for the page's other clients. */
 static void keep_data(struct server *server, const struct job *job, enum request_kind kind,
                       struct answer *answer) {
     if (kind != REQUEST_DATA || answer->status != MHD_HTTP_OK)
@@ -292,7 +292,7 @@ static void run_jobs(struct server *server) {
             for (; request; request = find_waiting(server, job))
                 resume_request(server, request, answer);
         }
-        if (job->key && (job->done || !request)) /* nobody waits for it any more */
+        if (job->key && (job->done || !request)) /* no request waits for the job any more */
             job_free(job);
     }
 }
@@ -308,8 +308,9 @@ static enum MHD_Result begin_data(struct server *server, struct waiting *request
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                             "the first moment is being taken; try again");
     if (!moment || (query->before > 0 && !moments_find(moments, query->before)))
-        return send_refusal(request, MHD_HTTP_NOT_FOUND,
-                            "this moment is not kept any more; history.json lists those that are");
+        return send_refusal(
+            request, MHD_HTTP_NOT_FOUND,
+            "this moment is not kept any more; history.json lists the kept moments");
     query->moment = (unsigned)moment->id;
     char *key = write_key(query);
     bool known = server->data_key && strcmp(server->data_key, key) == 0;
@@ -375,8 +376,8 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
     }
 }
 
-/* Called with the head of a request, then with each part of a body, then once more; and again after
- * the request was resumed. */
+/* libmicrohttpd calls this function with the head of a request, with each part of the body, at the
+ * end of the body, and after the request was resumed. */
 static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const char *url,
                               const char *method, const char *version, const char *body,
                               size_t *body_bytes, void **state) {
@@ -395,7 +396,7 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         return send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED,
                             "this server only reads; use GET or HEAD");
     }
-    if (*body_bytes > 0) { /* ignored */
+    if (*body_bytes > 0) { /* the body is ignored */
         *body_bytes = 0;
         return MHD_YES;
     }
@@ -450,7 +451,7 @@ static void end_overdue(const struct server *server) {
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* Lets go of a waiting request whose client has gone. */
+/* Drops the suspended request of the connection in `entry`, because its client has gone. */
 static void drop_gone(struct server *server, const struct pollfd *entry) {
     struct waiting *request = server->waiting;
     while (request && request->connection->fd != entry->fd)
@@ -475,7 +476,8 @@ static int timeout_ms(const struct server *server) {
     return most;
 }
 
-/* Waits for something to do, and does it. Returns false after a signal that ends the server. */
+/* Polls all descriptors, then handles those that are ready. Returns false after a signal that ends
+ * the server. */
 static bool run_once(struct server *server) {
     struct pollfd
         entries[2 + FLEET_MAX + JOBS_MAX * JOB_FDS + WATCHED_MAX * WATCHED_FDS + CONNECTIONS_MAX];
@@ -525,8 +527,8 @@ static void log_line(void *closure, const char *format, va_list arguments) {
     cli_warn("%s", text);
 }
 
-/* Decodes %XX in an address or an argument. One with %00 stays as it is, because the text would end
- * there: "/%00" would be "/". */
+/* Decodes %XX in an address or an argument. Leaves a text with %00 undecoded, because its C string
+ * would end at the 0 byte: "/%00" would become "/". */
 static size_t unescape(void *closure, struct MHD_Connection *connection, char *text) {
     (void)closure, (void)connection;
     return strstr(text, "%00") ? strlen(text) : mhd.http_unescape(text);

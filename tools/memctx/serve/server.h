@@ -2,10 +2,10 @@
 /*
  * server.h - the HTTP server of `memctx serve`.
  *
- * One thread with one poll loop: the library libmicrohttpd speaks HTTP, tellers (fleet.h) and jobs
- * (job.h) are child processes that do all work which may take long. A request waits, suspended, for
- * the scrape or the job that it needs; requests for the same thing wait for the same one. So a
- * thousand requests at once cost as much as one.
+ * One thread runs one poll loop, in which the library libmicrohttpd speaks HTTP. Work that may take
+ * long is done by child processes: tellers (fleet.h) and jobs (job.h). A request is suspended until
+ * the scrape or the job that it needs has ended. Requests for the same data share one scrape or
+ * job, so a thousand of them cost as much as one.
  */
 #ifndef MEMCTX_SERVER_H
 #define MEMCTX_SERVER_H
@@ -18,7 +18,7 @@ struct server_options {
     struct fleet_wanted wanted;
     const char *token;             /* NULL: none */
     const char *certificate, *key; /* PEM; NULL: no TLS */
-    int64_t every_ms;              /* between two looks for live pages */
+    int64_t every_ms;              /* time between two looks at a process that a live page shows */
 };
 
 /* Serves until SIGINT, SIGTERM or SIGHUP. Returns the exit code. */

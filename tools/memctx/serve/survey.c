@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_MAX 65536 /* contexts with more names than this count as contexts without a name */
+/* contexts with any further name are counted only in the sum of all contexts */
+#define NAMES_MAX 65536
 
 void survey_begin(struct survey *survey) {
     *survey = (struct survey){.name_room = 64};
@@ -59,7 +60,7 @@ static void add_path(struct survey *survey, uint32_t id, const struct survey_fig
 
 void survey_add(struct survey *survey, const struct wire_context *context,
                 const struct wire_sums *sums, const char *label) {
-    /* A figure of a damaged answer may be anything; sums of tamed figures do not overflow. */
+    /* A damaged answer may hold any figure; model_tame bounds it, so that sums do not overflow. */
     struct survey_figures figures = {.requested_bytes = model_tame(sums->requested_bytes),
                                      .live_chunks = model_tame(sums->live_chunks),
                                      .allocs = model_tame(sums->allocs),

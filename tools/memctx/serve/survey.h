@@ -3,8 +3,8 @@
  * survey.h - one look at all contexts of a process: the sum of each name that the program gave to
  * contexts, and the call paths that hold most.
  *
- * A name is a label of a time series, so their number must be bounded. SURVEY_NAMES names and
- * SURVEY_PATHS call paths are kept; all other contexts are summed as one.
+ * Each name or path becomes the label of a time series, so their number is bounded: SURVEY_NAMES
+ * names and SURVEY_PATHS call paths are kept. All other contexts are summed.
  */
 #ifndef MEMCTX_SURVEY_H
 #define MEMCTX_SURVEY_H
@@ -38,16 +38,17 @@ struct survey {
 };
 
 void survey_begin(struct survey *survey);
-/* Counts a context. The label is copied. */
+/* Adds a context: to the sum of its name, or to the list of the largest call paths. The label is
+ * copied. */
 void survey_add(struct survey *survey, const struct wire_context *context,
                 const struct wire_sums *sums, const char *label);
-/* Sorts the names by falling bytes, and keeps SURVEY_NAMES of them. */
+/* Sorts the names by falling bytes, and drops all after the first SURVEY_NAMES. */
 void survey_finish(struct survey *survey);
 /* Adds figures to a sum. */
 void survey_sum(struct survey_figures *sum, const struct survey_figures *part);
 void survey_free(struct survey *survey);
-/* Returns the sum of all contexts, without the contexts that have one of the names and without the
- * told paths. */
+/* Returns the sum of the contexts that neither have one of the kept names nor are a path i with
+ * told_paths[i]. */
 struct survey_figures survey_rest(const struct survey *survey, const bool *told_paths);
 
 #endif

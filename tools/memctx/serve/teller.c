@@ -18,14 +18,14 @@
 
 #define NAME_CHARACTERS 128 /* most characters of a context's name or path in a label */
 #define NAMES_WAIT_MS 1000  /* a scrape waits this long for names of new paths */
-/* after this many scrapes another teller takes over, with fresh memory */
+/* after this many scrapes the teller is replaced, which frees its memory */
 #define SCRAPES_MAX 20000
 
 struct teller {
     struct process_facts facts;
     struct client client;
     struct cli_failure failure;
-    struct model model; /* the loader needs a model; this one keeps no contexts */
+    struct model model; /* the loader needs a model; no contexts are put into it */
     struct loader loader;
     struct namer namer;
     uint64_t hash;      /* hash of the path that is being read */
@@ -59,7 +59,7 @@ static bool ask_head(struct teller *teller, uint32_t flags, struct wire_dump *he
     return good;
 }
 
-/* Asks for all pieces of a part. */
+/* Asks for all pieces of one part of a dump (WIRE_PART_...). */
 static bool ask_pieces(struct teller *teller, struct wire_piece_request *request) {
     uint64_t before;
     do {
@@ -109,7 +109,8 @@ static enum loader_visit visit_frame(struct loader *loader, const struct wire_co
     return LOADER_DROP;
 }
 
-/* Finds the names of the largest paths, which new paths do not have yet. */
+/* Sets the labels of those of the largest call paths that have known names, and asks the namer for
+ * the missing names. */
 static bool ask_paths(struct teller *teller, struct scrape *scrape) {
     struct namer_wish wishes[SURVEY_PATHS];
     size_t count = 0;
@@ -131,7 +132,7 @@ static bool ask_paths(struct teller *teller, struct scrape *scrape) {
     return true;
 }
 
-/* Adds up the pages. */
+/* Asks for the figures of all pages, and sums the bytes in them. */
 static bool ask_pages(struct teller *teller, struct scrape *scrape) {
     struct loader *loader = &teller->loader;
     struct wire_piece_request request = {.part = WIRE_PART_PAGES, .flags = WIRE_DUMP_LIGHT};
@@ -170,8 +171,8 @@ static void end_scrape(struct scrape *scrape) {
     free(scrape->rules);
 }
 
-/* Asks over the connection that is there. The target may have closed it in favour of other clients,
- * so another one is tried. */
+/* Asks over the open connection. If that fails, asks over a new one, because the process may have
+ * closed the old one to serve other clients. */
 static bool ask_twice(struct teller *teller, struct scrape *scrape) {
     for (int attempt = 0; attempt < 2; attempt++) {
         bool fresh = teller->client.fd < 0;
@@ -193,7 +194,7 @@ static bool ask_twice(struct teller *teller, struct scrape *scrape) {
 
 /* --- telling --------------------------------------------------------------------------------- */
 
-/* Returns a figure of the answer to WIRE_SELF; WIRE_UNKNOWN if it has none. */
+/* Returns the figure of this name in the answer to WIRE_SELF, or WIRE_UNKNOWN. */
 static int64_t self_figure(const char *text, const char *name) {
     size_t length = strlen(name);
     for (const char *at = text; at; at = strchr(at, '\n')) {
@@ -246,8 +247,9 @@ static char *write_labels(const char *kind, const char *name) {
     return labels;
 }
 
-/* Adds a row. Rows with the same labels are one, because labels may occur only once: several paths
- * have the same functions, and names are equal once they are cut. */
+/* Adds figures to the row with these labels, or adds a new row. Two samples may not have equal
+ * labels, but two paths may have the same functions, and two long names may be cut to the same
+ * text. */
 static void add_row(struct row *rows, size_t *count, const char *kind, const char *name,
                     const struct survey_figures *figures) {
     char *labels = write_labels(kind, name);
@@ -261,8 +263,8 @@ static void add_row(struct row *rows, size_t *count, const char *kind, const cha
     survey_sum(&rows[at].figures, figures);
 }
 
-/* Makes the rows of the named contexts, of the paths whose names are known, and of the rest, which
- * is the last one. Returns the number of rows. */
+/* Makes the rows of the named contexts and of the paths whose names are known; the last row is the
+ * sum of all other contexts. Returns the number of rows. */
 static size_t make_rows(const struct scrape *scrape, struct row *rows) {
     const struct survey *survey = &scrape->survey;
     bool told[SURVEY_PATHS] = {false};
@@ -296,7 +298,8 @@ static void tell_contexts(FILE *file, const struct scrape *scrape) {
         free(rows[i].labels);
 }
 
-/* Writes all of a scrape. Waits a moment for names, so that even the first scrape has them. */
+/* Writes the answer to a scrape. Waits up to NAMES_WAIT_MS for names, so that the first scrape has
+ * them too. */
 static void tell(struct teller *teller, FILE *file) {
     struct scrape scrape;
     double began_s = clock_now_s();

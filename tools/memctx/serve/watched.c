@@ -16,9 +16,9 @@
 #define WATCHED_LINGER_MS 60000
 #define WATCHED_KEEP_MS 3600000
 #define LOOKS_PER_MOMENT 10
-#define MOMENT_SHARE 5      /* taking moments takes at most one part in this many of the time */
-#define MOMENT_MS 60000     /* a child that takes longer for a moment is ended */
-#define PULSE_AGAIN_MS 2000 /* pause before a pulse that broke off is started again */
+#define MOMENT_SHARE 5      /* snapshots take at most 1/5 of the time */
+#define MOMENT_MS 60000     /* longest time for a snapshot; then the child is killed */
+#define PULSE_AGAIN_MS 2000 /* least time between two starts of a process's pulse */
 
 /* --- which processes ------------------------------------------------------------------------- */
 
@@ -44,13 +44,14 @@ static void drop_watched(struct watching *watching, size_t at) {
     watching->list[at] = watching->list[--watching->count];
 }
 
-/* Returns true if somebody looks at the process, or did so a moment ago. */
+/* Returns true if a client listens, or the last request was less than WATCHED_LINGER_MS ago. */
 static bool is_looked_at(const struct watching *watching, const struct watched *watched) {
     return listeners_of(&watching->listeners, watched) > 0 ||
            clock_now_ms() - watched->wanted_ms < WATCHED_LINGER_MS;
 }
 
-/* Drops the process that nobody has looked at for longest. Returns false if there is none. */
+/* Among the processes without listeners, drops the one with the oldest request. Returns false if
+ * every process has listeners. */
 static bool make_room(struct watching *watching) {
     size_t oldest = watching->count;
     for (size_t i = 0; i < watching->count; i++)
@@ -121,7 +122,7 @@ static void start_pulse(const struct watching *watching, struct watched *watched
     watched->fd = fds[0];
 }
 
-/* Takes a record and its text, which is the data of an event. */
+/* Takes a record of the pulse, and sends its JSON text to the listeners as the data of an event. */
 static void take_record(struct watching *watching, struct watched *watched,
                         const struct pulse_record *record, const char *text) {
     static const char *const events[] = {[PULSE_FIGURES] = "figures",
@@ -191,7 +192,8 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
-/* Drops moments until all of them fit, and tells the clients that listen which moments went. */
+/* Drops moments until the limits of their number and bytes are met, and tells the listeners which
+ * moments were dropped. */
 static void thin(struct watching *watching, struct watched *fresh) {
     for (;;) {
         struct watched *from = NULL;
@@ -216,7 +218,7 @@ static void thin(struct watching *watching, struct watched *fresh) {
 static void keep_moment(struct watching *watching, struct watched *watched) {
     struct job *job = &watched->job;
     if (job->status != CLI_DONE || job->late || job->out.length > MOMENTS_BYTES / 2)
-        return; /* the pulse reports a process that does not answer */
+        return; /* the dump failed: the pulse reports why */
     moments_add(&watched->moments, watched->job_wall_ms, job->out.bytes, job->out.length);
     job->out.bytes = NULL;
     const struct moment *moment = moments_find(&watched->moments, 0);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watched.h - the processes that live pages look at: figures of the last hour, kept moments,
- * events.
+ * watched.h - the processes that live pages show: their figures of the last hour, snapshots
+ * (moments), events.
  *
- * A process is watched from the first request for it on, by one child for all clients (pulse.h),
- * and until WATCHED_LINGER_MS after the last client has gone. Its figures and moments are kept for
- * WATCHED_KEEP_MS. A snapshot is taken every ten looks, by `memctx dump` as a child process, or
- * less often if that takes more than a fifth of the time. Nothing here waits: the caller polls the
- * descriptors. One thread.
+ * A process is watched from the first request for its live page until WATCHED_LINGER_MS after the
+ * last client has gone. One child process (pulse.h) looks at it for all clients. Its figures and
+ * moments are kept for WATCHED_KEEP_MS. A child process `memctx dump` takes a snapshot every ten
+ * looks, or less often, so that snapshots take at most a fifth of the time. No function of this
+ * header waits: the caller polls the descriptors. For one thread.
  */
 #ifndef MEMCTX_WATCHED_H
 #define MEMCTX_WATCHED_H
@@ -20,7 +20,7 @@
 
 #define WATCHED_MAX 8
 #define WATCHED_SAMPLES 3600
-#define WATCHED_FDS (1 + JOB_FDS) /* descriptors of each */
+#define WATCHED_FDS (1 + JOB_FDS) /* descriptors of one watched process */
 
 struct watched {
     struct process_facts facts;
@@ -28,16 +28,16 @@ struct watched {
     unsigned number;
     int64_t wanted_ms; /* clock_now_ms of the last request */
     bool ended;
-    char *how;        /* why there are no figures now; NULL: there are */
+    char *how;        /* why no figures come at present; NULL: figures come */
     pid_t pulse;      /* 0: none runs */
-    int fd;           /* pipe from the pulse; -1: there is none */
+    int fd;           /* pipe from the pulse; -1: no pulse runs */
     int64_t pulse_ms; /* when the pulse was started */
     char incoming[sizeof(struct pulse_record) + PULSE_TEXT_MAX];
     size_t incoming_bytes;
     struct pulse_record samples[WATCHED_SAMPLES]; /* a ring */
-    size_t sample_count;                          /* number of samples since the start */
+    size_t sample_count; /* number of samples since the process is watched */
     struct moments moments;
-    struct job job; /* takes the next moment */
+    struct job job; /* the running `memctx dump` that makes the next moment */
     int64_t job_wall_ms, job_began_ms, next_moment_ms;
 };
 

@@ -17,7 +17,7 @@
 struct pack_column {
     uint8_t *bytes;
     size_t used, capacity;
-    bool needed; /* some value in it is not 0; a column of zeros is not written */
+    bool needed; /* a value of the column is not 0; a column of zeros is not written */
 };
 
 struct pack {
@@ -69,7 +69,8 @@ struct pack *pack_begin(FILE *file) {
     return pack;
 }
 
-/* Writes a skippable frame if the body packs so well that a reader would refuse the file. */
+/* Makes the file longer with a skippable frame, if a reader would else refuse it because its body
+ * unpacks to too many bytes or rows (snapshot_format.h). */
 static void write_padding(struct pack *pack) {
     static const uint8_t nothing[4096];
     uint64_t wanted = 0, by_rows = 0;

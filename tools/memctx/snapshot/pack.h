@@ -2,9 +2,9 @@
 /*
  * pack.h - writes tables, column by column, as blocks of a snapshot's body (snapshot_format.h).
  *
- * The writer fills the rows of a table value by value, and full blocks go out at once. So packing
- * takes the memory of one block and of the compressor's window, whatever the size of the table. A
- * write error stays in the stream (ferror), where the caller looks at the end.
+ * The caller adds the rows of a table value by value; each full block is compressed and written at
+ * once. So packing needs memory for one block and the compressor's window, whatever the size of the
+ * table. After a write error ferror(file) is set; the caller checks it at the end.
  */
 #ifndef MEMCTX_PACK_H
 #define MEMCTX_PACK_H
@@ -28,7 +28,8 @@ void pack_begin_table(struct pack *pack, enum snapshot_table table);
 void pack_end_row(struct pack *pack);
 void pack_end_table(struct pack *pack);
 
-/* The next value of a column. A column has a value in each row or in none of the table. */
+/* Sets the value of a column in the present row. The caller gives a column a value in all rows of
+ * the table or in none. */
 void pack_number(struct pack *pack, unsigned column, uint64_t value);
 void pack_signed(struct pack *pack, unsigned column, uint64_t value);
 void pack_figure(struct pack *pack, unsigned column, int64_t figure, uint64_t expected);

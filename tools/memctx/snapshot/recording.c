@@ -2,10 +2,10 @@
 /*
  * recording.c - reads the recording of a process (memctx/record.h) into a model.
  *
- * The writer may have been killed at any byte, and the file may be damaged. A block counts only if
- * its checksums hold; the reader takes the newest directory and every moment that it finds. The
- * ring has no index: a moment begins at a multiple of RECORD_ALIGN, and the sequence gives the
- * order. Within a block nothing is trusted either.
+ * The writer may have been killed at any byte, and the file may be damaged. A block is used only if
+ * its checksums are right. The reader uses the newest directory, and every moment that it finds.
+ * The ring has no index: a moment begins at a multiple of RECORD_ALIGN, and sequence numbers give
+ * the order. The content of a block is checked too.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #define MARKS_MOST 24 /* moments that become marks */
 
-struct found { /* a moment whose checksums hold */
+struct found { /* a moment with right checksums */
     uint64_t sequence;
     const char *body;
     size_t bytes;
@@ -48,7 +48,8 @@ static bool damaged(const struct snapshot_replay *reader, const char *what) {
                     reader->model->source, what);
 }
 
-/* Returns the body of a block at a place in the file; NULL if no valid block stands there. */
+/* Returns the body of the block at offset `at` of the file; NULL if there is no valid block of this
+ * kind. */
 static const char *body_at(const struct snapshot_replay *reader, size_t at, enum record_kind kind,
                            struct record_block *block) {
     if (at > reader->length || reader->length - at < sizeof *block)
@@ -160,7 +161,7 @@ static uint64_t time_of(const struct snapshot_replay *reader, size_t i) {
     return reader->found[i].moment.uptime_ns;
 }
 
-/* Returns the last moment that is no later than the time; 0 if all are later. */
+/* Returns the index of the last moment at `uptime_ns` or before; 0 if all moments are later. */
 static size_t find_moment(const struct snapshot_replay *reader, uint64_t uptime_ns) {
     size_t i = reader->count - 1;
     while (i > 0 && time_of(reader, i) > uptime_ns)
@@ -259,8 +260,8 @@ static struct wire_sums tamed(const struct wire_sums *sums) {
                               WIRE_UNKNOWN};
 }
 
-/* Calls `take` for each watched context of a moment that the directory lists, and for the rest with
- * the sum of all others. */
+/* Calls `take` for each context of the moment that the directory lists, and for the context
+ * RECORD_REST with the sum of all others. */
 static bool each_entry(struct snapshot_replay *reader, const struct found *found,
                        void (*take)(struct snapshot_replay *, uint32_t index,
                                     const struct wire_sums *)) {
@@ -307,7 +308,7 @@ static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
                                  .requested_cum_bytes = sums->requested_cum_bytes};
 }
 
-/* Makes a mark of a moment before the chosen one. */
+/* Makes a mark from the moment `from`, which is before the chosen moment. */
 static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen) {
     struct model *model = reader->model;
     const struct found *found = &reader->found[from];
@@ -322,7 +323,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
     return each_entry(reader, found, take_mark_entry);
 }
 
-/* Makes marks of moments at equal distances before the chosen one. */
+/* Makes up to MARKS_MOST marks from moments before the chosen one, at about equal distances. */
 static bool add_marks(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     uint64_t first = time_of(reader, 0), span = time_of(reader, chosen) - first;
@@ -362,7 +363,7 @@ static bool take_pieces(struct snapshot_replay *reader) {
     return loader_link(&reader->loader);
 }
 
-/* The figures that come from pages are not recorded. */
+/* Sets the figures that come from pages to WIRE_UNKNOWN, because a recording has none. */
 static void forget_pages(struct model *model) {
     for (size_t i = 0; i < model->figures_count; i++) {
         struct model_totals *self = &model_figures_at(model, i)->self;
@@ -374,8 +375,9 @@ static void forget_pages(struct model *model) {
     ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
 }
 
-/* Returns the name of the program; NULL: it is not known. The first argument may be a path with
- * spaces, or a title, in which the name ends at the first space. */
+/* Returns the name of the program; NULL: not known. head->program is the process's first argument:
+ * a path, perhaps with spaces, or a title that the process set, which begins with its name and a
+ * space. */
 static char *find_program(const struct record_head *head) {
     const char *slash = strrchr(head->exe, '/'), *file = slash ? slash + 1 : head->exe;
     /* the name of a login shell begins with a dash */
@@ -499,7 +501,8 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
     struct cli_failure failure;
     replay->take = take;
     replay->argument = argument;
-    replay->failure = &failure; /* a moment that is cut off has the figures before the cut */
+    /* ignored: if the moment is cut off, `take` gets only the figures before the cut */
+    replay->failure = &failure;
     each_entry(replay, &replay->found[moment], take_for_caller);
 }
 

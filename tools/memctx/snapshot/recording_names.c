@@ -2,9 +2,10 @@
 /*
  * recording_names.c - names of functions in a recording (memctx/record.h).
  *
- * The library knows no names, so the command adds them: a packed snapshot of the last moment, whose
- * frames have names. A reader takes the names of frames with the same module and address. There are
- * two places, of which the newer valid one counts, so a writer that is killed loses nothing.
+ * The library knows no names, so the command adds a packed snapshot of the last moment, whose
+ * frames have names. A reader gives its frames the names of the frames with equal module and
+ * address. The file has two places for such a snapshot; the newer valid one is read, so a writer
+ * that is killed loses nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@ static bool is_valid(const struct record_block *block, const char *body) {
            block->body_sum == record_sum(body, block->bytes, RECORD_SUM_SEED);
 }
 
-/* Returns the number of the place with the newest names, and its block; -1: the file has none. */
+/* Returns the number (0 or 1) of the place with the newest names, and its block in *newest; -1: the
+ * file has no names. */
 static int find_newest(const char *bytes, size_t length, struct record_block *newest) {
     int found = -1;
     for (int i = 0; i < 2; i++) {
@@ -62,7 +64,7 @@ static int compare_keys(uint64_t a, uint32_t a_module, const struct model_frame 
     return a_module < b_module ? -1 : a_module > b_module;
 }
 
-static const struct names *sorting; /* argument of compare_known, which qsort cannot pass */
+static const struct names *sorting; /* argument of compare_known; qsort cannot pass one */
 
 static uint32_t module_of(const struct names *names, const struct model_frame *frame) {
     return frame->module == WIRE_NONE ? WIRE_NONE : names->modules[frame->module];
@@ -80,7 +82,8 @@ static bool is_module(const struct model_module *a, const struct model_module *b
            memcmp(a->build_id, b->build_id, a->build_id_bytes) == 0;
 }
 
-/* Modules are listed in the order in which the process loaded them, so most have equal numbers. */
+/* Finds the number in the recording for each module of the snapshot. Tries the equal number first:
+ * both list the modules in the order in which the process loaded them. */
 static void match_modules(struct names *names) {
     const struct model *from = &names->model;
     struct model *to = names->to;
@@ -127,7 +130,8 @@ static const struct model_frame *find_known(const struct names *names,
     return NULL;
 }
 
-/* Names the frames. Returns true if all of them are known. */
+/* Gives the recording's frames the names of the snapshot. Returns true if it has names for all
+ * frames. */
 static bool name_frames(struct names *names) {
     bool all = true;
     names->frames = cli_alloc(names->model.frame_count + 1, sizeof *names->frames);
@@ -221,7 +225,7 @@ static bool write_at(int fd, const void *bytes, size_t length, size_t at) {
     return true;
 }
 
-/* Writes the body, and then the block, which makes it valid. */
+/* Writes the body, then the block header, which makes the body valid. */
 static bool write_names(int fd, const struct record_block old[2], const char *body, size_t length) {
     size_t place = old[0].sequence <= old[1].sequence ? 0 : 1;
     size_t at = RECORD_NAMES_AT + place * RECORD_NAMES_BYTES;
@@ -239,7 +243,7 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
     struct record_block old[2];
     char *body = NULL;
     size_t length = 0;
-    model->mark_count = 0; /* marks have no frames of their own to name */
+    model->mark_count = 0; /* marks need no names: their entries refer to the model's contexts */
     FILE *file = open_memstream(&body, &length);
     if (!file)
         return cli_fail(failure, CLI_REFUSED, "out of memory");

@@ -43,8 +43,8 @@ static void grow_set(struct share_set *set) {
     free(old.slots);
 }
 
-/* Returns the number plus 1 of the thing that equals the key. If there is none, gives the key the
- * next number and sets *added. */
+/* Returns the number plus 1 of the element of the set that equals the key. If there is none, gives
+ * the key the next number and sets *added. */
 static uint32_t find(const struct share *share, struct share_set *set, uint64_t hash64,
                      share_equal equal, const void *key, bool *added) {
     uint32_t hash = (uint32_t)(hash64 >> 32);
@@ -98,8 +98,8 @@ static bool equal_list(const struct share *share, uint32_t number, const void *k
     return one->count == other->count;
 }
 
-/* Returns the number plus 1 of a list. The functions of the list are put behind all others, and
- * stay there only if the list is new. */
+/* Returns the number plus 1 of a list of functions. Copies the functions to the end of
+ * share->functions to compare them; the copies are kept only if the list is new. */
 static uint32_t find_list(struct share *share, const struct model_names *names) {
     struct share_list list = {(uint32_t)share->function_count, names->count};
     uint64_t hash = names->count;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * share.h - numbers the texts, the names of addresses and the frames that a snapshot stores once,
- * however often the model has them.
+ * share.h - numbers texts, lists of functions and frames, so that a snapshot stores equal ones
+ * once.
  *
- * The numbers follow the order of first appearance, so the same model always gives the same file.
+ * Numbers are given in the order of first appearance, so equal models give equal files.
  */
 #ifndef MEMCTX_SHARE_H
 #define MEMCTX_SHARE_H
@@ -13,9 +13,10 @@
 
 #include "model/model.h"
 
-/* A set of numbered things that are kept elsewhere: a hash table of their numbers. */
+/* A hash table of the numbers of texts, lists or frames; the elements themselves are in an array.
+ */
 struct share_slot {
-    uint32_t hash, number; /* number: of the thing, plus 1; 0: the slot is empty */
+    uint32_t hash, number; /* number: of the element, plus 1; 0: the slot is empty */
 };
 
 struct share_set {
@@ -47,8 +48,8 @@ struct share {
     struct share_list *lists;
     struct share_frame *frames;
     size_t text_capacity, function_count, function_capacity, list_capacity, frame_capacity;
-    /* Cache of share_names: contexts mostly share their names in memory already, so the names of
-     * most contexts need not be compared. */
+    /* Cache of share_names. Many contexts point to one struct model_names, so its list is mostly
+     * found here without comparing names. */
     struct share_recent {
         const struct model_names *names;
         uint32_t list;
@@ -57,7 +58,7 @@ struct share {
 
 void share_begin(struct share *share);
 void share_end(struct share *share);
-/* Returns the number of a text plus 1; 0 for NULL. The text must stay valid. */
+/* Returns the number of a text plus 1; 0 for NULL. The text must stay valid as long as `share`. */
 uint32_t share_text(struct share *share, const char *text);
 /* Returns the number of a frame plus 1. `list`: the result of share_names. */
 uint32_t share_frame(struct share *share, uint64_t address, uint32_t module, uint32_t list);

@@ -52,8 +52,8 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
     return file;
 }
 
-/* Returns the program that unpacks a file, by its first bytes; NULL: it is not compressed. A core
- * file that systemd keeps is compressed. */
+/* Returns the program that unpacks a compressed file, such as a core file that systemd keeps; NULL:
+ * the file is not compressed, or in an unknown way. */
 static const char *unpacker_of(const char *bytes, size_t length) {
     static const struct {
         char magic[7], program[9];
@@ -71,8 +71,8 @@ static const char *unpacker_of(const char *bytes, size_t length) {
 }
 
 /* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
- * cannot be read or is not a snapshot. The first bytes tell the latter, so that a large file of
- * another kind is not read. */
+ * cannot be read or is not a snapshot. Checks the first bytes before it reads the rest, so that a
+ * large file of another kind is not read. */
 static char *read_file(const char *path, size_t *length, enum kind *kind,
                        struct cli_failure *failure) {
     FILE *file = open_file(path, failure);
@@ -122,7 +122,7 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     return NULL;
 }
 
-/* Begins a model, and reads the file that it is made of, as read_file does. */
+/* Begins an empty model, and reads the file from which it will be made (read_file). */
 static char *begin_from_file(struct model *model, const char *path, size_t *length, enum kind *kind,
                              struct cli_failure *failure) {
     model_begin(model, path);

@@ -11,57 +11,58 @@
 
 #define SNAPSHOT_NOT_ONE "%s: not a memctx snapshot; make one with memctx dump TARGET -o FILE"
 
-/* Fills in an empty model from a snapshot file or a recording; tells the forms apart by the first
- * bytes. */
+/* Fills in an empty model from a snapshot file or a recording, whose first bytes tell the form. */
 bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
-/* Like snapshot_load, but `when` chooses a moment of a recording: "now", "start", "-TIME" before
- * the last one; NULL: the last one. */
+/* Like snapshot_load, but `when` chooses a moment of a recording: "now" or NULL is the last moment,
+ * "start" the first, "-TIME" the moment this time before the last one. */
 bool snapshot_load_at(struct model *model, const char *path, const char *when,
                       struct cli_failure *failure);
 
-/* Writes the whole model in the packed form (snapshot_format.h). Of the options it takes threads
- * and names. A write that failed shows in ferror(file). */
+/* Writes the whole model in the packed form (snapshot_format.h). Uses only `threads` and `names` of
+ * the options. After a failed write ferror(file) is set. */
 void snapshot_write(const struct model *model, FILE *file,
                     const struct model_write_options *options);
 
-/* A recording that is read moment by moment. */
+/* A recording that is open to be read moment by moment. */
 struct snapshot_replay;
 /* Loads the model of a recording at a moment, as snapshot_load_at does, and keeps the file for
- * snapshot_replay_moment. The model must not move in memory meanwhile. Returns NULL and sets the
- * failure if the file cannot be read or is no recording. model->recording lists all moments; the
- * model's marks are some of them. */
+ * snapshot_replay_moment. The model must not move in memory until snapshot_end_replay.
+ * model->recording lists all moments; some of them become the model's marks. Returns NULL and sets
+ * the failure if the file cannot be read or is no recording. */
 struct snapshot_replay *snapshot_open_replay(struct model *model, const char *path,
                                              const char *when, struct cli_failure *failure);
-/* Calls `take` with the index and the figures of each context that had any at a moment. */
+/* Calls `take` for each context that has figures in the moment, with its index and these figures.
+ */
 void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
                             void (*take)(void *argument, uint32_t index,
                                          const struct wire_sums *sums),
                             void *argument);
 
-/* Frees the file and the buffers, but not the model. */
+/* Frees the file's bytes and the buffers, but not the model. */
 void snapshot_end_replay(struct snapshot_replay *replay);
 
-/* Writes the names of functions in the model of a recording into the file of the recording, `path`,
- * so that the names are there without the program's files. Removes the model's marks. */
+/* `model` was read from the recording `path`. Writes the model's names of functions into that file,
+ * so that a reader needs no files of the program. Removes the model's marks. */
 bool snapshot_add_names(struct model *model, const char *path, struct cli_failure *failure);
 
-/* --- the readers, for snapshot.c ---------------------------------------------------------
- * `bytes` is the whole file, which stays the caller's; the model has its source already. */
+/* --- the readers, for snapshot.c --------------------------------------------------------- `bytes`
+ * is the whole file; the caller frees it. model->source is set already. */
 
-/* The recording that a process wrote with MEMCTX_RECORD. Earlier moments become marks. */
+/* Reads a recording that a process wrote with MEMCTX_RECORD. Up to 24 moments before the chosen one
+ * become marks. */
 bool snapshot_read_recording(struct model *model, const char *bytes, size_t length,
                              const char *when, struct cli_failure *failure);
-/* Like snapshot_read_recording, but keeps `bytes`, which the caller must not free. NULL: a failure.
- */
+/* Like snapshot_read_recording, but keeps `bytes`, which snapshot_end_replay frees. Returns NULL on
+ * failure. */
 struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *bytes, size_t length,
                                               const char *when, struct cli_failure *failure);
-/* Gives the frames of a model of a recording the names that the file has, if it has any. Sets
- * model->has_names if it has those of all frames. */
+/* `bytes` is a recording from which the model was read. Gives the model's frames the names that the
+ * file has. Sets model->has_names if the file has the names of all frames. */
 void snapshot_read_names(struct model *model, const char *bytes, size_t length);
-/* The packed form, which memctx dump -o writes. */
+/* Reads the packed form, which memctx dump -o writes. */
 bool snapshot_read_packed(struct model *model, const char *bytes, size_t length,
                           struct cli_failure *failure);
-/* The JSON form, which memctx dump --json -o writes; a 0 byte must follow the text. */
+/* Reads the JSON form, which memctx dump --json -o writes; a 0 byte must follow the text. */
 bool snapshot_read_json(struct model *model, const char *bytes, size_t length,
                         struct cli_failure *failure);
 

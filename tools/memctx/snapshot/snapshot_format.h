@@ -11,7 +11,7 @@
  *
  * The body is a row of blocks. A block holds some rows of one table, column by column:
  *   varint    the table's number
- *   varint number of bytes of the block from here on
+ *   varint    number of bytes of the block from here on
  *   varint    rows
  *   varint    columns, then of each: its number (varint), its bytes (varint)
  *   then      the columns' contents, one behind the other, in the same order
@@ -20,7 +20,7 @@
  *
  * A reader skips tables and columns that it does not know, and a column that is missing in a block
  * holds the number 0 in each row. So a later writer adds tables and columns without a new version.
- * The version changes only when an old reader would misunderstand what it knows.
+ * The version changes only if the meaning of a known table or column changes.
  *
  * Contents of a column: a value for each row. Kinds of value:
  *   number    varint: 7 bits a byte, the lowest first; bit 7: more follow; at most 10 bytes
@@ -36,11 +36,11 @@
  * Arithmetic is modulo 2^64. "delta of" a value: a signed number that is added to the value of the
  * row before (for the first row of all blocks: to 0).
  *
- * Limits, which a writer keeps and a reader checks: the constants below. So that a small file
- * cannot unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and
- * SNAPSHOT_BODY_RATIO more for each byte of the file; the tables have at most SNAPSHOT_ROWS_FREE
- * rows together, and SNAPSHOT_ROWS_RATIO more for each byte. A writer whose body packs better adds
- * a skippable frame. Every index must exist; texts have no 0 bytes.
+ * A writer keeps the limits below, and a reader checks them. So that a small file cannot unpack to
+ * gigabytes, a file of N bytes has a body of at most SNAPSHOT_BODY_FREE + N * SNAPSHOT_BODY_RATIO
+ * bytes, and its tables together have at most SNAPSHOT_ROWS_FREE + N * SNAPSHOT_ROWS_RATIO rows. If
+ * a body is compressed further than that, the writer makes the file longer with a skippable frame.
+ * Every index must be the number of a row; texts have no 0 bytes.
  */
 #ifndef MEMCTX_SNAPSHOT_FORMAT_H
 #define MEMCTX_SNAPSHOT_FORMAT_H
@@ -56,8 +56,8 @@
 #define SNAPSHOT_VERSION 1U
 
 #define SNAPSHOT_WINDOW_LOG 23
-#define SNAPSHOT_COLUMNS_MAX 64U       /* columns of a block; their numbers are below it, too */
-#define SNAPSHOT_ROWS_MAX 65536U       /* rows of a block */
+#define SNAPSHOT_COLUMNS_MAX 64U /* most columns of a block; each column's number is below it */
+#define SNAPSHOT_ROWS_MAX 65536U /* rows of a block */
 #define SNAPSHOT_BLOCK_MAX (32U << 20) /* bytes of a block */
 #define SNAPSHOT_TEXT_MAX (1U << 20)   /* bytes of a text */
 #define SNAPSHOT_BODY_FREE (16U << 20)
@@ -67,7 +67,7 @@
 #define SNAPSHOT_FILE_MAX ((size_t)1 << 30)
 
 enum snapshot_table {
-    SNAPSHOT_END = 0, /* the last block, in spite of its number */
+    SNAPSHOT_END = 0, /* the last block, although its number is the lowest */
     SNAPSHOT_TEXTS = 1,
     SNAPSHOT_PROCESS = 2,
     SNAPSHOT_FIGURES = 3,
@@ -93,28 +93,30 @@ enum snapshot_texts {
     TEXTS_BYTES = 2,  /* bytes */
 };
 
-/* One row: the process, and which of its data this file has. */
+/* The table has one row: the process, and which parts of its data the file has. */
 enum snapshot_process {
     PROCESS_PID = 1,             /* figure; must be known */
     PROCESS_EXE = 2,             /* text; must be there */
     PROCESS_UPTIME = 3,          /* number: the bits of a double, in seconds */
     PROCESS_DEPTH = 4,           /* figure */
-    PROCESS_EXACT = 5,           /* number: 1 or 0; the columns with HAS in their names, too */
+    PROCESS_EXACT = 5,           /* number: 1 or 0; likewise the columns PROCESS_HAS_... */
     PROCESS_START_TICKS = 6,     /* number */
     PROCESS_LIBRARY_VERSION = 7, /* text */
     PROCESS_BUILD_NS = 8,        /* figure: nanoseconds that the target took for the dump */
-    PROCESS_HAS_NAMES = 9,       /* 1: names were looked up, so a frame without names has none */
+    PROCESS_HAS_NAMES = 9, /* 1: names were looked up: for a frame without names none were found */
     PROCESS_HAS_THREADS = 10,
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
     PROCESS_PROGRAM = 13,       /* text: the program as the user named it; may be missing */
     PROCESS_LOST_REALLOCS = 14, /* number: calls of realloc that SNAPSHOT_RESIZES does not count */
-    PROCESS_SLEPT =
-        15, /* number: the bits of a double: seconds that the machine slept since it started */
-    PROCESS_HOW = 16, /* text: how the memory was read; missing: the process answered by itself */
+    /* number: the bits of a double, in seconds: how long the machine slept since it started */
+    PROCESS_SLEPT = 15,
+    /* text: how the process's memory was read; no text: the process answered the requests */
+    PROCESS_HOW = 16,
 };
 
-/* Single figures by the names they have in the JSON; a reader skips names that it does not know. */
+/* Figures of the process, one a row, under the names that they have in the JSON form. A reader
+ * skips names that it does not know. */
 enum snapshot_figures {
     FIGURES_GROUP = 1, /* number: 1 the ledger, 2 the mappings */
     FIGURES_NAME = 2,  /* text */
@@ -130,12 +132,12 @@ enum snapshot_modules {
     MODULES_ID_LENGTH = 5,
     MODULES_ID = 6,      /* bytes: the build-id */
     MODULES_CLOSED = 7,  /* 1 after dlclose */
-    MODULES_SYMBOLS = 8, /* text: source of its names */
+    MODULES_SYMBOLS = 8, /* text: the file or other source of the module's names */
 };
 
-/* The names of addresses. A row with INLINED 0 begins a list and is the machine function; following
- * rows with INLINED 1 are the functions that were inlined into it at that address, innermost first.
- * Lists are numbered from 0. */
+/* Functions at addresses. A row with INLINED 0 begins the list of one address: the function that
+ * contains the address. The rows with INLINED 1 after it are functions that are inlined there,
+ * innermost first. Lists are numbered from 0. */
 enum snapshot_functions {
     FUNCTIONS_NAME = 1, /* text */
     FUNCTIONS_FILE = 2, /* text */
@@ -150,35 +152,38 @@ enum snapshot_frames {
 };
 
 /* Row 0 is the root; a parent stands before its children; no context is deeper than 1 024. A reader
- * takes a kind that it does not know for a label, an unknown policy for none, and an unknown
- * placement for the default. */
+ * treats an unknown kind as a label, an unknown policy as none, and an unknown placement as the
+ * default. */
 enum snapshot_contexts {
     CONTEXTS_ID = 1,     /* signed: added to the previous row's id plus 1; in the first row to 0 */
-    CONTEXTS_PARENT = 2, /* number: how many rows above the parent stands; of the root 0 */
+    CONTEXTS_PARENT = 2, /* number: rows from the parent to this row; 0 for the root */
     CONTEXTS_KIND = 3,   /* enum wire_context_kind */
     CONTEXTS_POLICY = 4, /* enum wire_policy */
     CONTEXTS_PLACEMENT = 5, /* enum wire_placement */
     CONTEXTS_FLAGS = 6, /* number: CONTEXTS_FLAG_*; a reader ignores bits that it does not know */
-    CONTEXTS_FRAME = 7, /* index or none, of the frames: where the kind is a path */
-    CONTEXTS_LABEL = 8, /* text: where the kind is another */
-    CONTEXTS_WHY = 9,   /* text: a rule, or another reason for its placement */
-    CONTEXTS_RECURSIVE_FROM = 10, /* index or none, of the contexts: as in wire.h */
-    CONTEXTS_OCCUPANCY = 16, /* and the six after it: numbers, own pages by share of live blocks */
-    CONTEXTS_TOTALS = 32,    /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
+    CONTEXTS_FRAME = 7, /* index or none, of the frames: used if the kind is a path */
+    CONTEXTS_LABEL = 8, /* text: used if the kind is not a path */
+    CONTEXTS_WHY = 9,   /* text: the rule or other reason for the context's placement */
+    /* index or none, of the contexts: recursive_from of struct wire_context */
+    CONTEXTS_RECURSIVE_FROM = 10,
+    /* and the six after it: numbers of own pages, by share of live blocks */
+    CONTEXTS_OCCUPANCY = 16,
+    CONTEXTS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
 };
 enum {
     CONTEXTS_FLAG_EXACT_ADDRESS = 1,
-    CONTEXTS_FLAG_PARTIAL = 2, /* this flag and the next two mean what they mean in wire.h */
+    CONTEXTS_FLAG_PARTIAL = 2, /* this flag and the next two: see WIRE_CONTEXT_* in wire.h */
     CONTEXTS_FLAG_LATE = 4,
     CONTEXTS_FLAG_RECURSIVE = 8,
-    CONTEXTS_FLAGS_SHIFT = 1, /* the flags of wire.h are shifted to the left by it */
+    CONTEXTS_FLAGS_SHIFT = 1, /* flag here = flag of wire.h << this number */
 };
 _Static_assert(WIRE_CONTEXT_PARTIAL << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_PARTIAL &&
                    WIRE_CONTEXT_LATE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_LATE &&
                    WIRE_CONTEXT_RECURSIVE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_RECURSIVE,
                "the same flags");
 
-/* The figures of a context, in this order: name, and expected value. Subtotals are not stored. */
+/* The figures of a context, in the order of their columns: name and expected value. Sums over a
+ * context's children are not stored. */
 #define SNAPSHOT_TOTALS(X)                                                                         \
     X(requested_bytes, 0)                                                                          \
     X(block_bytes, SNAPSHOT_KNOWN(requested_bytes))                                                \
@@ -195,7 +200,7 @@ _Static_assert(WIRE_CONTEXT_PARTIAL << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_PAR
 #define SNAPSHOT_TOTALS_COUNT 12U
 #define SNAPSHOT_KNOWN(name) snapshot_known(totals->name)
 
-/* Encodes a signed number as it is stored; snapshot_unzigzag decodes it. */
+/* Encodes a value of kind "signed" as the number that is stored; snapshot_unzigzag decodes it. */
 static inline uint64_t snapshot_zigzag(uint64_t value) {
     return value << 1 ^ (0 - (value >> 63));
 }
@@ -208,8 +213,8 @@ static inline uint64_t snapshot_known(int64_t figure) {
     return figure == WIRE_UNKNOWN ? 0 : (uint64_t)figure;
 }
 
-/* Sets `rest` to the values that are expected of the first view of a context. Less the figures of
- * each view, these are the values that are expected of the next view. */
+/* Sets `rest` to the expected values of a context's first view. After each view, `rest` less the
+ * view's figures gives the expected values of the next view. */
 static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
                                        const struct model_totals *self) {
 #define X(name, expected) *rest++ = snapshot_known(self->name);
@@ -223,11 +228,11 @@ enum snapshot_threads {
 };
 
 /* The rows are in the order of contexts. The expected value of a figure is the context's own figure
- * less those of the earlier views of this context. */
+ * less the figures of the context's earlier views. */
 enum snapshot_views {
     VIEWS_CONTEXT = 1, /* number: added to the context of the row before; in the first row to 0 */
     VIEWS_THREAD = 2,  /* index of the threads */
-    VIEWS_TOTALS = 32, /* and the eleven after it, as of a context */
+    VIEWS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the view */
 };
 
 enum snapshot_remotes {
@@ -240,12 +245,13 @@ enum snapshot_marks {
     MARKS_NAME = 1,        /* text */
     MARKS_UPTIME = 2,      /* number: the bits of a double, in seconds */
     MARKS_HAS_ENTRIES = 3, /* number; 0: the counters are not in the file */
-    MARKS_ENTRIES = 4,   /* number of rows of the entries, which follow those of the mark before */
-    MARKS_LEFT_OUT = 5,  /* number: contexts that held least, which have no entries */
-    MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher one are newer than the mark */
+    MARKS_ENTRIES = 4,   /* number of rows of the entries, which follow the previous mark's rows */
+    MARKS_LEFT_OUT = 5,  /* number: contexts without entries, because they held least */
+    MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher id are newer than the mark */
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
-    MARKS_SLEPT = 13,    /* number: as PROCESS_SLEPT, when the mark was set */
-    MARKS_SUMS = 8, /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over these contexts */
+    MARKS_SLEPT = 13,    /* number: PROCESS_SLEPT at the time when the mark was set */
+    /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over the left-out contexts */
+    MARKS_SUMS = 8,
 };
 
 /* The expected value of a figure is the context's own figure of this name. */
@@ -261,7 +267,7 @@ enum snapshot_mark_entries {
     X(frees)                                                                                       \
     X(requested_cum_bytes)
 
-/* The fields of struct wire_page; numbers, unless a column says otherwise. */
+/* The fields of struct wire_page. A column without a comment holds numbers. */
 enum snapshot_pages {
     PAGES_START = 1, /* signed: added to the end of the previous page; in the first row to 0 */
     PAGES_BYTES = 2,
@@ -280,7 +286,7 @@ enum snapshot_pages {
     PAGES_APART = 15,
     PAGES_SPARE_UNITS = 16,
     PAGES_OS_EMPTY = 17,
-    PAGES_SHARES = 18,   /* number of rows of the shares, which follow those of the page before */
+    PAGES_SHARES = 18,   /* number of rows of the shares, which follow the previous page's rows */
     PAGES_OS_PAGES = 24, /* and the six after it: os_pages */
 };
 
@@ -293,16 +299,16 @@ enum snapshot_notes {
     NOTES_TEXT = 1, /* text */
 };
 
-/* Functions that ended in tail calls between two frames of a path, or between a frame and malloc.
- * They stand one behind the other, innermost first. */
+/* Functions that ended in a tail call, so that they have no frame: between two frames of a path, or
+ * between a frame and malloc. The rows of one pair of frames stand together, innermost first. */
 enum snapshot_tails {
     TAILS_OUTER = 1,    /* index of the frames */
     TAILS_INNER = 2,    /* index or none, of the frames; none: malloc */
-    TAILS_FUNCTION = 3, /* index of the frames: the address behind the tail call, with its names */
+    TAILS_FUNCTION = 3, /* index of the frames: the address after the tail call, with its names */
 };
 
-/* Counts of realloc, a row for each context in which it resized a chunk, in the order of contexts.
- */
+/* Counts of calls of realloc: a row for each context with chunks that realloc resized, in the order
+ * of contexts. */
 enum snapshot_resizes {
     RESIZES_CONTEXT = 1, /* delta of the row of the context */
     RESIZES_COUNTS = 2,  /* and the five after it: MODEL_RESIZES, figures */

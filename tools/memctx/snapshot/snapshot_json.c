@@ -2,8 +2,8 @@
 /*
  * snapshot_json.c - reads a snapshot file of JSON (`memctx dump --json -o`) back into a model.
  *
- * Keys that are not known are ignored: a later version may add some. A key that is missing or of
- * another type makes the file damaged; a figure may be null.
+ * Unknown keys are ignored: a later version may add keys. If a required key is missing or has a
+ * value of another type, the file counts as damaged; a figure may be null.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -84,8 +84,8 @@ static void load_function(struct model_function *function, const json_t *object)
     function->line = line > 0 ? line : 0;
 }
 
-/* Returns the index of the module with this path and bias. Neighbouring contexts mostly share a
- * module, so the last one is tried first. */
+/* Returns the index of the module with this path and bias. Tries the module of the last call first,
+ * because neighbouring contexts mostly share a module. */
 static uint32_t find_module(const struct model *model, const char *path, uint64_t bias) {
     static uint32_t last;
     if (last < model->module_count && model->modules[last].bias == bias &&
@@ -124,8 +124,8 @@ static bool load_path_frame(struct model *model, struct model_frame *context, co
     return true;
 }
 
-/* Each context gets a frame of its own, as in the file, because names of equal frames may differ
- * there. */
+/* Each context gets a frame of its own, because frames with equal addresses may have different
+ * names in the file. */
 static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
                        struct cli_failure *failure) {
     if (!json_is_object(frame))
@@ -137,7 +137,7 @@ static bool load_frame(struct model *model, struct model_frame *context, const j
     return load_path_frame(model, context, frame, failure);
 }
 
-/* Loads functions that ended in tail calls. Those without a name or a module are left out. */
+/* Loads functions that ended in tail calls. Skips functions without a name or a module. */
 static bool load_tails(struct model *model, uint32_t outer, uint32_t inner, const json_t *list,
                        struct cli_failure *failure) {
     struct model_tails tails = {.outer = outer, .inner = inner};
@@ -163,7 +163,7 @@ static uint8_t kind_of(const char *word, bool is_root) {
                                                 : WIRE_KIND_UNKNOWN;
 }
 
-/* Returns the number up to `most` for which `word_of` gives this word; 0 if there is none. */
+/* Returns the number from 0 to `most` for which `word_of` returns this word, or 0. */
 static uint8_t number_of_word(const char *word, uint8_t most, const char *(*word_of)(uint8_t)) {
     for (uint8_t number = 0; word && number <= most; number++)
         if (strcmp(word, word_of(number)) == 0)
@@ -383,8 +383,8 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
 static bool load_pages(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *list = json_object_get(root, "pages");
     size_t numbers = 0;
-    /* Pages with another count of numbers are ignored: another version wrote them, and the numbers
-     * would mean something else. */
+    /* Pages with another count of numbers are ignored: another version wrote them, with other
+     * meanings. */
     model->has_pages = json_is_array(list) &&
                        json_integer_value(json_object_get(root, "page_numbers")) == PAGE_NUMBERS;
     list = model->has_pages ? list : NULL;

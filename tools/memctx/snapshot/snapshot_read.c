@@ -2,9 +2,9 @@
 /*
  * snapshot_read.c - reads a snapshot file (snapshot_format.h) back into a model.
  *
- * The rows of each block go straight into the model's arrays, which grow with them: no count in the
- * file is trusted. A reference to a row of another table is checked at once, because the other
- * table stands before it.
+ * The rows of each block are added to the model's arrays, which grow with each block, because no
+ * count in the file is trusted. A reference to a row of another table is checked at once, because
+ * that table stands before in the file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 struct snapshot_frame {
     uint64_t address;
     uint32_t module, list; /* WIRE_NONE: none */
-    /* made[exact_address]: the model's frame for this row; NULL: not made yet */
+    /* made[exact_address]: the model's frame for this row; NULL: no context has needed it yet */
     struct model_frame *made[2];
 };
 
@@ -36,7 +36,7 @@ struct snapshot_reader {
     size_t text_count, function_count, list_count, frame_count, entry_count, process_count;
     struct wire_mark_entry *entries;
     uint64_t shares_told, entries_told;
-    struct model_tails tails; /* functions of the pair whose rows are being read */
+    struct model_tails tails; /* functions between the pair of frames whose rows are being read */
     /* Values of the previous row, to which the next row is relative. */
     uint64_t address, page_end, id_expected;
     uint32_t view_context, entry_context, resizes_context;
@@ -57,7 +57,7 @@ static size_t capacity_for(size_t count) {
     return capacity;
 }
 
-/* Returns the array, with room for `count` elements and all rows of the present block. */
+/* Returns the array, grown to room for `count` elements and all rows of the present block. */
 static void *room(const struct snapshot_reader *reader, void *array, size_t count,
                   size_t size_bytes) {
     size_t capacity = capacity_for(count + reader->block.rows);
@@ -123,7 +123,7 @@ static void read_texts(struct snapshot_reader *reader) {
     for (uint32_t i = 0; i < block->rows; i++) {
         size_t length = unpack_at_most(block, TEXTS_LENGTH, SNAPSHOT_TEXT_MAX);
         const uint8_t *text = unpack_bytes(block, TEXTS_BYTES, length);
-        if (!text) /* empty, or bad */
+        if (!text) /* the text is empty or cannot be read */
             length = 0;
         else if (memchr(text, 0, length))
             reader->wrong = "a text has a 0 byte";
@@ -265,8 +265,8 @@ static void get_totals(struct unpack_block *block, unsigned column, struct model
 #undef X
 }
 
-/* Returns the context's frame: a frame of the table, which is created on first use, or the frame
- * of its label. */
+/* Returns the context's frame: for a call path, the frame of row `index`, made on first use; else a
+ * frame with the label. */
 static struct model_frame *take_frame(struct snapshot_reader *reader, uint8_t kind, bool exact,
                                       uint32_t index, char *label) {
     struct model_frame frame = {
@@ -299,8 +299,9 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
         reader->wrong = "its first context, and no other, is not the root";
     else if (i > 0 && (up == 0 || up > i))
         reader->wrong = "a context has no parent before it";
+    /* an id, which model_link turns into an index */
     else if (i > 0)
-        context->parent = context[-(ptrdiff_t)up].id; /* model_link makes it an index */
+        context->parent = context[-(ptrdiff_t)up].id;
     context->id = (uint32_t)id;
     reader->id_expected = id + 1;
     context->policy = get_byte(reader, CONTEXTS_POLICY);
@@ -495,12 +496,12 @@ static void read_notes(struct snapshot_reader *reader) {
     }
 }
 
-/* Returns the frame of a row of the frames; NULL: no context has it. */
+/* Returns the model's frame for a row of the frames; NULL: no context has this frame. */
 static struct model_frame *made_frame(const struct snapshot_reader *reader, uint32_t index) {
     return reader->frames[index].made[0];
 }
 
-/* Reads functions that ended in tail calls. The rows of a pair of frames stand together. */
+/* Reads functions that ended in tail calls. The rows of a pair of frames are neighbours. */
 static void read_tails(struct snapshot_reader *reader) {
     struct model_tails *tails = &reader->tails;
     const char *wrong = "a tail call belongs to a frame that is not listed";
@@ -604,7 +605,7 @@ static bool check_whole(struct snapshot_reader *reader) {
             continue;
         if (context->recursive_from >= model->context_count)
             return damaged(reader, "a loop ends in a context that does not exist");
-        /* model_link takes ids, and makes them indices */
+        /* an id, which model_link turns into an index */
         context->recursive_from = model->contexts[context->recursive_from].id;
     }
     hand_out_entries(reader);

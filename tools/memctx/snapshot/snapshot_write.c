@@ -2,9 +2,9 @@
 /*
  * snapshot_write.c - writes a model as a snapshot file (snapshot_format.h).
  *
- * The writer goes through the model twice. First texts, names and frames, which the file has only
- * once, get their numbers. Then the tables are written. So the writer needs memory for these
- * numbers and for one block.
+ * The writer goes through the model twice. The first pass numbers the texts, names and frames,
+ * which the file stores only once (share.h). The second pass writes the tables. So the writer needs
+ * memory for these numbers and for one block.
  */
 #include "snapshot/snapshot.h"
 
@@ -21,7 +21,8 @@ struct snapshot_writer {
     struct pack *pack;
     struct share share;
     uint32_t *frames; /* number of each context's frame, as share_frame gives it */
-    /* model_frames[number of a frame in the model]: the frame's number in the file; 0: none */
+    /* model_frames[number of a frame in the model]: the frame's number in the file plus 1; 0: the
+     * frame has none */
     uint32_t *model_frames;
 };
 
@@ -225,7 +226,7 @@ static void write_context(struct snapshot_writer *writer, size_t i) {
     struct pack *pack = writer->pack;
     const struct model_context *context = &writer->model->contexts[i];
     uint64_t id_expected = i > 0 ? (uint64_t)context[-1].id + 1 : 0;
-    /* Only the first context is the root, whatever a damaged dump says. */
+    /* Only the first context may be the root; a damaged dump may have more. */
     uint8_t kind =
         i > 0 && context->frame->kind == WIRE_KIND_ROOT ? WIRE_KIND_UNKNOWN : context->frame->kind;
     pack_signed(pack, CONTEXTS_ID, context->id - id_expected);
@@ -413,7 +414,7 @@ static void put_tails(const struct model_tails *tails, void *data) {
     struct snapshot_writer *writer = data;
     uint32_t outer = writer->model_frames[tails->outer];
     uint32_t inner = tails->inner != WIRE_NONE ? writer->model_frames[tails->inner] : 0;
-    /* A frame whose context is not in the file has no number. */
+    /* A frame has no number if no context of the file has it. */
     if (outer == 0 || (tails->inner != WIRE_NONE && inner == 0))
         return;
     for (uint32_t i = 0; i < tails->count; i++) {

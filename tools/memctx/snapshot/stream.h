@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream.h - a snapshot as the answers of the process, one after the other, compressed by zstd.
+ * stream.h - the stream form of a snapshot: the answers of the process, one behind the other,
+ * compressed by zstd.
  *
- * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions.
- * This form is written while the answers arrive, so the writer needs about 1 MiB, for one answer
- * and for the compressor, however many contexts the process has. It has no names of functions; the
+ * The packed form (snapshot_format.h) needs the whole model in memory, and names of functions. The
+ * stream form is written while the answers arrive. So the writer needs about 1 MiB, for one answer
+ * and the compressor, whatever the number of contexts. A stream has no names of functions; its
  * reader looks them up. Its structs are those of memctx/wire.h, so a memctx with another
  * WIRE_VERSION refuses it.
  *
  * The file: STREAM_MAGIC, a uint32_t with STREAM_VERSION, a uint32_t with WIRE_VERSION, then one
  * zstd frame of records: struct stream_record and its body. The order of the records is
- * STREAM_FACTS, STREAM_HEAD, the pieces of the contexts and modules, those of marks, notes and
- * resizes; for each mark STREAM_MARK and its entries; STREAM_MAPPINGS, if they are known; the
- * pages; STREAM_HEAD; STREAM_HOW, if the process did not answer itself; STREAM_END. A file without
- * STREAM_END is damaged.
+ * STREAM_FACTS, STREAM_HEAD, the pieces of contexts and modules, the pieces of marks, notes and
+ * resizes; for each mark STREAM_MARK and its entries; STREAM_MAPPINGS, if known; the pages;
+ * STREAM_HEAD; STREAM_HOW, if the process's memory was read from outside; STREAM_END. A file
+ * without STREAM_END is damaged.
  */
 #ifndef MEMCTX_STREAM_H
 #define MEMCTX_STREAM_H
@@ -34,7 +35,7 @@ enum stream_kind {
     STREAM_MARK = 4,     /* struct stream_mark: the entries that follow are of this mark */
     STREAM_MAPPINGS = 5, /* struct model_mappings */
     STREAM_END = 6,      /* no body */
-    /* a text with its final 0: how the memory of a process that did not answer was read */
+    /* a text with its final 0: how the process's memory was read, because it did not answer */
     STREAM_HOW = 7,
 };
 
@@ -59,14 +60,14 @@ struct stream_mark {
 
 struct stream_writer;
 
-/* Begins a file. Out of memory ends the command, as everywhere. */
+/* Begins a file. If memory runs out, the command ends with a message. */
 struct stream_writer *stream_begin(FILE *file);
 void stream_put(struct stream_writer *writer, enum stream_kind kind, uint32_t part,
                 const void *bytes, size_t length);
-/* Ends the file. A write that failed shows in ferror(file). */
+/* Ends the file. After a failed write ferror(file) is set. */
 void stream_finish(struct stream_writer *writer);
 
-/* Fills in a model. `bytes` is the whole file, which stays the caller's. */
+/* Fills in a model. `bytes` is the whole file; the caller frees it. */
 bool snapshot_read_stream(struct model *model, const char *bytes, size_t length,
                           struct cli_failure *failure);
 

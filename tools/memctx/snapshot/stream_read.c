@@ -3,8 +3,8 @@
  * stream_read.c - reads the answers of a process from a file into a model.
  *
  * The file is not trusted: it may be cut off, damaged or made to do harm. zstd's checksum finds
- * damage; the loader checks each answer as if it came from a process. What it unpacks to is bounded
- * by the length of the file.
+ * damage; the loader checks each answer as if it came from a process. The number of unpacked bytes
+ * is bounded by the length of the file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "model/wire_load.h"
 #include "snapshot/stream.h"
 
-/* The most bytes that a file may unpack to: UNPACKED_FREE, and UNPACKED_RATIO for each byte of the
- * file. Contexts pack by 20 to 40 times. */
+/* A file of N bytes may unpack to UNPACKED_FREE + N * UNPACKED_RATIO bytes. Contexts unpack to 20
+ * to 40 times their compressed size. */
 #define UNPACKED_FREE ((uint64_t)64 << 20)
 #define UNPACKED_RATIO 256U
 #define BODY_MAX (2 * WIRE_ANSWER_MAX)
@@ -25,7 +25,7 @@ struct stream_reader {
     struct loader loader;
     ZSTD_DCtx *zstd;
     ZSTD_inBuffer input;
-    uint64_t left; /* bytes that may still come out */
+    uint64_t left; /* bytes that the file may still unpack to */
     bool checked;  /* the frame has ended, and its checksum was right */
     bool has_facts, has_head, linked, sorted, ended;
     struct stream_facts facts;
@@ -56,7 +56,7 @@ static bool unpack(struct stream_reader *reader, void *to, size_t bytes) {
     return true;
 }
 
-/* Links the contexts, before anything else refers to them. */
+/* Links the contexts to their parents, before records that refer to contexts are read. */
 static bool link_once(struct stream_reader *reader) {
     if (reader->linked)
         return true;

@@ -5,7 +5,7 @@
 
 #include "snapshot/stream.h"
 
-#define LEVEL 1       /* the fastest level: this form is for moments when memory is short */
+#define LEVEL 1       /* low: the stream form is written when memory is short */
 #define WINDOW_LOG 18 /* 256 KiB are enough to find equal records */
 
 struct stream_writer {

@@ -8,7 +8,7 @@
 
 #define AGAIN "take it again with memctx dump -o"
 
-/* Offset of the flags of a zstd frame, which stand behind its magic number; one of the flags. */
+/* Offset of the byte of flags in a zstd frame, and the flag for a checksum. */
 #define FRAME_FLAGS 4U
 #define FRAME_HAS_CHECKSUM 4U
 
@@ -108,7 +108,7 @@ static bool read_head_number(struct unpack *unpack, uint64_t *value) {
     return (byte & 0x80) == 0 || fail(unpack, "a length is too long");
 }
 
-/* Checks that only skippable zstd frames stand behind the body. */
+/* Checks that only skippable zstd frames follow the body. */
 static bool check_rest(struct unpack *unpack) {
     uint8_t byte;
     if (read_body(unpack, &byte, 1) != 0)
@@ -156,7 +156,7 @@ static uint64_t read_varint(struct unpack_column *column, bool *bad) {
     return 0;
 }
 
-/* Finds the columns in the contents of a block. */
+/* Sets the bounds of each column in the contents of a block. */
 static bool open_columns(struct unpack_block *block, const uint8_t *bytes, size_t length) {
     struct unpack_column directory = {bytes, bytes, bytes + length};
     unsigned numbers[SNAPSHOT_COLUMNS_MAX];
@@ -212,8 +212,9 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
 bool unpack_is_used_up(const struct unpack_block *block) {
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
         const struct unpack_column *column = &block->columns[i];
+        /* a column that was read in part; one that was not read at all may be of a later version */
         if (column->at != column->end && column->at != column->start)
-            return false; /* a column that was not read at all may be of a later version */
+            return false;
     }
     return true;
 }

@@ -3,8 +3,8 @@
  * unpack.h - reads the blocks of a snapshot's body (snapshot_format.h).
  *
  * The file is not trusted: every length is checked, and memory is allocated for one block at a
- * time. A value that cannot be read is 0 and makes the block bad, so the reader of rows need not
- * check each value.
+ * time. A value that cannot be read is 0 and sets block->bad, so the reader of rows need not check
+ * each value.
  */
 #ifndef MEMCTX_UNPACK_H
 #define MEMCTX_UNPACK_H
@@ -17,7 +17,8 @@
 #include "snapshot/snapshot_format.h"
 
 struct unpack_column {
-    /* bounds of the column, and the next value; all NULL: the block does not have the column */
+    /* bounds of the column's bytes, and the place of the next value; all NULL: the block has no
+     * such column */
     const uint8_t *start, *at, *end;
 };
 
@@ -30,16 +31,16 @@ struct unpack_block {
 
 struct unpack;
 
-/* Begins to read a file in memory, which stays the caller's. Returns NULL and sets the failure if
- * the file has no body of a known version. */
+/* Begins to read a file in memory; the caller frees `bytes` after unpack_finish. Returns NULL and
+ * sets the failure if the file has no body of a known version. */
 struct unpack *unpack_begin(const void *bytes, size_t length, const char *source,
                             struct cli_failure *failure);
 /* Reads the next block, which is valid until the next call. Returns false at the end and after a
  * failure. */
 bool unpack_next_block(struct unpack *unpack, struct unpack_block *block);
-/* Returns true if each column of which a value was read has been read to its end. */
+/* Returns true if no column was read in part: each was read to its end or not at all. */
 bool unpack_is_used_up(const struct unpack_block *block);
-/* Frees the reader. Returns false if the body was not read to its proper end. */
+/* Frees the reader. Returns false if the body was damaged or was not read to its end. */
 bool unpack_finish(struct unpack *unpack);
 
 /* Returns the next value of a column. */

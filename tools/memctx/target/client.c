@@ -19,11 +19,12 @@
 #define HELLO_DEADLINE_MS 5000 /* longest wait for the hello: all connections may be in use */
 #define WAIT_MS 5000           /* longest wait for a free connection, over all attempts */
 #define WAIT_STEP_MS 50
-#define TELL_MS 700 /* the user is told of a wait for the hello that takes longer */
+#define TELL_MS 700 /* the user is told of a longer wait for the hello */
 /* longest wait for the first byte of an answer: marks of large heaps take long */
 #define ANSWER_DEADLINE_MS 60000
 #define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
-#define HURRY_DEADLINE_MS 1500 /* longest wait of a client in a hurry, in place of these three */
+/* a client in a hurry waits at most this long for a hello, an answer or the next byte */
+#define HURRY_DEADLINE_MS 1500
 
 /* --- where sockets are ------------------------------------------------------------------- */
 
@@ -52,8 +53,8 @@ static void add_runtime_directory(struct client_directories *list, const char *r
     }
 }
 
-/* A daemon that changed its uid or its root directory after the start has its socket where the
- * first ones put it, so the directories of root and of this user are listed, too. */
+/* Also lists the directories of root and of this user. A daemon that changed its uid or its root
+ * directory after the start still has its socket in a directory of its first uid and root. */
 void client_list_directories(const struct process_facts *facts, struct client_directories *list) {
     char root[64];
     list->count = list->own_count = 0;
@@ -165,7 +166,8 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
     }
 }
 
-/* Waits `first_ms` for the first byte, and for each further one no longer than that. */
+/* Waits at most `first_ms` for the first byte. The pause before each further byte may be as long,
+ * but not longer than PAUSE_DEADLINE_MS. */
 static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms) {
     int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
     size_t used = 0;
@@ -263,7 +265,8 @@ static bool read_body(struct client *client, uint64_t length, struct client_answ
     return true;
 }
 
-/* Asks once. *closed: the connection ended before any answer came. */
+/* Sends a request once and reads the answer. *closed: the connection ended before any answer came.
+ */
 static bool ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure, bool *closed) {
     struct {
@@ -319,8 +322,8 @@ static bool still_runs(const struct client *client) {
            now.start_ticks == client->facts->start_ticks;
 }
 
-/* A process that sees no /proc, because it has changed its root, or that has no descriptor left
- * does not know its resident set. This command does. */
+/* Fills in the resident set of a dump, if the process does not know it: it sees no /proc, because
+ * it has changed its root, or it has no descriptor left. This command can read the figure. */
 static void fill_resident_set(const struct client *client, struct client_answer *answer) {
     struct wire_dump head;
     struct process_facts now;
@@ -400,7 +403,7 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
                         "%s: the kernel does not tell which process listens; %s", client->source,
                         strerror(errno));
     }
-    /* pid 0: a process outside this pid namespace. */
+    /* pid 0: the process is outside of this pid namespace */
     if (peer.pid != 0 && peer.pid != facts->pid) {
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s has no socket of its own: process %d listens under its name; see "
@@ -543,8 +546,8 @@ static bool connect_once(struct client *client, const struct process_facts *fact
     }
     if (reached)
         return false;
-    /* A directory of the process's own user that this user may not enter holds no socket: the
-     * process may have inherited the name of another user's directory. */
+    /* A directory that this user may not enter counts only for a process of another user. A process
+     * of this user may have inherited the name of such a directory, but has no socket in it. */
     if ((error == EACCES || error == EPERM) && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
                         "%s: its socket is closed to this user; it belongs to %s; run memctx as "

@@ -2,8 +2,8 @@
 /*
  * client.h - the command's end of the control socket.
  *
- * Every operation has a deadline, and a length from the socket is not trusted before the bytes have
- * arrived. The process at the other end must be the one that was asked for: pid and start time of
+ * Every operation has a deadline, and an answer that announces more than WIRE_ANSWER_MAX bytes is
+ * refused. The process at the other end must be the one that was asked for: pid and start time of
  * its hello are compared with /proc, and the kernel tells which process listens.
  */
 #ifndef MEMCTX_CLIENT_H
@@ -23,17 +23,18 @@
 struct client_directories {
     char paths[CLIENT_DIRECTORIES_MAX][512];
     size_t count;
-    size_t own_count; /* how many of the first paths the process's own library would choose */
+    /* the first `own_count` paths are those that the process's own library would choose */
+    size_t own_count;
 };
 
 struct client {
     int fd;
     /* NULL: the process answers. Otherwise its memory is read, and there is no connection. */
     struct outside *outside;
-    /* the process, for connecting again; the facts belong to the caller */
+    /* the process, for connecting again; the caller owns the facts */
     const struct process_facts *facts;
     bool hurry;
-    bool told;     /* the user was told of the wait */
+    bool told;     /* the user was told that this client waits for a connection */
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
@@ -45,15 +46,15 @@ struct client_answer {
     uint32_t status; /* enum wire_status */
 };
 
-/* The directories in which the socket of this process may be, most likely first. */
+/* Lists the directories in which the socket of this process may be, most likely first. */
 void client_list_directories(const struct process_facts *facts,
                              struct client_directories *directories);
-/* The directories in which sockets of this user may be (root: of all users). */
+/* Lists the directories in which sockets of this user may be (root: of all users). */
 void client_list_all_directories(struct client_directories *directories);
 
-/* Connects to a process. If all its connections are in use, waits some seconds for a free one.
- * On failure gives the reason and the exit code. `hurry`: gives up after a second or two without
- * a byte, for a caller that looks at many processes. */
+/* Connects to a process. If all its connections are in use, waits some seconds for a free one. On
+ * failure gives the reason and the exit code. `hurry`: gives up after 1.5 seconds without a byte,
+ * for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
 /* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the
@@ -73,8 +74,8 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
 /* Makes the failure for a request that the target refused. Frees the answer and returns false. */
 bool client_fail_refused(const struct client *client, struct client_answer *answer,
                          struct cli_failure *failure);
-/* Like client_ask, but for a request that is answered by a text, which is returned. If the target
- * refuses, the text becomes the failure. */
+/* Like client_ask, but returns the answer, which is a text. If the target refuses, its text becomes
+ * the failure, and NULL is returned. */
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 

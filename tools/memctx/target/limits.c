@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #define NO_LIMIT INT64_MAX
-#define V1_UNLIMITED (INT64_C(1) << 62) /* version 1 writes a number just below 2^63 */
+/* without a limit, version 1 shows a number just below 2^63 */
+#define V1_UNLIMITED (INT64_C(1) << 62)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ static void each_line(const char *path, bool (*visit)(char *line, void *argument
 
 /* --- mounts ---------------------------------------------------------------------------------- */
 
-/* The kernel writes a space in a path as \040. */
+/* Decodes octal escapes: the kernel writes a space in a path as \040. */
 static void decode_octal(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
@@ -101,7 +102,7 @@ struct group {
     /* path of the group as in /proc/PID/cgroup; empty: the process is in no such group */
     char path[512];
     char folder[PATH_MAX];
-    size_t top_length; /* length of the mount point, at which the way up ends */
+    size_t top_length; /* length of the mount point in `folder`; group_up goes no higher */
 };
 
 struct groups {
@@ -123,8 +124,8 @@ static bool visit_group(char *line, void *argument) {
     return true;
 }
 
-/* Finds the folder of a group. A group outside of the cgroup namespace of this process ("/../b") is
- * not below the mount; the process may see it in a mount of its own. */
+/* Finds the folder of a group. A group outside of the cgroup namespace of this command ("/../b") is
+ * not below the mount; the process `pid` may see the group in a mount of its own. */
 static void find_folder(struct group *group, const struct limits_mounts *mounts,
                         const struct limits_mount *mount, pid_t pid, const char *own) {
     size_t top = strlen(mount->top);
@@ -174,8 +175,9 @@ static bool group_up(struct group *group) {
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-/* The best limit so far of a search. `tightest`: the best limit is the one that leaves least, else
- * the smallest one. Only that search reads what is in use, which takes more files. */
+/* A search, and the best limit that it has found. `tightest`: the best limit is the one that leaves
+ * least; otherwise it is the smallest one. Only a search for the tightest limit reads how much is
+ * in use, because that takes more files. */
 struct search {
     const struct limits_mounts *mounts;
     pid_t pid;
@@ -189,8 +191,8 @@ struct group_files {
     const char *cache; /* key in memory.stat of file contents that nobody used lately */
 };
 
-/* Returns true for a limit that is better than the best one so far, and writes its figures. Of two
- * that are as good the first one stays. */
+/* Returns true if a limit is better than the best one so far, and makes its figures the best ones.
+ * Of two equally good limits the first one stays. */
 static bool take(const struct search *search, int64_t bytes, int64_t left_bytes) {
     struct limits_found *found = search->found;
     left_bytes = left_bytes > 0 ? left_bytes : 0;
@@ -201,7 +203,8 @@ static bool take(const struct search *search, int64_t bytes, int64_t left_bytes)
     return true;
 }
 
-/* Reads a file that is a number. Returns false if it cannot be read or is no number ("max"). */
+/* Reads a file that contains one number. Returns false if it cannot be read or has no number
+ * ("max"). */
 static bool read_number(const struct group *group, const char *name, int64_t *value) {
     char path[PATH_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", group->folder, name);
@@ -248,7 +251,7 @@ static void take_group(const struct search *search, const struct group *group,
             return;
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/memory.stat", group->folder);
-        /* The kernel gives these file contents back before memory is short. */
+        /* the kernel gives these file contents back before memory is short */
         read_figure(path, files->cache, &cache);
     }
     if (take(search, bytes, bytes - usage + cache))
@@ -256,8 +259,8 @@ static void take_group(const struct search *search, const struct group *group,
                  search->tightest ? "cgroup " : "", group->path);
 }
 
-/* Looks at a group and at all groups above it. memory.high slows a process down and does not stop
- * its growth, so it is no limit to what is left. */
+/* Looks at a group and at all groups above it. A search for the tightest limit ignores memory.high,
+ * which slows a process down but does not stop its growth. */
 static void take_groups(const struct search *search) {
     static const struct group_files max = {"memory.max", "memory.current", "inactive_file"},
                                     high = {"memory.high", "memory.current", "inactive_file"},

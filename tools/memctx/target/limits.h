@@ -15,12 +15,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Where the memory controllers are mounted; empty texts: nowhere. */
+/* Where the memory controllers of version 2 and 1 are mounted. `point` is empty if there is no such
+ * mount. */
 struct limits_mounts {
     const char *root;
     struct limits_mount {
         char point[512]; /* the mount point */
-        char top[512];   /* the cgroup that is mounted there */
+        char top[512];   /* the cgroup that is mounted at `point` */
     } v2, v1;
 };
 
@@ -36,23 +37,23 @@ struct limits_found {
 void limits_read_mounts(struct limits_mounts *mounts, const char *root);
 /* Finds the smallest limit: memory.max and memory.high (version 2) and memory.limit_in_bytes
  * (version 1) of the process's cgroup and of all above it, RLIMIT_AS, RLIMIT_DATA, and the memory
- * of the machine. Does not look at what is left. Returns false if not even the machine's memory can
- * be read. */
+ * of the machine. Sets left_bytes to LIMITS_UNKNOWN. Returns false if not even the machine's memory
+ * can be read. */
 bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
-/* Finds the limit that leaves least at this moment, of the same limits without memory.high. What a
- * limit counts differs: a cgroup counts all its processes, RLIMIT_AS counts address space. File
- * contents that nobody used lately count as left in a cgroup, swap does not. A limit is left out if
- * its use cannot be read. Its text is "memory.max of cgroup /a/b". Returns false if no limit is
- * known. */
+/* Finds the limit that leaves least memory at this moment, among those of limits_find_smallest
+ * except memory.high. The limit of a cgroup counts all its processes, RLIMIT_AS counts address
+ * space. In a cgroup, file contents that nobody used lately count as left, and swap does not. A
+ * limit is left out if its use cannot be read. found->from is "memory.max of cgroup /a/b". Returns
+ * false if no limit is known. */
 bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
 /* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup
  * above it that has one, else the file of the machine. Returns false if there is none. */
 bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,
                           size_t path_bytes);
-/* Returns the microseconds in which at least one task waited, since some time in the past; -1: the
- * file cannot be read. */
+/* Returns the microseconds, since some time in the past, in which at least one task waited for
+ * memory; -1: the file cannot be read. */
 int64_t limits_read_pressure(const char *path);
 /* Asks the kernel to report pressure: the descriptor is ready with POLLPRI when tasks waited for
  * `stall_us` within `window_us`. Returns -1 if the kernel or the permissions do not allow it. */

@@ -30,5 +30,5 @@ bool note_read(struct note *note, const char *text) {
         note->predicted_bytes = model_tame(note->predicted_bytes);
     note->before_bytes = model_tame(note->before_bytes);
     note->after_bytes = model_tame(note->after_bytes);
-    return read >= 7; /* earlier versions do not say who waits */
+    return read >= 7; /* notes of earlier versions have no `waiting` */
 }

@@ -9,17 +9,18 @@
 #include "target/target.h"
 
 struct note {
-    char action[16];                   /* "trim", or the action of a struct placing */
-    double uptime_s;                   /* uptime of the target at that time */
-    int64_t contexts, first;           /* number of contexts, and the id of the first */
-    int64_t predicted_bytes;           /* WIRE_UNKNOWN: it could not be predicted */
-    int64_t before_bytes, after_bytes; /* trim: resident set; otherwise: waste before, and 0 */
+    char action[16];         /* "trim", or the action of a struct placing */
+    double uptime_s;         /* uptime of the target when the action was done */
+    int64_t contexts, first; /* number of contexts, and the id of the first */
+    int64_t predicted_bytes; /* WIRE_UNKNOWN: it could not be predicted */
+    /* trim: the resident set before and after; otherwise: the waste before, and 0 */
+    int64_t before_bytes, after_bytes;
     int64_t waiting; /* trim: threads that give back their part with their next malloc */
 };
 
 /* Leaves a note in the target. */
 void note_write(struct target *target, const struct note *note);
-/* Returns false if the text is not such a note. */
+/* Returns false if the text is not a note. */
 bool note_read(struct note *note, const char *text);
 
 #endif

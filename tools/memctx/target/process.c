@@ -66,7 +66,7 @@ static bool read_stat(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
-/* Takes what one thread may not do from its file `status`. */
+/* Adds the restrictions of a thread (no_new_privs, seccomp) that its file `status` shows. */
 static void add_restrictions(struct process_facts *facts, const char *status) {
     const char *privileges = strstr(status, "\nNoNewPrivs:");
     const char *seccomp = strstr(status, "\nSeccomp:");
@@ -88,7 +88,7 @@ static void read_status(struct process_facts *facts) {
     if (anonymous)
         facts->anonymous_bytes = strtoll(anonymous + strlen("\nRssAnon:"), NULL, 10) * 1024;
     add_restrictions(facts, text);
-    /* The line has a number for each nested namespace; the last one belongs to the namespace of the
+    /* The line has a pid for each nested namespace; the last one belongs to the namespace of the
      * process itself. */
     const char *inner = strstr(text, "\nNStgid:");
     if (inner) {
@@ -100,8 +100,8 @@ static void read_status(struct process_facts *facts) {
     }
 }
 
-/* Finds a thread that has not ended, of a process whose first thread has: the kernel shows memory
- * and files of the process under the ids of such threads only. */
+/* Finds a thread that still runs, in a process whose first thread has ended. The kernel shows
+ * memory and files of such a process only under the ids of running threads. */
 static void find_thread(struct process_facts *facts) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", (int)facts->pid);
@@ -132,7 +132,7 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     for (ssize_t i = 0; i + 1 < length; i++)
         if (facts->command[i] == '\0')
             facts->command[i] = ' ';
-    /* A title that is shorter than the arguments it overwrites often ends in spaces. */
+    /* A process may write a title over its arguments. A shorter title often ends in spaces. */
     for (size_t end = strlen(facts->command); end > 1 && facts->command[end - 1] == ' '; end--)
         facts->command[end - 1] = '\0';
     if (length <= 0)
@@ -210,8 +210,8 @@ static bool read_exe(const struct process_facts *facts, char *path, size_t bytes
     return length > 0;
 }
 
-/* Returns the name of a program whose path has a space, if argument 0 ends with the name of its
- * file; otherwise NULL: the program's name ends at the first space of the command line. */
+/* Returns the name of the program's file if its path has a space and argument 0 ends with this
+ * name. Otherwise returns NULL: the name ends at the first space of the command line. */
 static char *find_spaced_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
     if (!strchr(facts->command, ' ') || !read_exe(facts, exe, sizeof exe) || !strchr(exe, ' ') ||
@@ -317,8 +317,8 @@ static bool is_chrooted(const struct process_facts *facts) {
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
-/* Writes what the user is told about a process without a control thread that filters its system
- * calls. Returns false if it does not filter them. */
+/* Writes why a process has no control thread, if a filter of its system calls is the likely reason.
+ * Returns false otherwise. */
 static bool explain_sandbox(const struct process_facts *facts, char *reason, size_t bytes) {
     if (facts->seccomp == 0 && !facts->no_new_privileges)
         return false;

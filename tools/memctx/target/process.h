@@ -40,12 +40,13 @@ enum process_library process_find_library(const struct process_facts *facts);
  * to this user (root: to anyone) and is not this process. Returns false for any other process. */
 bool process_read_askable(pid_t pid, struct process_facts *facts);
 /* Returns the value that an environment variable had when the program started; NULL: not set, or
- * not readable. Programs may overwrite it. The text stays valid until the next call. */
+ * not readable. A program may have overwritten its environment since. The text stays valid until
+ * the next call. */
 const char *process_find_variable(const struct process_facts *facts, const char *name);
 /* Returns the name of the program as the user started it, without folders: the script of an
- * interpreter, or the program's argument 0, which symbolic links do not change. A program that
- * writes a title into its arguments ("nginx: worker process") keeps the word before it. The caller
- * frees the text. */
+ * interpreter, or else argument 0, which may be a symbolic link. If a program writes a title into
+ * its arguments ("nginx: worker process"), the name is the word before the colon. The caller frees
+ * the text. */
 char *process_program(const struct process_facts *facts);
 /* Returns true if `word` is the process's name in the kernel, or the file name of its program or of
  * its first argument. */

@@ -8,8 +8,8 @@
 
 #include "base/cli.h"
 
-/* Finds the path that execvp would take for a name. Returns false with CLI_NOT_FOUND or
- * CLI_CANNOT_EXECUTE in the failure if there is none. The path is never freed. */
+/* Finds the path that execvp would take for a name. If there is no such program, returns false with
+ * CLI_NOT_FOUND or CLI_CANNOT_EXECUTE in the failure. The path is never freed. */
 bool program_find(const char *name, char **path, struct cli_failure *failure);
 /* Returns true if a preloaded library reaches the program. It does not reach a program that is
  * statically linked, has more rights than its caller (then the loader ignores LD_PRELOAD), or is

@@ -28,8 +28,8 @@ static bool is_recording(int fd, const struct process_facts *facts) {
            head.start_ticks == facts->start_ticks;
 }
 
-/* Opens a file that a thread has open. A process may be hostile, so only a regular file is opened:
- * another reader of a pipe, or an open device, may change what the process does. */
+/* Opens a file that a thread has open, if it is a regular file. To open a pipe or a device may
+ * change what the process does. */
 static int open_regular(int directory, const char *name) {
     struct stat status;
     int place = openat(directory, name, O_PATH | O_CLOEXEC), fd = -1;
@@ -73,8 +73,8 @@ static int find_open(const char *thread, const struct process_facts *facts) {
     return found;
 }
 
-/* Returns true for the control thread of the library, and for a thread of the program that has its
- * name. */
+/* Returns true for the control thread of the library, and for any thread of the program with the
+ * same name. */
 static bool is_control_thread(pid_t pid, const char *thread) {
     char name[32] = "";
     char *path = cli_format("/proc/%d/task/%s/comm", (int)pid, thread);

@@ -9,8 +9,8 @@
  * descriptor, or -1 if the process does not record, or this user may not read the file. The file is
  * regular, belongs to the process's user or to root, and begins as a recording of this process. */
 int recording_open(const struct process_facts *facts);
-/* Opens a recording of the process by its path, as the process sees it. Returns as recording_open.
- */
+/* Opens a recording of the process by its path, as the process sees it. Returns a descriptor or -1,
+ * as recording_open does. */
 int recording_open_path(const struct process_facts *facts, const char *path);
 
 #endif

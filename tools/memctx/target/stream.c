@@ -2,8 +2,8 @@
 /*
  * stream.c - writes the answers of a process into a snapshot file as they come.
  *
- * It asks in the order in which target_load asks. Only the list of marks is kept in memory, because
- * it says which entries to ask for.
+ * target_stream asks in the order in which target_load asks. It keeps only the list of marks in
+ * memory, because this list says which entries to ask for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct streaming {
     struct loader loader;
 };
 
-/* Asks, and ends the command if there is no answer. Returns false if the target refuses. */
+/* Sends a request, and ends the command if no answer comes. Returns false if the target refuses. */
 static bool ask(struct streaming *streaming, enum wire_type type, const void *request, size_t bytes,
                 struct client_answer *answer) {
     struct target *target = streaming->target;
@@ -81,7 +81,7 @@ static void put_facts(struct streaming *streaming) {
     stream_put(streaming->writer, STREAM_FACTS, 0, &facts, sizeof facts);
 }
 
-/* Writes the entries of each mark. A mark that is gone meanwhile has none. */
+/* Writes the entries of each mark; none for a mark that has been removed meanwhile. */
 static void put_marks(struct streaming *streaming) {
     model_sort_marks(&streaming->marks);
     for (size_t i = 0; i < streaming->marks.mark_count; i++) {

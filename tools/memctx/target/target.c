@@ -109,7 +109,8 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     }
     if (client_connect(&target->client, &target->facts, false, &failure))
         return;
-    /* The first failure tells more than the second one, unless memory was the only obstacle. */
+    /* The message is the reason why the socket could not be used, even if reading the memory has
+     * failed, too. */
     if (live || failure.code == CLI_NOT_PERMITTED ||
         process_find_library(&target->facts) != PROCESS_WITH ||
         !client_open_outside(&target->client, &target->facts, failure.text, &other))
@@ -315,7 +316,8 @@ static void load_process(struct target *target, struct model *model,
     loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
-    target_ask_part(target, WIRE_PART_MODULES, 0); /* after the contexts, so that none is missing */
+    /* after the contexts, so that no context's module is missing */
+    target_ask_part(target, WIRE_PART_MODULES, 0);
     target_load_begun(target, model, options);
 }
 
@@ -353,11 +355,11 @@ void target_load_rest(struct target *target, struct model *model,
     if (target->is_snapshot && !target->client.outside) /* a file was loaded as a whole */
         return;
     bool mappings = options->mappings && !target->is_snapshot;
-    if (mappings) /* now, because the sums were read just before */
+    if (mappings) /* starts now, because the sums were read just before */
         start_map_reader(&reader, target->facts.thread);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    /* counting the resident tables costs little */
+    /* always asks for residency: counting the resident tables costs little */
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
     loader_finish(&target->loader, options->flags);
     if (target->client.outside)

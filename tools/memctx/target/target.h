@@ -2,9 +2,9 @@
 /*
  * target.h - opens the TARGET of a command line: a pid, a unique process name or a snapshot.
  *
- * Digits are a pid. A word with a slash is a file. Any other word is first the name of a process
- * that has the library, then a file in the current directory. If the target cannot be used, these
- * functions end the process with a message and an exit code.
+ * Digits are a pid. A word with a slash is a file. Any other word is the name of a process that has
+ * the library or, if there is no such process, a file in the current directory. If the target
+ * cannot be used, these functions end the process with a message and an exit code.
  */
 #ifndef MEMCTX_TARGET_H
 #define MEMCTX_TARGET_H
@@ -27,10 +27,11 @@ struct target {
     struct cli_failure failure;
 };
 
-/* True if the word is a file, or a file and a moment of it: FILE@-10m. */
+/* True if the word names a file, or a file and a moment: FILE@-10m. */
 bool target_is_file(const char *word);
-/* Finds the target and connects to a process. `live`: refuses a file. A process that does not
- * answer is read from outside (outside/outside.h) if not `live`, and so is a core file. */
+/* Finds the target and connects to a process. `live`: refuses a file, and a process that does not
+ * answer. Otherwise a core file, and the memory of a process that does not answer, are read from
+ * outside (outside/outside.h). */
 void target_open(struct target *target, const char *word, bool live);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
@@ -49,8 +50,9 @@ struct target_load_options {
 void target_stream(struct target *target, FILE *file);
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* Does the work of target_load in two steps. The first loads everything but pages and mappings,
- * which take longest; the second loads these. Totals exist only after the second step. */
+/* Do the work of target_load in two steps. target_load_contexts loads everything but pages and
+ * mappings, which take longest; target_load_rest loads these. Totals exist only after the second
+ * step. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
@@ -69,7 +71,8 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
 void target_ask_pieces(struct target *target, struct wire_piece_request *request);
 /* Asks for all pieces of a part. */
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
-/* Loads the rest after the contexts and modules have been loaded. */
+/* Goes on when the contexts and modules are loaded: links the tree, and loads threads, marks, notes
+ * and counts of realloc. */
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options);
 /* Sends a request that is answered by a text, which the caller frees. Ends the process if the

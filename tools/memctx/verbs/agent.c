@@ -15,7 +15,7 @@ static const struct option options_list[] = {{"config", required_argument, NULL,
                                              {"json", no_argument, NULL, OPTION_JSON},
                                              CLI_COMMON_OPTIONS};
 
-/* Prints a word as a shell takes it. */
+/* Prints a space and a word, quoted for a shell if necessary. */
 static void print_word(const char *word) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:/=,@+%";

@@ -19,7 +19,7 @@ struct survey {
     enum view_sort sort;
     struct best *best; /* sorted by falling figures, then by rising ids */
     size_t best_count, limit;
-    int64_t minimum;  /* contexts with less are not among the best */
+    int64_t minimum;  /* contexts with a smaller figure are not among the best */
     uint64_t next_id; /* the next context has this id or a higher one */
     /* With a site: whether each frame matches, by number of the frame. Frames that were added later
      * do not match. */
@@ -132,7 +132,7 @@ static enum loader_visit visit_best(struct loader *loader, const struct wire_con
 }
 
 /* Asks for all contexts in pieces, and calls `visit` for each context that the target sends.
- * `adapt`: the target sends only contexts that may be among the best. */
+ * `adapt`: asks only for contexts that may be among the best. */
 static void look_at_all(struct target *target, struct survey *survey, bool adapt,
                         enum loader_visit (*visit)(struct loader *, const struct wire_context *,
                                                    const struct wire_sums *, char *)) {

@@ -8,7 +8,8 @@
 
 #include "verbs/reading.h"
 
-/* The command line of such a verb: TARGET, then CONTEXT..., --context or --site. */
+/* The command line of a verb that acts on contexts: TARGET, then CONTEXT..., --context or --site.
+ */
 struct choice {
     const char *target;
     char *const *ids; /* words that should be numbers */
@@ -19,8 +20,8 @@ struct choice {
     bool json, human;
     bool units; /* --human or --bytes was given */
 };
-/* The options of such verbs, and the function that handles each one. Their values are
- * no characters, so they cannot be short options. */
+/* The options of a verb that acts on contexts, and the function that handles each one. Their values
+ * are no characters, so these options have no short form. */
 enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);

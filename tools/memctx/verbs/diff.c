@@ -92,7 +92,7 @@ static bool is_large(const struct compare_row *row, const struct diff_request *r
     return growth == WIRE_UNKNOWN || llabs(growth) >= request->min_bytes;
 }
 
-/* Prints what did not come from malloc and changed by an MiB or more. */
+/* Prints the kinds of memory that did not come from malloc and changed by an MiB or more. */
 static void print_mapped(const struct diff_ends *ends, bool human) {
     for (int kind = 0; ends->from_mapped.known && ends->to_mapped.known && kind < MODEL_PLACE_KINDS;
          kind++) {

@@ -51,7 +51,7 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
-/* Takes the looks before the last one, at equal intervals. */
+/* Looks at the process LOOKS times, at equal intervals. doctor_main takes the last look. */
 static struct samples_look *watch(struct target *target, int64_t seconds) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {
@@ -98,9 +98,9 @@ static void write_tails(struct json_writer *json, const struct model *model,
         write_functions(json, model, &tails->frames[i]);
 }
 
-/* Writes the functions of the path, innermost first: of each frame the inlined ones, then the
- * function that they were inlined into. Functions that ended in tail calls stand between the
- * frames. */
+/* Writes the functions of the path, innermost first. For each frame, the inlined functions come
+ * before the function that they were inlined into. Functions that ended in tail calls stand between
+ * the frames. */
 static void write_path(struct json_writer *json, const struct model *model, uint32_t example,
                        uint32_t frames) {
     uint32_t at = example;
@@ -138,7 +138,7 @@ static void write_cause(struct json_writer *json, const struct model *model,
     json_put_close(json, ']');
 }
 
-/* Writes the rate of straight growth, and when memory is used up. */
+/* Writes the rate of steady growth, and when memory will be used up. */
 static void write_rate(struct json_writer *json, const struct findings_input *input,
                        const struct finding *finding) {
     const struct finding_rate *rate = &finding->rate;

@@ -113,8 +113,8 @@ static struct dump_request parse(int argc, char **argv) {
          request.json || request.flat || request.output))
         cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
     if (request.view.site) {
-        regex_t regex; /* checked before the target is asked, because an invalid one is a mistake of
-                          the user */
+        /* checked first, because a wrong expression is a mistake of the user */
+        regex_t regex;
         view_compile_site(&regex, request.view.site);
         regfree(&regex);
     }
@@ -130,7 +130,7 @@ static void write_text(struct model *model, const struct dump_request *request) 
         model_compute_totals(model, view.included);
     render_head(model, &request->render);
     if (request->flat) {
-        /* --limit cuts the list anyway. */
+        /* Without --min, contexts of any weight are shown, because --limit bounds the list. */
         view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;
         render_flat(model, &view, &request->render);
     } else {
@@ -154,7 +154,7 @@ static void write_snapshot(const struct model *model, const struct dump_request 
     progress_end();
 }
 
-/* Writes the snapshot while it is read. */
+/* Writes the answers of the process into the snapshot as they come (--stream). */
 static int stream_snapshot(struct target *target, const char *path) {
     struct output output;
     if (target->is_snapshot)

@@ -61,8 +61,8 @@ static void write_folded(const struct model *model, FILE *file) {
     profile_write_folded(model, file, folded_metric);
 }
 
-/* Returns true if a file is to be compressed: pprof's and OTLP's files always; others if the name
- * ends in .gz, because their readers look at the name. */
+/* Returns true if a file is to be compressed. Files of pprof and OTLP always are; other files if
+ * their name ends in .gz, because their readers look at the name. */
 static bool is_compressed(size_t format, const char *path) {
     size_t length = strlen(path);
     return format == FORMAT_PPROF || format == FORMAT_OTLP ||

@@ -58,7 +58,7 @@ struct frag_request {
     struct reading_names names;
     int64_t limit;
     int64_t frames;    /* frames of each path in the table (--pages) */
-    int64_t functions; /* functions of each path that holds pages */
+    int64_t functions; /* functions of each path outside of that table */
     bool json, human, map, quick, pages, no_pager;
 };
 
@@ -103,7 +103,7 @@ static double share(int64_t bytes, int64_t whole) {
     return whole > 0 ? (double)bytes / (double)whole : 0;
 }
 
-/* The lines of the ledger that the text puts together. */
+/* The lines of the text. Each adds up the lines of the ledger that have these keys. */
 static const struct group {
     const char *name;
     const char *keys[7];
@@ -164,7 +164,7 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     free(name);
 }
 
-/* Prints the ledger in eight lines, which add up exactly. */
+/* Prints the resident set, and seven lines that add up to it exactly. */
 static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
                          const struct frag_request *request) {
     printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
@@ -182,7 +182,7 @@ static void print_ledger(const struct model *model, const struct memory_ledger *
     putchar('\n');
 }
 
-/* Prints what one context holds: figures, and below them its functions. */
+/* Prints a line with the figures of a context, and below it the functions of its path. */
 static void print_holding(const struct model *model, const struct model_context *context,
                           const struct frag_request *request) {
     const struct model_totals *self = &context->figures->self;
@@ -359,8 +359,7 @@ static void print_json(const struct model *model, const struct view *view,
     free(leaves);
 }
 
-/* Returns the contexts that the output shows, if it shows only the first rows of the table.
- * NULL: it may show all. */
+/* Returns the contexts whose names the output shows. NULL: it may show all. */
 static bool *find_shown(const struct model *model, const struct frag_request *request) {
     if (!request->quick || request->json || request->limit == 0 || view_chooses(&request->view))
         return NULL;

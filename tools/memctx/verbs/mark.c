@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mark.c - `memctx mark`: remembers how every context stands now, for a later diff; lists the
+/* mark.c - `memctx mark`: remembers the counters of every context for a later diff; lists the
  * marks. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -61,7 +61,8 @@ static int64_t predict(const struct model *model, const struct chosen *chosen,
         if (!chosen->members[i])
             continue;
         switch (placing->placement) {
-        case WIRE_PLACE_SHARED: /* free memory in their own pages then serves others */
+        /* free memory in these contexts' own pages will serve other contexts */
+        case WIRE_PLACE_SHARED:
             if (model->contexts[i].figures->self.pages > 0)
                 sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
             break;
@@ -87,7 +88,7 @@ static void print_json(const struct target *target, const struct placing *placin
     json_put_integer(&json, placing_is_shared(placing) ? "free_around_bytes" : "waste_bytes",
                      note->before_bytes);
     json_put_integer(&json, "released_bytes",
-                     0); /* no live chunk moves, so nothing comes back before it is freed */
+                     0); /* no live chunk moves, so no memory comes back now */
     json_put_close(&json, '}');
     putchar('\n');
 }

@@ -18,8 +18,8 @@ const struct placing *placing_by_action(const char *action);
 /* Returns true if the effect of a placing is measured by the free bytes around the chunks;
  * otherwise it is measured by the rounding and holes of the chunks. */
 bool placing_is_shared(const struct placing *placing);
-/* Returns what these contexts waste with this placement: free bytes around them, or their
- * rounding and holes. */
+/* Returns the bytes that these contexts waste with this placement: free bytes around their chunks,
+ * or the rounding and holes of their chunks. */
 int64_t placing_waste(const struct placing *placing, const struct model *model,
                       const bool *members);
 

@@ -4,7 +4,7 @@
  *
  * The file has the figures up to its last moment, and an end only if the library's exit handler
  * ran. Everything else about the end is a conclusion: from the process table, from the boot, and
- * from the control group, if it is still there.
+ * from the control group, if that still exists.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,18 +43,18 @@ static const struct option options_list[] = {{"last", required_argument, NULL, O
 
 struct request {
     struct telling telling;
-    const char *last; /* growth is counted from this time before the last moment */
+    const char *last; /* value of --last: growth is counted over this time before the last moment */
     bool keep_names;  /* --names */
 };
 
 enum ending {
     ENDING_RUNS,         /* the process is still there */
-    ENDING_EXECUTED,     /* it runs another program now */
+    ENDING_EXECUTED,     /* the process runs another program now */
     ENDING_NORMALLY,     /* the exit handler ran */
     ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
     ENDING_KILLED,       /* no exit handler ran */
-    ENDING_REBOOTED,     /* the machine was started again since */
+    ENDING_REBOOTED,     /* the machine was booted after the last moment, or is another one */
     /* the file has no end, but the process may not have been allowed to write one */
     ENDING_UNKNOWN,
 };
@@ -129,7 +129,7 @@ static enum ending find_ending(const struct model *model) {
 }
 
 /* Returns how many processes of the control group the kernel has killed for memory since the last
- * moment; WIRE_UNKNOWN: that cannot be read any more. */
+ * moment; WIRE_UNKNOWN: the count cannot be read any more. */
 static int64_t read_kills(const struct model_recording *recording) {
     char text[1024], *path;
     if (recording->cgroup_oom_kills == WIRE_UNKNOWN || recording->cgroup[0] == '\0' ||
@@ -150,7 +150,7 @@ static int64_t per_cent(const struct model_recording *recording) {
     return model_share(recording->cgroup_bytes, 100, recording->cgroup_limit);
 }
 
-/* Returns the sentence about the end. The caller frees it. */
+/* Returns a sentence that says how the process ended. The caller frees it. */
 static char *tell_ending(const struct model *model, enum ending ending) {
     const struct model_recording *recording = model->recording;
     int64_t kills = read_kills(recording), used = per_cent(recording);
@@ -349,8 +349,8 @@ static void print_json(const struct model *model, const struct findings *finding
     free(told);
 }
 
-/* Loads the state from which growth is counted: `last` before the last moment, or the first moment.
- * Returns false if the last moment is the only one. */
+/* Loads the state from which growth is counted: that of --last before the last moment, or else the
+ * first one. Returns false if the recording has only one moment. */
 static bool load_before(struct model *before, const struct model *model, const char *path,
                         const struct request *request) {
     struct cli_failure failure;

@@ -2,7 +2,7 @@
 /*
  * ps.c - `memctx ps`: lists the processes that run on memctx, and says why some cannot be asked.
  *
- * It also removes sockets at which nobody listens any more.
+ * The verb also removes sockets at which nobody listens any more.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -104,8 +104,9 @@ static bool is_socket_name(const char *name) {
     return digits > 0 && strcmp(name + temporary + digits, temporary ? ".tmp" : ".sock") == 0;
 }
 
-/* Returns true if a socket may be removed. A new socket has its temporary name, and for an instant
- * nobody listens there, so a temporary name must be old. */
+/* Returns true if a socket is old enough to be removed. While a process makes its socket, the
+ * socket has a temporary name, and nobody listens at it for an instant. So a socket with a
+ * temporary name must be older than TEMPORARY_MAX_AGE_S. */
 static bool is_old(int directory, const char *name) {
     struct stat status;
     return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -63,7 +63,7 @@ static void set_server(struct engine_server *server, enum engine engine, const c
     server->url = url;
 }
 
-/* Labels are checked last, since the engine decides what they may be. */
+/* Adds the labels when all options are read, because the engine decides which labels are valid. */
 static void add_labels(struct engine_server *server, char *const *labels, size_t count) {
     struct cli_failure failure;
     for (size_t i = 0; i < count; i++)

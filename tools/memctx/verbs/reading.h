@@ -31,8 +31,9 @@ enum {
     "  --no-symbols       print modules and offsets instead of names, which is quicker\n"          \
     "  --debug-dir DIR    also look for separate debug files below DIR\n"
 
-/* Text has KiB and MiB on a terminal and exact bytes elsewhere, where another program may read it;
- * either option says otherwise. reading_wants_human returns the default. */
+/* By default, text has KiB and MiB on a terminal, and exact bytes elsewhere, because another
+ * program may read it there. --human and --bytes override the default, which reading_wants_human
+ * returns. */
 #define READING_UNIT_OPTIONS                                                                       \
     {"human", no_argument, NULL, READING_HUMAN}, {                                                 \
         "bytes", no_argument, NULL, READING_BYTES                                                  \
@@ -49,24 +50,24 @@ bool reading_wants_human(void);
     "  --no-pager         do not send long output on a terminal through $PAGER (default less)\n"
 
 void reading_take(struct reading_names *names, int option);
-/* Resolves the model's names as asked, unless the snapshot has them already. */
+/* Looks up the model's names unless `names` or a snapshot with names makes that needless. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
-/* Like reading_resolve, but for a model that has frames and no contexts yet: any frame may be a
- * site. */
+/* Like reading_resolve, but for a model that has frames and no contexts yet: any frame may be the
+ * innermost one of a path. */
 void reading_resolve_sites(struct model *model, const struct target *target,
                            const struct reading_names *names);
-/* Does the work of reading_resolve in two steps, so that the look-ups run while the caller does
- * other work. `only`: the contexts that need names, or NULL for all. */
+/* Do the work of reading_resolve in two steps, so that the look-ups run while the caller does other
+ * work. `only`: the contexts that need names, or NULL for all. */
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,
                     const struct reading_names *names);
 /* Returns true if the process of a snapshot or recording still runs. Then the names of generated
  * code can be looked up, and files that only this process sees, such as those of its container.
- * `path` may be /proc/PID/root/..., where PID is the process's pid here; a recording has its pid in
- * the container. If another process has the pid by now, its files have other build-ids and give no
- * names. */
+ * `path`: path of the snapshot or recording. A recording holds the pid that the process has in its
+ * container, so if `path` is /proc/PID/root/..., this PID is tried first. A process that got the
+ * pid later has another start time and does not count. */
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */

@@ -3,10 +3,10 @@
  * record_names.c - `memctx run --record --names`: a process that stands beside the program and
  * keeps names of functions in its recording.
  *
- * Where the program ends, its files may be gone, too: a container's are. So names are looked up
- * while the program runs: soon after the start, then at ever longer intervals, and at its end. Each
- * look-up runs in a child with bounded memory, which the kernel kills before the program when
- * memory is short.
+ * When a program has ended, its files may be gone, as those of a container are. So names are looked
+ * up while the program runs: soon after the start, then at ever longer intervals, and at its end.
+ * Each look-up runs in a child with bounded memory. When memory is short, the kernel kills this
+ * child before the program.
  */
 #include "verbs/record_names.h"
 
@@ -82,7 +82,7 @@ static void write_score(void) {
     if (score < 0)
         return;
     if (write(score, "1000", 4) < 0)
-        errno = 0; /* without this file the kernel chooses its victim as usual */
+        errno = 0; /* if the file cannot be written, the kernel chooses its victim as usual */
     close(score);
 }
 
@@ -104,7 +104,7 @@ static void name_one(const char *path) {
 }
 
 /* Adds names to the recordings of the program and of its children. `ended`: the program has ended,
- * so its own recording is taken by its pid alone. */
+ * so its children cannot be recognised any more, and only its own recording gets names. */
 static void name_all(const char *directory, pid_t program, bool ended) {
     char *pattern = cli_format("%s/memctx-*.rec", directory);
     glob_t found;
@@ -119,7 +119,7 @@ static void name_all(const char *directory, pid_t program, bool ended) {
     free(pattern);
 }
 
-/* Runs beside the program. */
+/* Runs in the process beside the program: looks names up until the program ends. */
 static _Noreturn void run_beside_program(const char *directory, pid_t program, int pidfd) {
     int pause_ms = FIRST_MS;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
@@ -147,8 +147,9 @@ static void detach(int pidfd) {
         for (int fd = 4; fd < FDS_MAX; fd++)
             close(fd);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGTERM, SIG_IGN); /* a service manager sends it to all processes of a service; this
-                                 one ends after the program, with its last names */
+    /* a service manager sends SIGTERM to all processes of a service; this process ends after the
+     * program, when the last names are written */
+    signal(SIGTERM, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
 }
 

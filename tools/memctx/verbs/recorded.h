@@ -6,8 +6,8 @@
 
 #include "diagnosis/findings.h"
 
-/* Sets now_s and, if the control group had a limit, limit. Does nothing if the model is not from a
- * recording. `limit` must stay valid as long as the input. */
+/* Sets input->now_s and, if the control group had a limit, input->limit. Does nothing if the model
+ * is not from a recording. `limit` must stay valid as long as the input. */
 void recorded_take(struct findings_input *input, struct limits_found *limit);
 
 #endif

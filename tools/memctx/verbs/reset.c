@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* reset.c - `memctx reset`: sets counters to zero and peaks to the live bytes; touches no chunk.
- * With --named it asks the program to reset contexts that it created; the program does that
- * itself. */
+ * With --named, asks the program to reset contexts that the program created; only this frees
+ * chunks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static void reset_named(struct target *target, const char *name, int64_t timeout
            answers.reset, answers.asked, name, answers.freed_bytes);
     if (answers.reset < answers.asked) {
         cli_die(CLI_REFUSED,
-                "the others were not reset within %" PRId64
+                "the other contexts were not reset within %" PRId64
                 " s; the program resets them when it next calls memctx_reset_requested()",
                 timeout_s);
     }

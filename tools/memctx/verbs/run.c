@@ -74,7 +74,7 @@ static void set_pair(const char *pair) {
     free(name);
 }
 
-/* Adds a rule behind the existing ones, because the first rule that matches applies. */
+/* Adds a rule behind the existing ones. Where several rules match, the first one applies. */
 static void add_rule_to_environment(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
@@ -88,8 +88,8 @@ static void add_rule_to_environment(const char *rule) {
     free(rules);
 }
 
-/* Makes the directory for recordings and checks that files can be made in it. The library would
- * only count that it cannot write. */
+/* Makes the directory for recordings and checks that files can be made in it. The library itself
+ * would only count the failed writes. */
 static void set_record(const char *directory) {
     char path[PATH_MAX];
     struct stat status;
@@ -164,7 +164,7 @@ int run_main(int argc, char **argv) {
     char *path;
     char pid[24];
     int option;
-    /* "+" ends the options at the first other word: those behind it are the program's. */
+    /* "+" ends the options at the first word that is none; later options are the program's. */
     while ((option = cli_next_option(argc, argv, "+:vhV", options_list)) != -1) {
         switch (option) {
         case OPTION_DEPTH: set_option("depth", optarg); break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* serving.c - what serve and push share: files with secrets, and TARGETs of which a name may stand
- * for several processes. */
+/* serving.c - reads files with secrets, times, and TARGETs of which a name may stand for several
+ * processes. */
 #include "verbs/serving.h"
 
 #include <errno.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* serving.h - what serve and push share. */
+/* serving.h - reads files with secrets, times and TARGETs for memctx serve and memctx push. */
 #ifndef MEMCTX_SERVING_H
 #define MEMCTX_SERVING_H
 
 #include "serve/fleet.h"
 
-/* Returns the content of a text file. `private`: warns if others may read it. A file that cannot be
- * read is a usage error. */
+/* Returns the content of a text file. `private`: warns if other users may read the file. A file
+ * that cannot be read is a usage error. */
 char *serving_read_file(const char *option, const char *path, bool private);
 /* Returns the first line of the file of --token-file. */
 char *serving_read_token(const char *path);
 /* Returns the milliseconds of --every: 100 to `most_ms`. `range`: the greatest value in words, and
  * an example, for the message of a usage error. */
 int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range);
-/* Ends the command with the message of other verbs if a TARGET is not there. A name may belong to
- * several processes here. */
+/* Ends the command if a TARGET does not exist, with the message that other verbs print. A name may
+ * belong to several processes here. */
 void serving_check_targets(const struct fleet_wanted *wanted);
 
 #endif

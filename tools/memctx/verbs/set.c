@@ -17,8 +17,8 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-/* Returns true if the text is more than a policy: it has options of rules, or is one of these
- * options. */
+/* Returns true if the text is more than a policy: it has options of rules behind a policy, or is
+ * the option own, zero or guard. */
 static bool asks_for_options(const char *wanted) {
     static const char *const options[] = {"own", "zero", "guard"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

@@ -13,7 +13,7 @@ struct settings_entry {
     const char *help;
     const char *const *words; /* words of an enum, in the order of their values; NULL: a number */
     int64_t initial, minimum, maximum;
-    bool size;     /* the value is in bytes, or a percentage, which is negative */
+    bool size;     /* the value is a number of bytes, or a percentage as a negative number */
     bool settable; /* can be changed while the program runs */
 };
 

@@ -43,7 +43,7 @@ struct top_request {
     struct frame_options frame;
     struct reading_names names;
     bool json, all, threads;
-    int64_t frames; /* 0: not --batch */
+    int64_t frames; /* number of frames of --batch; 0: the option was not given */
 };
 
 static enum rates_column parse_column(const char *word) {
@@ -96,7 +96,7 @@ static struct top_request parse(int argc, char **argv) {
     if (request.all && optind < argc)
         cli_usage("--all takes no TARGET; got %s", argv[optind]);
     if (!request.all && optind == argc)
-        cli_usage("top needs a TARGET, several of them, or --all: a pid or a process name");
+        cli_usage("top needs a TARGET (a pid or a process name), several of them, or --all");
     return request;
 }
 
@@ -115,7 +115,7 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     }
 }
 
-/* Begins to show a recording. Returns false if the only TARGET is none. */
+/* Begins to show a recording, if a file is the only TARGET. Returns false otherwise. */
 static bool open_recording(struct herd *herd, const struct top_request *request, char **words) {
     struct target target;
     struct cli_failure failure;
@@ -129,7 +129,7 @@ static bool open_recording(struct herd *herd, const struct top_request *request,
     }
     if (target.client.outside)
         cli_die(CLI_REFUSED, "%s is a core file; see memctx dump %s", words[0], words[0]);
-    struct model *model = cli_alloc(1, sizeof *model); /* the file refers to it */
+    struct model *model = cli_alloc(1, sizeof *model); /* `file` keeps a pointer to the model */
     struct snapshot_replay *file = snapshot_open_replay(model, target.path, target.when, &failure);
     if (!file)
         cli_die_failure(&failure);
@@ -138,8 +138,8 @@ static bool open_recording(struct herd *herd, const struct top_request *request,
     return true;
 }
 
-/* Sleeps until the next frame is due. If that was before now, because the reader of the output was
- * slow, the frame comes a whole interval from now. */
+/* Sleeps until the next frame is due. If that time has passed already, because the reader of the
+ * output was slow, the next frame is due a whole interval from now. */
 static void sleep_until_next(double *next_s, double interval_s) {
     double now = clock_now_s();
     *next_s = *next_s + interval_s > now ? *next_s + interval_s : now + interval_s;
@@ -149,7 +149,7 @@ static void sleep_until_next(double *next_s, double interval_s) {
     nanosleep(&rest, NULL);
 }
 
-/* Ends the command if the process has ended or is silent for too long. */
+/* Ends the command if the process has ended, or has not answered for PATIENCE_S seconds. */
 static void give_up(const struct watch *watch, double *silent_s) {
     bool mistake = !watch->loaded && watch->state == WATCH_SILENT;
     if (watch->state == WATCH_ENDED || mistake)
@@ -162,7 +162,7 @@ static void give_up(const struct watch *watch, double *silent_s) {
         cli_die(CLI_REFUSED, "%s", watch->how);
 }
 
-/* Prints the last moments of a recording, up to the one that was asked for. */
+/* Prints the last moments of a recording, up to the moment that the user chose. */
 static int print_recording(struct watch *watch, struct top_request *request) {
     struct rows rows = {0};
     size_t last = watch->replay->at, count = (size_t)request->frames;
@@ -179,7 +179,7 @@ static int print_recording(struct watch *watch, struct top_request *request) {
     return cli_finish_output(CLI_DONE);
 }
 
-/* Prints a frame. False: it cannot be written, or the process has no answer any more. */
+/* Prints a frame. Returns false if it cannot be written. */
 static bool print_frame(struct watch *watch, struct rows *rows, struct threads *threads,
                         struct top_request *request) {
     request->frame.number++;

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "model/view.h"
 
-/* A struct wire_contexts_request with room for the most contexts. */
+/* A struct wire_contexts_request with room for WIRE_CONTEXTS_MAX contexts. */
 struct unfolding {
     uint32_t verb, count;
     uint32_t contexts[WIRE_CONTEXTS_MAX];

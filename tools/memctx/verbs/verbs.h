@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * verbs.h - the verbs, for main.c. Each stands in the file of its name; isolate and merge are in
- * place.c.
+ * verbs.h - the verbs, for main.c. Each verb stands in the file of its name; isolate and merge are
+ * in place.c.
  */
 #ifndef MEMCTX_VERBS_H
 #define MEMCTX_VERBS_H

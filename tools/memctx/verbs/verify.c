@@ -20,7 +20,7 @@ struct outcome {
     const struct placing *placing; /* NULL: the action is a trim */
     double ago_s;
     int64_t now_bytes, saved_bytes;
-    double ratio; /* saved bytes by predicted bytes; 0 if nothing was predicted */
+    double ratio; /* saved bytes / predicted bytes; 0 if nothing was predicted */
 };
 
 /* Returns the bytes that contexts with this placement waste now. */
@@ -33,8 +33,8 @@ static int64_t waste_now(const struct model *model, const struct placing *placin
     return sum;
 }
 
-/* Returns the resident set after a trim. Threads that had not allocated by then gave back their
- * part later, so the resident set of now may be the better figure. */
+/* Returns the resident set after a trim. If some threads had not allocated by then, they gave back
+ * their part later, so the present resident set counts if it is smaller. */
 static int64_t after_trim(const struct model *model, const struct note *note) {
     int64_t now = model_tame(model->ledger.rss_bytes);
     return note->waiting > 0 && now > 0 && now < note->after_bytes ? now : note->after_bytes;
@@ -66,8 +66,8 @@ static void print_text(const struct outcome *outcome, bool human) {
            note->contexts == 1 ? "" : ", ...", outcome->ago_s,
            render_bytes(predicted, note->predicted_bytes, human),
            trimmed                               ? "resident set"
-           : placing_is_shared(outcome->placing) ? "free bytes in its own and in mixed pages"
-                                                 : "rounding and holes of its chunks",
+           : placing_is_shared(outcome->placing) ? "free bytes in own and in mixed pages"
+                                                 : "rounding and holes of the chunks",
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
            render_bytes(saved, outcome->saved_bytes, human));

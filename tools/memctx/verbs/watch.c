@@ -2,8 +2,9 @@
 /*
  * watch.c - `memctx watch`: waits until a condition holds in a process, then acts.
  *
- * The process is asked for its sums only, and only if a condition needs them. It runs until the
- * process ends (with --all until a signal), so what it allocates for a process is freed.
+ * The process is asked only for its sums, and only if a condition needs them. The command runs
+ * until the process ends (with --all until a signal), so it frees what it allocates for each
+ * process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -149,7 +150,8 @@ static void check_directory(const char *path) {
                  strerror(errno));
 }
 
-/* Returns true if every condition is `ends` and no action can be done with an ended process. */
+/* Returns true if every condition is `ends`, and every action needs a process that has not ended.
+ */
 static bool never_acts(void) {
     for (size_t i = 0; i < settings.condition_count; i++)
         if (settings.conditions[i].kind != CONDITION_ENDS)
@@ -278,15 +280,15 @@ static void forget_ended(void) {
 
 /* --- finding processes (--all) --------------------------------------------------------------- */
 
-/* Looking whether a process has the library means reading its memory map, so a process without it
- * is looked at again only after a pause, which doubles. */
+/* A process that is not watched, and the time of the next look at it. A look reads the memory map,
+ * to see whether the process has the library, so the pause between two looks doubles. */
 struct seen {
     pid_t pid;
     int64_t due_ms, pause_ms;
 };
 
 static struct {
-    /* processes of this scan and of the last one, in the order of /proc */
+    /* processes that this scan and the last one did not want, in the order of /proc */
     struct seen *seen, *before;
     size_t count, capacity, before_count, before_capacity, at;
     int64_t now_ms;
@@ -373,7 +375,7 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
                         "resumes it",
                         (int)process->facts.pid);
         tell_silence(process, failure.text, true);
-        return false; /* seen in /proc, so it costs nothing to look again soon */
+        return false; /* the state is read from /proc, so the next look may come soon */
     }
     bool good = client_connect(&client, &process->facts, true, &failure);
     if (good) {
@@ -463,7 +465,8 @@ static void evaluate(struct watched *process, struct condition_reading *reading,
         if (!result.fires)
             continue;
         if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
-            read_figures(process, reading, true); /* the largest file is kept by this figure */
+            /* the files of the event with most bytes in use are kept */
+            read_figures(process, reading, true);
         tell_condition(process, i, &result, reading);
         watch_act_add(process, i, &result, reading->inuse_bytes);
     }
@@ -502,7 +505,8 @@ static void note_signal(int signal_number) {
     end_signal = signal_number == SIGCHLD ? end_signal : signal_number;
 }
 
-/* The signals are let through only while the loop waits. */
+/* Blocks the signals for which the loop has a handler. They arrive only while the loop waits with
+ * the mask `waiting`. */
 static void set_signals(sigset_t *waiting) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
     struct sigaction action = {.sa_handler = note_signal};
@@ -516,7 +520,7 @@ static void set_signals(sigset_t *waiting) {
     sigprocmask(SIG_BLOCK, &blocked, waiting);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigdelset(waiting, signals[i]);
-    signal(SIGPIPE, SIG_IGN); /* a log without a reader is noticed by the write that fails */
+    signal(SIGPIPE, SIG_IGN); /* a write to the log fails if its reader has gone */
 }
 
 static void put_poll(struct pollfd **list, size_t *count, size_t *capacity, int fd, short events) {
@@ -529,8 +533,8 @@ static void put_poll(struct pollfd **list, size_t *count, size_t *capacity, int 
     (*list)[(*count)++] = (struct pollfd){.fd = fd, .events = events};
 }
 
-/* Waits for the time, a message of the running action, the end of the one process, or pressure.
- * Looks at once at a process whose trigger the kernel has fired. */
+/* Waits until `until_ms`, or until the running action is late or writes a message, the only process
+ * ends, or the kernel reports pressure. Looks at once at a process whose trigger has fired. */
 static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) {
     static struct pollfd *list;
     static size_t capacity;

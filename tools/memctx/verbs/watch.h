@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watch.h - what the parts of `memctx watch` share: watch.c decides, watch_act.c acts, watch_log.c
- * tells. All of it runs in one thread.
+ * watch.h - what the parts of `memctx watch` share: watch.c evaluates the conditions, watch_act.c
+ * runs the actions, watch_log.c writes the log. All three run in one thread.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -27,7 +27,8 @@ struct watch_settings {
     struct watch_action actions[WATCH_ACTIONS_MAX]; /* actions of each event, in this order */
     size_t condition_count, action_count;
     int64_t every_ms, cool_ms, timeout_ms, keep;
-    int64_t memory_bytes;  /* the most data of a child of snapshot and doctor; 0: no limit */
+    /* limit for the data of each child that makes a snapshot or runs doctor; 0: no limit */
+    int64_t memory_bytes;
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;
@@ -49,19 +50,19 @@ struct watched {
     char *pressure;                 /* path of the pressure file; NULL: none */
     struct limits_found limit;
     bool has_limit;
-    int64_t limit_due_ms; /* when the limit is read again */
-    int64_t ask_due_ms;   /* when the process is asked again */
+    int64_t limit_due_ms; /* when the limit is due to be read again */
+    int64_t ask_due_ms;   /* when the process is due to be asked again */
     int64_t ask_pause_ms; /* grows while the process does not answer */
     unsigned failures;    /* questions in a row without an answer */
-    bool silent;          /* the user was told that it does not answer */
+    bool silent;          /* the user was told that the process does not answer */
     bool ended;
-    unsigned waiting;          /* events of it whose actions are not done */
+    unsigned waiting;          /* events of this process whose actions are not done */
     struct watch_files *files; /* oldest first */
     size_t file_count;
     struct watched *next;
 };
 
-/* A condition that began to hold, whose actions are to be done. */
+/* An event: a condition began to hold in a process, and actions are to be done. */
 struct watch_event {
     struct watched *process;
     size_t condition;
@@ -100,26 +101,27 @@ void watch_log_begin(bool json);
 void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINTF(2, 3);
 /* Returns true when the log could not be written, for instance because its reader has gone. */
 bool watch_log_failed(void);
-/* Writes a value of this condition with its unit into `text`, of RENDER_NUMBER_BYTES. */
+/* Writes a value of this condition with its unit into `text`, which has RENDER_NUMBER_BYTES. */
 char *watch_show_value(char *text, const struct condition *condition, int64_t value);
 
 /* --- watch_act.c ----------------------------------------------------------------------------- */
 
 void watch_act_begin(const struct watch_settings *settings);
-/* Puts an event behind those that wait. One action runs at a time. */
+/* Puts an event at the end of the queue. One action runs at a time. */
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
                    int64_t inuse_bytes);
-/* Ends an action that is over or late, and begins the next one. Returns true while there is any. */
+/* Kills the running action if it is late, finishes it if its child has ended, and begins the next
+ * one. Returns true while an action runs. */
 bool watch_act_step(void);
 /* Returns the descriptor from which the running action's messages come; -1: none. */
 int watch_act_fd(void);
-/* Milliseconds until the running action is late; -1: none runs. */
+/* Returns the milliseconds until the running action is late; -1: none runs. */
 int64_t watch_act_left_ms(void);
 /* Ends the running action and removes its unfinished file. */
 void watch_act_cancel(void);
 /* Frees the list of a process's files. The files stay. */
 void watch_act_forget(struct watched *process);
-/* How many actions have failed. */
+/* Returns the number of actions that have failed. */
 size_t watch_act_failures(void);
 
 #endif

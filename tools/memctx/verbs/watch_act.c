@@ -3,8 +3,8 @@
  * watch_act.c - the actions of `memctx watch`: one child process at a time, and the files it makes.
  *
  * Snapshots and findings are made by a child that runs `memctx dump` or `memctx doctor`, so their
- * memory goes when it ends, and a failure ends nothing else. The child writes to a file that has a
- * temporary name until it is complete.
+ * memory is freed when the child ends, and a failure ends only the child. The child writes to a
+ * file that has a temporary name until it is complete.
  *
  * A snapshot is made in two steps. The first child writes the answers of the process as they come
  * (dump --stream), which needs 1 MiB. Then the snapshot is safe, and another child packs it, with
@@ -43,8 +43,8 @@ static struct {
     bool late;
     bool names;      /* the second step of a snapshot */
     char *temporary; /* the unfinished file; NULL: none */
-    int file;        /* what the child writes to; -1: nothing */
-    int messages;    /* what the child writes to standard error; -1: it is not read */
+    int file;        /* the file that the child writes to; -1: none */
+    int messages;    /* a pipe from the child's standard error; -1: none */
     char message[MESSAGE_BYTES];
     size_t message_length;
 } run = {.file = -1, .messages = -1};
@@ -73,7 +73,8 @@ static struct watch_line line_of(const struct watch_event *event, const char *na
 
 /* --- names of files -------------------------------------------------------------------------- */
 
-/* Appends `text` with a dash for each run of characters that do not belong into a file name. */
+/* Appends `text`, with a dash in place of each run of characters that are not used in file names.
+ */
 static void add_word(char *name, size_t bytes, const char *text) {
     size_t length = strlen(name);
     for (; *text != '\0' && length + 1 < bytes; text++) {
@@ -93,7 +94,7 @@ static bool exists(const char *stem, const char *ending) {
     return found;
 }
 
-/* Returns DIR/program-pid-time-condition, with a number behind it if there is such a file. */
+/* Returns DIR/program-pid-time-condition; with a number behind it if a file of that name exists. */
 static char *make_stem(const struct watched *process, const struct condition *condition) {
     char name[200] = "", time_text[32];
     time_t now = time(NULL);
@@ -176,7 +177,7 @@ static const char *newest_file(const struct watch_event *event) {
 
 /* --- the child ------------------------------------------------------------------------------- */
 
-/* Bounds the memory of this process and of those that it starts. A lower limit stays. */
+/* Limits the data of this process and of those that it starts. A lower limit stays in force. */
 static void limit_memory(void) {
     struct rlimit limit;
     rlim_t most = (rlim_t)settings->memory_bytes;
@@ -186,7 +187,8 @@ static void limit_memory(void) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* Runs in the child. Lets the kernel end the child rather than the target when memory is short. */
+/* Runs in the child: executes memctx dump or memctx doctor. When memory is short, the kernel is to
+ * end the child rather than the target. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
     char pid[24];
@@ -232,7 +234,7 @@ static void become_command(const struct watch_event *event, const char *command)
     setenv("MEMCTX_WHEN", condition_text(event), 1);
     set_number("MEMCTX_VALUE", event->result.value);
     setenv("MEMCTX_FILE", newest_file(event), 1);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output has the log alone */
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is for the log */
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     dprintf(STDERR_FILENO, "memctx: /bin/sh cannot be started; %s\n", strerror(errno));
 }
@@ -247,7 +249,7 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
     if (run.pid == 0) {
         sigset_t none;
         sigemptyset(&none);
-        setpgid(0, 0); /* so that its own children can be ended with it */
+        setpgid(0, 0); /* so that a signal ends the child together with its own children */
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
         sigprocmask(SIG_SETMASK, &none, NULL);
@@ -274,7 +276,8 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
         errno = error;
         return false;
     }
-    setpgid(run.pid, run.pid); /* parent and child both do this, because either may come first */
+    /* parent and child both call setpgid, because either may run first */
+    setpgid(run.pid, run.pid);
     run.messages = pipe_ends[0];
     return true;
 }
@@ -296,7 +299,7 @@ static void fail_action(struct watch_event *event, const struct watch_action *ac
     watch_log(&line, "%s for %s failed; %s", action->text, condition_text(event), reason);
 }
 
-/* Reads what the child said. Keeps the end, where the reason stands. */
+/* Reads what the child wrote to standard error. Keeps the end, where the reason stands. */
 static void read_messages(void) {
     char part[MESSAGE_BYTES / 2];
     ssize_t got = -1;
@@ -315,7 +318,7 @@ static void read_messages(void) {
     }
 }
 
-/* Returns the last line of what the child said, without the name of the command. */
+/* Returns the last line that the child wrote to standard error, without the name of the command. */
 static const char *last_message(void) {
     char *message = run.message, *newline;
     while ((newline = strchr(message, '\n')) && newline[1] != '\0')
@@ -377,7 +380,7 @@ static void drop_temporary(void) {
     run.file = -1;
 }
 
-/* Gives the file its name. Returns false and the reason if that fails. */
+/* Gives the temporary file its final name. Returns false and the reason if that fails. */
 static bool finish_file(struct watch_event *event, const struct watch_action *action, char *reason,
                         size_t bytes) {
     char **path = action->kind == WATCH_SNAPSHOT ? &event->made.snapshot : &event->made.doctor;
@@ -397,7 +400,7 @@ static bool finish_file(struct watch_event *event, const struct watch_action *ac
         return true;
     }
     snprintf(reason, bytes, "%s cannot be written; %s", *path, strerror(errno));
-    if (!run.names) { /* else the file of the first step is there */
+    if (!run.names) { /* otherwise the file of the first step is there */
         free(*path);
         *path = NULL;
     }
@@ -414,7 +417,8 @@ static void print_text(void) {
     fflush(stdout);
 }
 
-/* `lacks`: why the snapshot has no names; NULL: it has names, or the action makes no snapshot. */
+/* Writes the log's line of an action that is done. `lacks`: why the snapshot has no names; NULL: it
+ * has names, or the action makes no snapshot. */
 static void tell_done(struct watch_event *event, const struct watch_action *action,
                       const char *lacks) {
     static const char *const names[] = {"snapshot", "doctor", "exec"};
@@ -490,7 +494,8 @@ static bool begin_names(struct watch_event *event, const struct watch_action *ac
     return false;
 }
 
-/* Ends an action, or the first step of a snapshot; then the second step has begun. */
+/* Finishes an action whose child has ended. After the first step of a snapshot, begins its second
+ * step instead. */
 static void finish_action(struct watch_event *event, const struct watch_action *action,
                           int status) {
     char reason[MESSAGE_BYTES + 300];

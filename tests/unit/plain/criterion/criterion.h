@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * criterion.h - as much of Criterion's interface as the unit tests use, over fork and exit.
+ * criterion.h - the part of Criterion's interface that the unit tests use, made with fork and exit.
  *
- * Stands in for Criterion where that cannot run: its way of starting a test's process crashes under
- * ThreadSanitizer. runner.c has main(). A test that fails says where and exits with status 1.
+ * Replaces Criterion under ThreadSanitizer, where Criterion crashes when it starts a test's
+ * process. runner.c has main(). A test that fails prints file and line and exits with status 1.
  */
 #ifndef PLAIN_CRITERION_H
 #define PLAIN_CRITERION_H
@@ -17,7 +17,7 @@ struct plain_test {
     void (*run)(void);
     struct plain_options {
         void (*init)(void);
-        int signal; /* the test is to end by this one */
+        int signal; /* the signal that has to end the test */
     } options;
     struct plain_test *next;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The live page of memctx serve: figures of each look, the time axis, kept moments; and the list of processes. It sends GET
+/* The live page of memctx serve: figures of each look, the time axis, kept moments; and the list of processes. The page sends GET
    requests only. */
 "use strict";
 (() => {
-  const BANDS = 8, SAMPLES = 3600; // rows of the table; samples that the server keeps, too
+  const BANDS = 8, SAMPLES = 3600; // rows of the table; most samples, as many as the server keeps
   const word = location.pathname.match(/\/p\/[^/]+\/?$/);
   const base = new URL(word ? location.pathname.replace(/\/?$/, "/") : location.pathname, location.origin);
   const untouched = $("report").cloneNode(true);
@@ -13,7 +13,7 @@
 
   // --- asking ---
 
-  // The token comes from the form, or from the part of the address behind #, which a browser keeps to itself. It is sent in a header only.
+  // The token comes from the form, or from the part of the address after #, which a browser does not send. The page sends it only in a header.
   const KEY = "memctx-token";
   let token = sessionStorage.getItem(KEY);
   if (location.hash.startsWith("#token=")) {
@@ -34,7 +34,7 @@
       done();
     };
   });
-  let login = null; // one question for all requests that need it
+  let login = null; // promise of the form for the token, which all requests share
   const ask = async (path, more = {}) => {
     for (;;) {
       const sent = token, response = await fetch(new URL(path, base), {...more, cache: "no-store", headers: sent ? {Authorization: `Bearer ${sent}`} : {}});
@@ -53,7 +53,7 @@
 
   // --- words ---
 
-  // An unchanged text is not written again, because a screen reader would read it out again.
+  // Writes a text only if it has changed, because a screen reader reads each written text out.
   const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
   const tell = (text, kind = "") => {
     write("live-state", text);
@@ -91,7 +91,7 @@
 
   let samples = [], moments = [], every = 1000, ended = false;
   let shown = 0; // id of the moment that is shown; 0: the last one
-  let before = 0; // id of the moment that it is compared with; 0: none
+  let before = 0; // id of the moment with which the shown one is compared; 0: none
   let cursor = 0; // id of the moment at the cursor; 0: the last one
   const last = () => moments[moments.length - 1];
   const momentOf = (id) => id ? moments.find((one) => one.id === id) : last();
@@ -112,12 +112,12 @@
     if (!kept && compares) report.open("changes");
   };
   const wanted = () => momentOf(shown) && `data.json?moment=${momentOf(shown).id}` + (before ? `&before=${before}` : "");
-  // Loads the wanted moment unless the page shows it already. If another moment is chosen meanwhile, loads that one, too.
+  // Loads the chosen moment unless the page shows it already. If the user chooses another moment meanwhile, loads that moment next.
   const load = async () => {
     if (busy) return;
     busy = true;
     try {
-      // New figures would close a list of choices that the reader has opened.
+      // Waits while a list of choices is open, because new figures would close it.
       for (let address; (address = wanted()) && address !== drawn && !document.hidden;) {
         if (report && document.activeElement?.tagName === "SELECT" && !shown && new URL(address, base).searchParams.get("before") === compared) break;
         const response = await ask(address);
@@ -137,7 +137,7 @@
       busy = false;
     }
   };
-  let compared = null; // what the report that is shown is compared with, as in its address
+  let compared = null; // id of the moment with which the shown report is compared, from its address; null: none
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { load(); draw(); } });
   document.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") event.target.blur(); });
 
@@ -258,7 +258,7 @@
   });
   let resizing = 0;
   addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(draw, 80); });
-  const redraw = () => setTimeout(draw, 0); // behind the change of colours
+  const redraw = () => setTimeout(draw, 0); // after the colours have changed
   new MutationObserver(redraw).observe(document.documentElement, {attributes: true, attributeFilter: ["class"]});
   scheme.addEventListener("change", () => { document.documentElement.classList.toggle("dark", scheme.matches); });
 
@@ -284,7 +284,7 @@
     draw();
   };
   let pastTimer = 0;
-  // A moment of the recording that the process writes. Many come at once.
+  // Takes a moment from the process's recording. Many such events come at once, so drawing waits for the last.
   const takePast = (sample) => {
     if (samples.some(([ms]) => ms === sample[0])) return;
     samples.push([...sample, null, null]);
@@ -298,7 +298,7 @@
     moments.push(moment);
     change();
   };
-  // A chosen moment that the server has dropped is replaced by the moment next to it.
+  // The server has dropped a moment: if it was shown, compared or at the cursor, takes the nearest moment in its place.
   const takeGone = ({id}) => {
     const gone = moments.find((one) => one.id === id);
     if (!gone) return;
@@ -338,7 +338,7 @@
   const readEvents = async () => {
     const response = await ask("events");
     if (!response.ok) throw new Error(await reason(response));
-    await takeHistory(); // what came before the first event
+    await takeHistory(); // the figures from before the first event
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let text = ""; ;) {
       const {value, done} = await reader.read();

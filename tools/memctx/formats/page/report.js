@@ -56,11 +56,11 @@ const fitText = (pen, text, width) => {
 
 // --- the page ---
 
-// Fills the page with these figures. `kept` is what state() of the page before returned, so that a live page stays where the
-// reader is. The page before has been ended by end(), and its elements have been replaced by untouched ones.
+// Fills the page with these figures. `kept` is the result of state() of the previous page, so that a live page keeps the
+// reader's place. Before the call, end() has ended the previous page, and untouched elements have replaced its elements.
 const makeReport = (data, kept = null) => {
   const ending = new AbortController();
-  // The file has steps instead of ids, and rows only for contexts with figures, so that it stays small: see report_data.c.
+  // To be small, the data has differences instead of ids and parents, and rows only for contexts with figures (report_data.c).
   const contexts = {id: [], parent: [], name: data.contexts.name}, count = contexts.name.length;
   data.contexts.id_step.reduce((last, step) => { contexts.id.push(last + step); return last + step; }, 0);
   data.contexts.parent_step.forEach((step, i) => contexts.parent.push(i - step));
@@ -80,7 +80,7 @@ const makeReport = (data, kept = null) => {
     return names.join(" < ") || "all";
   };
 
-  // The figures of the chosen thread; null: all threads together.
+  // Figures of the chosen thread; null: the figures of all threads are shown.
   let ofThread = null;
   const column = (name) => (i) => ofThread ? (ofThread[name] ? ofThread[name][i] : null) : contexts[name][i] || 0;
   const METRICS = [
@@ -98,7 +98,7 @@ const makeReport = (data, kept = null) => {
   let metric = METRICS[0];
   const totals = new Map();
   const totalOf = (wanted) => {
-    if (totals.has(wanted.id)) return totals.get(wanted.id); // of the chosen thread
+    if (totals.has(wanted.id)) return totals.get(wanted.id); // cleared when another thread is chosen
     const sums = new Float64Array(count);
     for (let i = 0; i < count; i++) sums[i] = Math.max(0, wanted.of(i));
     for (let i = count - 1; i > 0; i--) sums[contexts.parent[i]] += sums[i];
@@ -108,7 +108,7 @@ const makeReport = (data, kept = null) => {
 
   // --- search ---
 
-  let needle = "", matched = null; // whether each name matches
+  let needle = "", matched = null; // matched[number of a name]: it matches the search; null: no search
   const isMatch = (index) => matched === null || (index > 0 && matched[contexts.name[index]]);
   const search = (text) => {
     needle = text.trim().toLowerCase();
@@ -144,7 +144,7 @@ const makeReport = (data, kept = null) => {
   const fadedColour = () => dark() ? "#2a2f37" : "#e7e9ee";
   const colourOfName = (name) => `hsl(${hueOf(name)}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
   const colourOf = (index, faded) => faded ? fadedColour() : colourOfName(nameOf(index));
-  // From orange through the background's grey to blue, which people who do not see red or green tell apart, too.
+  // From orange through the background's grey to blue: colours that people with red-green blindness can tell apart.
   const ramp = (part) => {
     const far = Math.abs(part - .5) * 2;
     return `hsl(${part < .5 ? 24 : 212}, ${20 + 65 * far}%, ${dark() ? 34 + 18 * far : 84 - 30 * far}%)`;
@@ -184,7 +184,7 @@ const makeReport = (data, kept = null) => {
         return names.join(" < ") || "all";
       }};
   };
-  // The states that the present one can be compared with: the one that was asked for, and each mark.
+  // The earlier states with which the present one can be compared: the state that the user asked for, and each mark.
   const states = [];
   if (data.before) {
     const before = Float64Array.from(contexts.requested_bytes, (bytes) => bytes || 0), gone = [];
@@ -220,7 +220,7 @@ const makeReport = (data, kept = null) => {
   const layoutGraph = (width) => {
     const {total, level: levels, children: below, parent} = graph.tree, boxes = [];
     let deepest = levels[graph.root];
-    // The way to the zoomed node is as wide as everything.
+    // The boxes from the root to the zoomed node have the full width.
     const outside = [];
     for (let at = graph.root; at > 0; at = parent[at]) outside.unshift(parent[at]);
     for (const index of outside) boxes.push({index, x: 0, width, level: levels[index], outside: true});
@@ -817,7 +817,7 @@ const makeReport = (data, kept = null) => {
 
   // --- where the reader is, for the page with the next figures ---
 
-  // A node of the graph is found again by its context's id or, where nodes are merged, by the names on the way to it.
+  // Returns how to find a node again in the next page: its context's id or, in the inverted graph with its merged nodes, the names on the path to it.
   const wayTo = (node) => {
     if (graph.kind !== "inward") return node < count ? contexts.id[node] : null;
     const names = [];
@@ -883,7 +883,7 @@ const makeReport = (data, kept = null) => {
 
   // --- begin ---
 
-  // A program may run under another name than its file's: redis-server is a link to redis-check-rdb.
+  // The name of a program may differ from the name of its file: redis-server is a link to redis-check-rdb.
   $("title").textContent = `${data.exe.endsWith("/" + data.program) ? data.exe : data.program} (pid ${data.pid})`;
   $("title").title = data.exe;
   $("subtitle").textContent = `up ${data.uptime_s.toFixed(1)} s, taken ${data.taken}: ${bytesText(data.rss_bytes)} resident, of which the program asked for ` +

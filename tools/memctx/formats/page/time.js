@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The time axis of a memctx report: what the largest contexts held at each mark, one band on the other. */
+/* The time axis of a memctx report: the bytes of the largest contexts at each mark, as bands one on the other. */
 "use strict";
 const makeTimeView = (page) => {
   const BANDS = 12, {samples, rows, rest} = page.series, canvas = page.canvas, last = samples.length - 1;
@@ -17,11 +17,11 @@ const makeTimeView = (page) => {
   };
   const textOf = (k, b) => `${titleOf(k)}: ${page.bytesText(sums[k])} requested` +
     (bands[b] ? `\n${page.bytesText(bands[b].bytes[k])} by ${bands[b].title}` : "");
-  // Neighbours differ in hue by the golden angle, so that they look unlike each other.
+  // Neighbouring bands differ in hue by the golden angle, so that they look different.
   const colourOf = (band, b) => band.index < 0 ? page.style("--line") : page.fades(band.index) ? page.fadedColour()
     : `hsl(${(30 + b * 137.5) % 360}, ${page.dark() ? "38%, 36%" : "62%, 78%"})`;
 
-  // Writes a band's name where it is thickest.
+  // Writes a band's name at the place where the band is thickest.
   const label = (pen, band, low, high, width) => {
     let best = 0;
     low.forEach((_, k) => { if (low[k] - high[k] > low[best] - high[best]) best = k; });

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Trees that the graph of a memctx report draws. Node 0 is the whole; a parent stands before its children. */
+/* Trees that the graph of a memctx report draws. Node 0 is the root, which has the sum of all; a parent comes before its children. */
 "use strict";
 const trees = (() => {
-  // Adds what the graph needs to the parents and the figures of the nodes' own.
+  // From the parents and the nodes' own figures, computes children, levels and sums over subtrees.
   const finish = (parent, own) => {
     const count = parent.length, total = Float64Array.from(own);
     const children = Array.from({length: count}, () => []), level = new Uint16Array(count);
@@ -14,7 +14,7 @@ const trees = (() => {
     return {parent, children, level, total};
   };
 
-  // The callers of each site: the innermost functions stand at the root, with equal ones merged.
+  // The inverted tree: the innermost functions stand below the root, their callers below them; equal functions are merged.
   const inverted = (parents, names, own) => {
     const parent = [0], name = [-1], context = [0], weights = [0], inner = [new Map()];
     for (let i = 1; i < parents.length; i++) {
@@ -39,7 +39,7 @@ const trees = (() => {
     return {...finish(parent, weights), name, context};
   };
 
-  // What changed: a node is as wide as the larger of before and after. `gone` are contexts of the state before alone.
+  // The tree of changes: a node is as wide as its larger figure, before or after. `gone`: contexts that exist only in the earlier state.
   const changed = (parents, before, after, gone) => {
     const parent = [...parents, ...gone.map(() => 0)];
     const from = [...before, ...gone.map((one) => one.bytes)], to = [...after, ...gone.map(() => 0)];
