@@ -8,10 +8,11 @@
  * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
  * function. As long as the control thread was never started, a call that may wait for LONG_S
  * seconds or more starts the thread first. A process that has lived for less than START_AFTER_MS
- * may end soon. In such a young process poll, epoll_wait, sigsuspend, and select and ppoll without
- * a time-out first wait for START_AFTER_MS, and start no thread if an event comes. The thread does
- * not start in a signal handler, in a vfork child, or in code whose callers are not all known:
- * these functions, unlike malloc, may be called in a handler that interrupted pthread_create.
+ * may end soon. In such a young process some functions first wait for START_AFTER_MS only, and
+ * start no thread if an event comes in this time: poll, epoll_wait and sigsuspend; select,
+ * pselect and ppoll if the call has no time-out. The thread does not start in a signal handler or
+ * in a vfork child, nor if the stack walk cannot find all callers: these functions, unlike malloc,
+ * may be called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -28,9 +29,9 @@
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; with larger sets, select has no first part */
-/* Each stack walk that finds that the thread may not start yet counts as one look. After LOOKS_MAX
- * looks the process walks no stack for this purpose, because an event loop may wait 100 000 times a
- * second. */
+/* Each stack walk after which the control thread may not be started yet counts as one look. After
+ * LOOKS_MAX looks the process walks no stack for this purpose, because an event loop may wait 100
+ * 000 times a second. */
 #define LOOKS_MAX 64U
 
 /* In which form a function takes the longest time that it may wait. */

@@ -19,7 +19,8 @@
 static struct {
     uint64_t next_ns;
     uint64_t place; /* the segment where the next look begins */
-    bool hurries;   /* the last look ended early and may have left quiet pages */
+    bool
+        hurries; /* the last look ended early: some unchanged pages may not have been punched yet */
 } state;
 
 struct look {

@@ -115,8 +115,8 @@ struct scan {
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* for the segment that is read */
     bool resident_known;                                   /* `resident` is filled */
     struct wire_page *last; /* last record of this segment; the next page may extend it */
-    /* The mixed page that is examined. Blocks with numbers below from_block are in an earlier
-     * piece; block_now is the number of the block that is examined. */
+    /* The mixed page that is examined. Blocks with numbers below from_block were written into an
+     * earlier piece of the dump; block_now is the number of the block that is examined. */
     uint32_t from_block, block_now;
     bool full; /* the answer had no room from block from_block on */
     struct {

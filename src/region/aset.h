@@ -38,8 +38,8 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
  * class if a record of the class cannot store the slack. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
-/* Returns the bytes of a block for a chunk with that alignment: a block whose size is a multiple of
- * the alignment is aligned by itself if it is narrow, or if the alignment is at most CACHE_LINE. */
+/* Returns `size` rounded up to a multiple of `alignment`. A block of such a size is aligned without
+ * padding if its page is narrow, or if the alignment is at most CACHE_LINE. */
 INLINE size_t aset_aligned_room(size_t size, size_t alignment) {
     return align_up(size | !size, alignment);
 }

@@ -33,9 +33,9 @@ INLINE struct page **bins_second_band(struct bins *bins, const struct page *page
 
 /* Replaces a current page that has no free block left. False: no other page has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Leaves a region that has no free block of the class without a current page, because the waste cap
- * refuses a new page. False: nothing changed, and the caller has to use bins_next_page, because a
- * search of all regions for empty pages is due. */
+/* For a region that has no free block of the class and gets no new page, because the waste cap
+ * refuses it: sets the region's current page of the class to none. False: nothing changed, and the
+ * caller has to use bins_next_page, because a search of all regions for empty pages is due. */
 bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_class);
 /* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,

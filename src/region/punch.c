@@ -120,7 +120,7 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
         used |= bits_of(start, start + at + page->records, blocks_record_bytes(page));
     if (page->fresh_left ||
         ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity))
-        /* the next untouched block comes from that OS page */
+        /* the OS page of next_block, in which the next untouched block begins, is in use */
         used |= bits_of(start, page->next_block, 1);
     return used;
 }

@@ -41,8 +41,8 @@ bool punch_may_help(const struct page *page);
  * visitor (heap_await). */
 void punch_announce(struct page *page);
 /* Punches the empty OS pages of the page, and returns their bytes. Adds to *waste the bytes of the
- * blocks that are held out from now on. The caller subtracts them from heap_global.own_free,
- * because only the owner writes heap->own_free. */
+ * free blocks that it takes off the page's list, because they touch a punched OS page. The caller
+ * subtracts them from heap_global.own_free, because only the owner writes heap->own_free. */
 size_t punch_announced(struct page *page, int64_t *waste);
 /* Clears META_PUNCHED if no OS page of the page is punched. */
 void punch_end(struct page *page);

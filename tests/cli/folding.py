@@ -25,7 +25,7 @@ def function(context):
 
 
 def full_paths(dump):
-    """Sums over the contexts in the JSON whose path has no label."""
+    """Sums over the contexts in the JSON without a label such as [truncated] on their path."""
     labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
     for context in dump["contexts"]:
         labelled[context["id"]] = labelled.get(context["parent"], False) or (

@@ -381,7 +381,7 @@ def wrong_bytes_close_at_once():
 @test
 @in_tries
 def the_command_waits_for_a_place():
-    """If the server serves other clients in all places, the command says that it waits, and is
+    """If other clients use all connections of the server, the command says that it waits, and is
     served later."""
     with attacked() as target, contextlib.ExitStack() as stack:
         clients = fill_places(target, stack)

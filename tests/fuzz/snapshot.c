@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A damaged or made-up snapshot file: JSON, packed, or (any other first byte) the content of a
- * packed one's zstd frame, because a fuzzer does not guess checksums. A snapshot that can be read
+/* Reads a damaged or made-up snapshot. Its first byte chooses the form: JSON; a packed file; any
+ * other byte: the content of a zstd frame, which this program packs into a file by itself, because
+ * a fuzzer does not guess checksums. A snapshot that can be read
  * must be equal after it is written and read again. */
 #include "snapshot/snapshot.h"
 #include "fuzz.h"

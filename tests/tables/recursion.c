@@ -98,8 +98,8 @@ static struct chunk *fresh_place(void) {
     return &kept[kept_count++];
 }
 
-/* Called before each allocation of the recursion. Inlined into main, so that the paths begin there,
- * like those of the phases. */
+/* Called before each allocation of the recursion. Allocates now and then on paths outside of the
+ * recursion, which the dump must show. Inlined into main, so that these paths begin there. */
 static __attribute__((always_inline)) inline void paths_that_matter(void) {
     uint64_t live = settings.slots * (settings.least + settings.spread / 2);
     uint64_t chunks = live / 100 / SMALL_BYTES;
@@ -143,7 +143,8 @@ static FRAME void fork_here(void) {
     __asm__ volatile("# fork");
 }
 
-/* Tells the suite the books and obeys its answers. False: standard input has ended. */
+/* Prints the program's own counts (books.h), and does what the suite answers. False: standard input
+ * has ended. */
 static bool stand_still(void) {
     char answer[64];
     if (settings.signals)

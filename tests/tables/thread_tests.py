@@ -16,8 +16,8 @@ def note(text):
 
 @test
 def many_threads_at_a_time():
-    """The limit holds with 500 threads at a time with own paths. (The tables have no room for all
-    sites of all threads.)"""
+    """The tables stay within their budget with 500 threads at a time, each with its own paths. (The
+    tables have no room for all sites of all threads.)"""
     paths = scaled(2000, 10000)
     options = ("threads=500", "together=500", f"paths={paths}", f"seed={SEED}")
     with Program("threads", *options) as program:

@@ -307,7 +307,8 @@ static char *read_file(struct reading *reading, size_t *length) {
     } else if (*length > CONFIG_FILE_MAX_BYTES) {
         cli_set_failure(
             reading->failure, CLI_USAGE,
-            "%s has more than %d bytes, too many for settings; name the file with --config FILE",
+            "%s has more than %d bytes, so it is no file of settings; name the right file with "
+            "--config FILE",
             reading->path, CONFIG_FILE_MAX_BYTES);
     } else {
         fclose(file);

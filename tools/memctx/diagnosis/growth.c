@@ -30,7 +30,7 @@ static void take_bytes(struct series *series, size_t number) {
         series->values[i] = series->rows[i][number].requested_bytes;
 }
 
-/* Sets series->values to the bytes of a path at the few samples. */
+/* Sets series->values to the bytes of a path at the samples of series->few. */
 static void take_few(struct series *series, size_t number) {
     for (size_t i = 0; i < series->few_count; i++)
         series->values[i] = series->rows[series->few[i]][number].requested_bytes;
@@ -101,8 +101,7 @@ void series_add(struct series *series, size_t number) {
     }
 }
 
-/* Returns the elements of `figures`, one per sample, that belong to the few samples. The caller
- * frees the list. */
+/* Returns the elements of `figures` at the samples of series->few. The caller frees the list. */
 static double *few_of(const struct series *series, const double *figures) {
     double *few = cli_alloc(series->few_count, sizeof *few);
     for (size_t i = 0; i < series->few_count; i++)
@@ -110,8 +109,8 @@ static double *few_of(const struct series *series, const double *figures) {
     return few;
 }
 
-/* Judges for is_slowing. `seconds`, `allocs` (of the process) and series->values (bytes of the
- * path) have one element for each of the few samples. */
+/* True if the path's growth slows down at the samples of series->few. `seconds`, `allocs` (of the
+ * process) and series->values (bytes of the path) have one element for each of these samples. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
                               const double *allocs) {
     size_t count = series->few_count;

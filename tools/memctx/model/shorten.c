@@ -171,8 +171,8 @@ static char *end_of_outer_parameters(char *at) {
     return strncmp(at, "::", 2) == 0 ? at : NULL;
 }
 
-/* Removes parameters that stand outside of template arguments and lambdas. Cuts the name at the
- * last ones, those of the function itself. */
+/* Removes each parameter list that stands outside of template arguments and lambdas. The last list
+ * is that of the function itself: the name ends before this list. */
 static void cut_parameters(char *name) {
     int braces = 0;
     bool nested;

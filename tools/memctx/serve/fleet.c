@@ -246,7 +246,7 @@ static void ask_process(struct fleet_process *process, int64_t now_ms) {
     set_answer(process, false, cli_copy("it does not answer"));
     process->asked = send(process->fd, "?", 1, MSG_NOSIGNAL) == 1;
     process->asked_ms = now_ms;
-    if (!process->asked) /* the teller has ended: the next scrape starts another one */
+    if (!process->asked) /* the child has ended; the next scrape starts another child */
         drop_teller(process);
 }
 
@@ -294,7 +294,7 @@ static void read_teller(struct fleet_process *process) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0 || process->incoming_bytes + (size_t)got > TELLER_ANSWER_MAX + sizeof(uint32_t)) {
-        drop_teller(process); /* the teller has ended: the next scrape starts another one */
+        drop_teller(process); /* the child has ended; the next scrape starts another child */
         return;
     }
     process->incoming = cli_grow(process->incoming, process->incoming_bytes + (size_t)got, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moment_data.c - loads kept snapshots, and writes the figures of the page. */
+/* moment_data.c - loads kept snapshots, and writes the figures for the live web page. */
 #include "serve/moment_data.h"
 
 #include <errno.h>

@@ -150,7 +150,8 @@ static void take_records(struct watching *watching, struct watched *watched) {
     while (watched->incoming_bytes >= sizeof record) {
         memcpy(&record, watched->incoming, sizeof record);
         if (record.length > PULSE_TEXT_MAX || record.state >= PULSE_STATES) {
-            stop_looking(watched); /* the pulse sends damaged records; another one is started */
+            stop_looking(
+                watched); /* its child process sends damaged records: a new one is started */
             return;
         }
         size_t whole = sizeof record + record.length;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watched.h - the processes that live pages show: their figures of the last hour, snapshots
- * (moments), events.
+ * watched.h - the processes for which a live web page is open: their figures of the last hour,
+ * snapshots (moments), events.
  *
  * A process is watched from the first request for its live page until WATCHED_LINGER_MS after the
  * last client has gone. One child process (pulse.h) looks at it for all clients. Its figures and

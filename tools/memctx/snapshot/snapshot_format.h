@@ -303,7 +303,7 @@ enum snapshot_notes {
  * between a frame and malloc. The rows of one pair of frames stand together, innermost first. */
 enum snapshot_tails {
     TAILS_OUTER = 1,    /* index of the frames */
-    TAILS_INNER = 2,    /* index or none, of the frames; none: malloc */
+    TAILS_INNER = 2,    /* index of the frames, or none: the inner end is malloc */
     TAILS_FUNCTION = 3, /* index of the frames: the address after the tail call, with its names */
 };
 
