@@ -163,7 +163,7 @@ INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     const struct trace *trace = &paths->traces[next];
     if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
         return NULL;
-    paths->last = next;
+    paths->last = next * (uint32_t)sizeof *trace;
     paths->found++;
     struct view *view = trace->view;
     if (!view)

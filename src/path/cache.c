@@ -6,6 +6,8 @@
 
 #define ASTRAY_FIRST 256      /* first value of paths.astray_max */
 #define ASTRAY_LAST (1 << 20) /* greatest value of paths.astray_max */
+#define SALT_EVERY 128        /* a power of two; see learn_first_guess */
+#define SALT_TRIES 4          /* number of salts tried for an entry that is not in use */
 #define KEEP_ANYWAY_EVERY 32  /* see cache_keep */
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
@@ -22,6 +24,11 @@ static uint16_t tag_of(uint64_t hash) {
 static uint32_t guess_bits(uint32_t room) {
     uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
+}
+
+/* Returns the value of paths.last_mask with which the first guess depends on the last trace. */
+static uint32_t guess_mask(const struct paths *paths) {
+    return (1U << (64 - paths->guess_shift)) - 1;
 }
 
 static size_t guess_bytes(uint32_t room) {
@@ -111,6 +118,8 @@ static bool table_grow(struct paths *paths) {
     paths->hint_mask = hints - 1;
     paths->place_shift = shift;
     paths->guess_shift = 64 - guess_bits(room);
+    if (paths->last_mask)
+        paths->last_mask = guess_mask(paths);
     paths->trace_room = room;
     return true;
 }
@@ -122,10 +131,12 @@ bool cache_make(struct paths *paths) {
         paths->patience[false] = CACHE_PATIENCE;
         paths->patience[true] = CACHE_PATIENCE_PAST;
     }
-    paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
     paths->trace_next = 1;
-    return paths->traces || table_grow(paths);
+    if (!paths->traces && !table_grow(paths))
+        return false;
+    paths->last_mask = guess_mask(paths);
+    return true;
 }
 
 /* --- groups of checks beyond the first ones -------------------------------------------------- */
@@ -197,7 +208,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
         paths->more->lost_bytes += more_bytes(trace);
         paths->trace_bytes += trace->sp ? (more - trace->more_room) * sizeof *room : 0;
         trace->more = room;
-        trace->more_room = (uint16_t)more;
+        trace->more_room = (uint8_t)more;
     }
     if (!trace->sp) {
         paths->trace_count++;
@@ -211,9 +222,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
 static uint32_t trace_take(struct paths *paths) {
     if (paths->trace_next < paths->trace_room)
         return paths->trace_next++;
-    do
-        paths->oldest = paths->oldest % (paths->trace_room - 1) + 1;
-    while (paths->oldest == paths->last);
+    paths->oldest = paths->oldest % (paths->trace_room - 1) + 1;
     struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
     if (place->trace == paths->oldest)
         place->trace = 0;
@@ -277,10 +286,25 @@ static void judge_first_guess(struct paths *paths) {
         paths->astray = 0;
     if (paths->astray >= paths->astray_max) {
         paths->astray = 0;
-        paths->last_mask = ~paths->last_mask;
+        paths->last_mask = paths->last_mask ? 0 : guess_mask(paths);
         if (paths->astray_max < ASTRAY_LAST)
             paths->astray_max *= 4;
     }
+}
+
+/* Notes that the first guess was wrong, and that trace `number` would have been right. The entry of
+ * the guess may belong to another last trace, too. If both were used in turn, every guess would be
+ * wrong. So one of SALT_EVERY wrong guesses, chosen at random, gives the last trace another salt,
+ * with which its guesses have other entries. */
+static void learn_first_guess(struct paths *paths, uintptr_t frame, uint16_t number) {
+    uint16_t *guess = first_guess(paths, frame);
+    uint64_t random = paths->guessed * 0x9e3779b97f4a7c15ULL;
+    bool change = *guess && paths->last_mask && !(random >> 32 & (SALT_EVERY - 1));
+    for (int i = 0; change && *guess && i < SALT_TRIES; i++) {
+        last_trace(paths)->salt = (uint16_t)(random >> 12 * i);
+        guess = first_guess(paths, frame);
+    }
+    *guess = number;
 }
 
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) {
@@ -299,10 +323,10 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         if (related && k == trace->count * 4U) {
             store_owner(&paths->guessed, paths->guessed + 1);
             if (LIKELY(!paths->quiet))
-                *first_guess(paths, frame) = number;
+                learn_first_guess(paths, frame, number);
             else
                 paths->quiet--;
-            paths->last = number;
+            paths->last = number * (uint32_t)sizeof(struct trace);
             return trace->view;
         }
         if (++guess == CACHE_GUESSES_MAX)
@@ -431,12 +455,13 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
     trace->sp = leaf->sp;
-    trace->count = (uint16_t)count;
+    trace->count = (uint8_t)count;
+    trace->salt = (uint16_t)(number << 2);
     place->missed_view = 0;
     place->trace = (uint16_t)number;
     place->tag = tag_of(hash);
     *first_guess(paths, leaf->sp - 16) = (uint16_t)number;
-    paths->last = number;
+    paths->last = number * (uint32_t)sizeof(struct trace);
 }
 
 static void table_free(struct paths *paths) {

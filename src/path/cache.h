@@ -91,8 +91,9 @@ struct trace {
     /* the groups of checks behind the first TRACE_INLINE_GROUPS, in a more_block; NULL: there is no
      * room for any */
     struct trace_checks *more;
-    uint32_t hash;             /* upper half of the hash whose place names the trace */
-    uint16_t count, more_room; /* number of groups; number of groups that `more` has room for */
+    uint32_t hash;            /* upper half of the hash whose place names the trace */
+    uint16_t salt;            /* chooses the guess that follows this trace; see first_guess */
+    uint8_t count, more_room; /* number of groups; number of groups that `more` has room for */
     struct trace_checks checks[TRACE_INLINE_GROUPS];
 };
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
@@ -129,9 +130,9 @@ struct __attribute__((may_alias)) paths {
     /* equal to `generation`, or 0: no first guess is made, and every allocation calls
      * context_view_searched */
     uint32_t fast_generation;
-    uint32_t last;        /* number of the trace that was used last */
+    uint32_t last;        /* the trace that was used last: its distance from `traces`, in bytes */
     uint32_t guess_shift; /* 64 minus the number of bits that choose one of the guesses */
-    /* 0: the first guess does not depend on the last trace; else all bits are set */
+    /* 0: the first guess does not depend on the last trace; else the number of guesses minus 1 */
     uint32_t last_mask;
     uint32_t found;       /* number of right first guesses since the last call of cache_search */
     uint16_t *guesses;    /* each is the number of a trace; see first_guess */
@@ -213,13 +214,19 @@ INLINE struct paths *paths_of(struct heap *heap) {
 /* A word of the stack, whatever type the program gives it. */
 typedef uint64_t stack_word __attribute__((may_alias));
 
+INLINE struct trace *last_trace(const struct paths *paths) {
+    return (struct trace *)((char *)paths->traces + paths->last);
+}
+
 /* Returns the entry that names the first guess: the trace that came after the last trace at this
- * return address and stack pointer (docs/experiments/call-path-key.md). */
+ * return address and stack pointer (docs/experiments/call-path-key.md). If two such cases share an
+ * entry and take turns, cache_search gives one of the two last traces another salt. */
 INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     uint64_t return_address = ((const stack_word *)frame)[1];
     uint64_t key = (return_address ^ (uint64_t)frame << 20) * 0xd6e8feb86659fd93ULL;
-    /* The load of the last trace's number finishes last, so the number is mixed in last. */
-    return &paths->guesses[key >> paths->guess_shift ^ (paths->last << 2 & paths->last_mask)];
+    /* The load of the last trace's salt finishes last, so the salt is mixed in last. */
+    return &paths
+                ->guesses[key >> paths->guess_shift ^ (last_trace(paths)->salt & paths->last_mask)];
 }
 
 /* Tries all guesses but the first. If the function returns NULL, *hash leads to the place where

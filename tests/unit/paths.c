@@ -245,6 +245,43 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     cr_assert_lt(counts.missed, 90000);
 }
 
+/* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
+static void turn_right(unsigned turns, int levels);
+static NOINLINE void turn_left(unsigned turns, int levels) {
+    free(kept);
+    kept = malloc(32);
+    if (levels)
+        (turns & 1 ? turn_left : turn_right)(turns >> 1, levels - 1);
+    __asm__ volatile("" ::: "memory"); /* no tail call */
+}
+static NOINLINE void turn_right(unsigned turns, int levels) {
+    free(kept);
+    kept = malloc(32);
+    if (levels)
+        (turns & 1 ? turn_left : turn_right)(turns >> 1, levels - 1);
+    __asm__ volatile("" ::: "memory"); /* no tail call */
+}
+
+/* The paths come in one order over and over, so each first guess can be right. At some addresses of
+ * the stack, two first guesses have one entry. They must not stay wrong. */
+Test(paths, first_guesses_that_share_an_entry_are_parted) {
+    unwind_rules_init();
+    for (size_t offset = 0; offset < 40; offset++) {
+        volatile char *room = __builtin_alloca(64);
+        room[0] = 1;
+        unwind_rules_new_generation(); /* empties the tables, which keep their small first size */
+        uint64_t searched = 0;
+        for (unsigned i = 0; i < 12000; i++) {
+            if (i == 10000)
+                searched = paths_of(thread_heap)->guessed;
+            turn_left(i * 7 % 16, 4);
+        }
+        searched = paths_of(thread_heap)->guessed - searched;
+        cr_assert_lt(searched, 200, "%lu of 10000 first guesses are wrong at offset %zu", searched,
+                     offset);
+    }
+}
+
 static int64_t live_of_all_views(void) {
     int64_t sum = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next)
