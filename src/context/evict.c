@@ -32,10 +32,10 @@ unsigned evict_nodes_above(uint32_t id) {
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
- * not cold. If the nearest one is the parent, the ancestor is at most NEAR_ROOT nodes from the
- * root, and the nodes between parent and ancestor become TREE_PARTIAL. If the context is a site,
- * the parent of its [other callers] takes the parent's role, and the ancestor is at least one node
- * further out. */
+ * not cold. If the nearest one is the parent, sites below it would free nothing. The ancestor is
+ * then the one that is NEAR_ROOT nodes from the root, or, for a parent that is as near, the root
+ * itself; and the nodes between parent and ancestor become TREE_PARTIAL. If the context is a site,
+ * the parent of its [other callers] takes the parent's role. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -43,15 +43,13 @@ static uint32_t ancestor_for(uint32_t id) {
         at = tree_node(at)->parent;
     if (at != parent)
         return at;
-    for (unsigned depth = evict_nodes_above(at); depth > NEAR_ROOT || (others && at == parent);
-         depth--) {
-        if (at < TREE_FIXED_COUNT)
-            return TREE_ROOT;
+    unsigned depth = evict_nodes_above(at), stay = depth > NEAR_ROOT ? NEAR_ROOT : 0;
+    for (; depth > stay; depth--) {
         if (tree_node(at)->module != MODULE_OTHERS)
             tree_flag(at, TREE_PARTIAL);
         at = tree_node(at)->parent;
     }
-    return at;
+    return at >= TREE_FIXED_COUNT ? at : TREE_ROOT;
 }
 
 /* Returns the share of the budget for sites of evicted paths. Such a site may take the room of
@@ -164,7 +162,6 @@ void evict_fold_rested(struct heap *heap, struct heap *totals) {
 uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     int64_t used_bytes = load_relaxed(&tables_used_bytes);
-    bool over = sweep_tables_are_over();
     for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;
@@ -173,7 +170,7 @@ uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
         if (view->allocs || view->frees) {
             uint32_t ancestor = ancestor_for(id);
             struct view *site = site_for(to, id, ancestor, site_share());
-            if (!site && over)
+            if (!site)
                 site = site_further_out(to, id, ancestor, used_bytes);
             if (!site || site == view)
                 continue;

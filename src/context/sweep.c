@@ -245,9 +245,28 @@ static bool is_site_of_process(uint32_t id) {
     return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
 }
 
+/* Marks single cold contexts, either those near the root or the others, until *wanted is 0, and
+ * subtracts the bytes that would come free. True: a context is marked. */
+static bool mark_single(const struct found *found, uint32_t count, int64_t *wanted, bool near) {
+    bool any = false;
+    for (uint32_t id = count; *wanted > 0 && id-- > TREE_FIXED_COUNT;) {
+        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
+            tree_node(id)->flags & TREE_COLD)
+            continue;
+        uint32_t others = evict_others_above(id);
+        bool is_near = evict_nodes_above(others ? others : id) <= NEAR_ROOT + 1;
+        if (is_near != near || (near && is_site_of_process(id)))
+            continue;
+        tree_flag(id, TREE_COLD);
+        any = true;
+        *wanted -= CONTEXT_BYTES;
+    }
+    return any;
+}
+
 /* Marks cold contexts until `wanted` bytes would come free: first whole subtrees, from the root on,
  * then single contexts. True: a context is marked, by this sweep or by an earlier one. */
-static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, bool now) {
+static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
         if (tree_is_gone(id))
@@ -267,20 +286,9 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
         tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
-    /* Then single contexts. Those near the root stay, unless the tables are above their limit. */
-    for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;) {
-        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
-            tree_node(id)->flags & TREE_COLD)
-            continue;
-        uint32_t others = evict_others_above(id);
-        bool near = evict_nodes_above(others ? others : id) <= NEAR_ROOT + 1;
-        if (near && (!now || is_site_of_process(id)))
-            continue;
-        tree_flag(id, TREE_COLD);
-        any = true;
-        wanted -= CONTEXT_BYTES;
-    }
-    return any;
+    /* then single contexts, those near the root last */
+    any |= mark_single(found, count, &wanted, false);
+    return mark_single(found, count, &wanted, true) || any;
 }
 
 /* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
@@ -320,7 +328,7 @@ static void sweep(bool may_visit) {
     lock_take(&tree_lock);
     look_at_nodes(found, count, full, over, now);
     tree_discard();
-    bool any = mark_cold(found, count, wanted, now);
+    bool any = mark_cold(found, count, wanted);
     lock_release(&tree_lock);
     if (now)
         forget_seen();

@@ -117,3 +117,25 @@ def phases_after_a_mark():
         program.finish()
     check(counts[0] == counts[1] == counts[2], f"contexts of phase 0 after each phase: {counts}")
     return f"seed {SEED}, contexts of phase 0 after each phase: {counts}, {evicted} paths evicted"
+
+
+@test
+def paths_that_repeat_after_a_start_that_filled_the_tables():
+    """Paths that are used all the time get nodes, although the contexts of the start, all near the
+    root, fill the tables, and some of them are alive for good."""
+    with Program("starts") as program:
+        program.go()
+        program.go()
+        dump = program.dump()
+        check_sums(dump)
+        check_lost(program)
+        program.finish()
+    names = paths_of(dump)
+    again = [(OTHERS in names[context["id"]], context["self"]["allocs"])
+             for context in dump["contexts"]
+             if any(name.startswith("again_") for name in names[context["id"]])]
+    full = sum(allocs for others, allocs in again if not others)
+    every = 2500 * 1500
+    # It was about half while contexts near the root were never evicted.
+    check(full >= every * 7 // 10, f"{full} of {every} allocations have a full path")
+    return f"{full * 100 // every} % of the allocations have a full path"
