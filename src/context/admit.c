@@ -19,6 +19,12 @@
 /* a new site needs 1/DEPTH_PARTS of the limit free for each node outside it */
 #define DEPTH_PARTS 256
 #define WATCH_EVERY 32U /* of this many waiting paths, one is searched for functions that recur */
+/* The table of known views: see look_at_known. */
+#define KNOWN_LOOK_EVERY 4096U
+#define KNOWN_MISSES 8U
+#define KNOWN_TIMES 8U
+#define KNOWN_GROWN 512U
+#define KNOWN_MOST (KNOWN_GROWN * KNOWN_TIMES)
 #define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of this many */
 #define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
 
@@ -49,16 +55,63 @@ static bool make_admission(struct paths *paths) {
         return true;
     if (!make_sightings())
         return false;
-    paths->admission = meta_alloc(sizeof *paths->admission); /* part of TABLES_HEAP_BYTES */
-    return paths->admission;
+    struct admission *made = meta_alloc(sizeof *made); /* part of TABLES_HEAP_BYTES */
+    if (made) {
+        made->known = made->first;
+        made->known_count = KNOWN_FIRST;
+    }
+    paths->admission = made;
+    return made;
+}
+
+/* Returns the bytes of the larger table of known views; 0: there is none. */
+static size_t known_bytes(const struct admission *admission) {
+    return admission->known_count == KNOWN_FIRST ? 0
+                                                 : admission->known_count * sizeof(struct known);
 }
 
 void admit_forget_known(struct paths *paths) {
-    if (paths->admission)
-        __builtin_memset(paths->admission->known, 0, sizeof paths->admission->known);
+    struct admission *admission = paths->admission;
+    if (admission)
+        __builtin_memset(admission->known, 0, admission->known_count * sizeof *admission->known);
+}
+
+bool admit_shrink(struct paths *paths) {
+    struct admission *admission = paths->admission;
+    size_t bytes = admission ? known_bytes(admission) : 0;
+    if (!bytes)
+        return false;
+    meta_free(admission->known, bytes);
+    tables_add_traces(-(int64_t)bytes);
+    admission->known = admission->first;
+    admission->known_count = KNOWN_FIRST;
+    admit_forget_known(paths);
+    return true;
+}
+
+/* Makes the table of known views KNOWN_TIMES as large, if more than one in KNOWN_MISSES of the last
+ * waiting paths was not in the table, and if the budget has room that traces may have. */
+static NOINLINE void look_at_known(struct admission *admission) {
+    bool small = admission->known_missed > KNOWN_LOOK_EVERY / KNOWN_MISSES;
+    uint32_t count =
+        admission->known_count == KNOWN_FIRST ? KNOWN_GROWN : admission->known_count * KNOWN_TIMES;
+    size_t had = known_bytes(admission), bytes = count * sizeof *admission->known;
+    admission->known_missed = 0;
+    if (!small || count > KNOWN_MOST || !tables_take((int64_t)(bytes - had), TABLES_TRACE))
+        return;
+    struct known *made = meta_alloc(bytes);
+    if (!made) {
+        tables_add_traces(-(int64_t)(bytes - had));
+        return;
+    }
+    if (had)
+        meta_free(admission->known, had);
+    admission->known = made;
+    admission->known_count = count;
 }
 
 void admit_end(struct paths *paths) {
+    admit_shrink(paths);
     meta_free(paths->admission, sizeof *paths->admission);
     paths->admission = NULL;
     admit_forget(paths);
@@ -130,6 +183,7 @@ static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     if (!tables_are_crowded(0) || tables_are_past(share))
         return false;
     replay_end(paths);
+    had |= admit_shrink(paths);
     return cache_make_way(paths) || had;
 }
 
@@ -167,16 +221,22 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     uintptr_t site = stack->frames[stack->count - 1].address;
     uintptr_t caller = stack->count > 1 ? stack->frames[stack->count - 2].address : 0;
     uint32_t hash = (uint32_t)(hash_mix(site ^ caller << 9, ancestor) >> 16);
-    struct known *known = &admission->known[(uint64_t)hash * KNOWN >> 32];
     if (!(++admission->waited % WAITED_TOLD_EVERY))
         add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
-    if (known->site != site || known->caller != caller || known->ancestor != ancestor)
-        *known = (struct known){find_site(admit, ancestor), site, caller, ancestor};
+    if (!(admission->waited % KNOWN_LOOK_EVERY))
+        look_at_known(admission);
+    struct known *known = &admission->known[(uint64_t)hash * admission->known_count >> 32];
+    if (known->site == site && known->caller == caller && known->ancestor == ancestor)
+        return known->view;
+    admission->known_missed++;
+    struct view *view = find_site(admit, ancestor); /* may call admit_shrink */
+    known = &admission->known[(uint64_t)hash * admission->known_count >> 32];
+    *known = (struct known){view, site, caller, ancestor};
     /* If the path got no site, the next allocation looks for one again: there may be room by
      * then. */
-    if (UNLIKELY(!known->view) || UNLIKELY(known->view->context == TREE_OTHERS))
+    if (UNLIKELY(!view) || UNLIKELY(view->context == TREE_OTHERS))
         known->site = 0;
-    return known->view;
+    return view;
 }
 
 /* True if a rule applies to a frame that is not in the tree yet. */

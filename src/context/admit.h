@@ -64,6 +64,8 @@ INLINE void admit_forget(struct paths *paths) {
 }
 /* Forgets the views that pay for paths that are not admitted yet. */
 void admit_forget_known(struct paths *paths);
+/* Gives the larger table of these views back, if there is one. True: memory came free. */
+bool admit_shrink(struct paths *paths);
 /* For a thread that ended or sleeps: frees its counts of waiting paths, and forgets the nodes of
  * its stack. */
 void admit_end(struct paths *paths);

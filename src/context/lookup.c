@@ -202,6 +202,7 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     if (UNLIKELY(traces_are_wanted(paths))) {
         store_owner(&tables_want_traces, false);
         cache_shrink(paths);
+        admit_shrink(paths);
     }
     if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
         add_relaxed(&heap_global.lost_views, 1);

@@ -24,7 +24,7 @@
 #include "context/tree.h"
 
 #define PREFIX_WAITS (1U << 31)
-#define KNOWN 62U /* the greatest number with which struct admission fits an OS page */
+#define KNOWN_FIRST 61U /* the greatest number with which struct admission fits an OS page */
 
 /* The view that pays for waiting paths with the same two innermost frames and the same ancestor. */
 struct known {
@@ -33,7 +33,9 @@ struct known {
     uint32_t ancestor;
 };
 struct admission {
-    struct known known[KNOWN];
+    struct known *known; /* a hash gives the place; the table is `first` or a larger one */
+    uint32_t known_count, known_missed;
+    struct known first[KNOWN_FIRST];
     uint32_t random, waited;
     uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
     /* Indexed by a folded function's number: the value of `look` of a search, plus the index of the
