@@ -93,8 +93,9 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
         kept->sp != sp + change->stay_above || kept->sp > stack->high ||
         word_at(sp - 8) != change->frames[change->count - 1].address)
         return -1;
-    if (change->count > 1 && word_at(sp + change->frames[0].above - 8) != change->frames[0].address)
-        return -1;
+    for (unsigned i = 0; i + 1U < change->count; i++)
+        if (word_at(sp + change->frames[i].above - 8) != change->frames[i].address)
+            return -1;
     return stay;
 }
 

@@ -3,7 +3,7 @@
  * replay.h - finds the view of a stack that changed in the same way as an earlier stack did.
  *
  * A program that builds or searches a tree by recursion comes to ever new stacks by few kinds of
- * change: it leaves some frames and enters one or two. A *replay* notes such a change: the node of
+ * change: it leaves some frames and enters a few. A *replay* notes such a change: the node of
  * the last path, how far the stack pointer moved, the innermost frame that stayed with its node,
  * and the new frames with their nodes and the view. If the stack changes in this way again, and all
  * words that prove the frames that stayed are still there, then a walk would find exactly the noted
@@ -22,7 +22,7 @@
 
 #include "path/cache.h"
 
-#define REPLAY_FRAMES 2U /* greatest number of new frames in a change */
+#define REPLAY_FRAMES 4U /* greatest number of new frames in a change */
 #define REPLAYS 256U     /* number of changes that a thread notes */
 #define REPLAY_WAYS 4U   /* number of places that one change may have */
 
