@@ -123,6 +123,16 @@ def a_collectors_heap_is_no_alarm():
         check_no_alarm(watched(target))
 
 
+@test
+def shared_buffers_that_fill_are_no_alarm():
+    """A database touches more and more of shared memory whose size is fixed."""
+    with runtime_dir() as directory, more_c(directory, "buffers") as target:
+        found = watched(target)
+        check_no_alarm(found)
+        evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
+        check(evidence.endswith("this mapping keeps its size of 256.0 MiB"), evidence)
+
+
 NODE_WORKS = """
 const kept = new Map(Array.from({length: 50000}, (_, i) => [i, 'x'.repeat(50)]));
 function work() {

@@ -107,6 +107,33 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
     return text;
 }
 
+/* True if most of the growth is in shared memory that was mapped before, and the mapping has kept
+ * its size. A database touches more and more of its buffers in this way. The growth ends when the
+ * whole mapping is touched. */
+static bool fills_shared(const struct mapped *earlier, const struct mapped_growth *most,
+                         int64_t grown) {
+    const struct model_place *place = most->place;
+    if (!place || place->kind != MODEL_PLACE_SHARED || most->bytes <= grown / 2)
+        return false;
+    for (size_t i = 0; i < earlier->place_count; i++)
+        if (earlier->places[i].start == place->start && earlier->places[i].end == place->end)
+            return true;
+    return false;
+}
+
+/* Makes a finding harmless, because fills_shared is true. */
+static void tell_filling(struct finding *finding, const struct model_place *place) {
+    char *evidence = finding->evidence;
+    finding->evidence = cli_format("%s; this mapping keeps its size of %s", evidence,
+                                   look_bytes((int64_t)(place->end - place->start)));
+    free(evidence);
+    finding->severity = SEVERITY_INFO;
+    finding->why = "The program touches more of a mapping that it made before, as a database does "
+                   "while its buffers fill. The mapping cannot take more memory than its size.";
+    finding->advice = NULL;
+    finding->sure = "hardly a leak: the mapping does not become larger";
+}
+
 /* python3 maps memory for small objects itself, without malloc. */
 bool look_is_python(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
@@ -119,6 +146,7 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
         return false;
     const char *command = runtime->command, *pid = strstr(command, "PID");
     finding->advice = runtime->advice;
+    free(finding->action);
     finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
                                        model->pid, pid + strlen("PID"))
                           : cli_copy(command);
@@ -207,19 +235,24 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     free(where);
     free(a_day);
     char *time = look_time(growth->seconds);
+    finding->since = cli_format("at least %s ago", time);
+    finding->action = most.place
+                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+                                       most.place->start, model->pid)
+                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+    if (fills_shared(from, &most, growth->bytes)) {
+        tell_filling(finding, most.place);
+        free(time);
+        return;
+    }
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);
-    finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(look, kind, growth);
     finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
         return;
-    finding->action = most.place
-                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
-                                       most.place->start, model->pid)
-                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
     uint32_t starter = kind == MODEL_PLACE_STACK ? find_starter(look) : WIRE_NONE;
     if (starter != WIRE_NONE)
         tell_starter(look, finding, starter);
