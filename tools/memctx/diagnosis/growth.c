@@ -10,6 +10,8 @@
 /* If paths that keep most make this share of all allocations, the other paths are too few to
  * measure the load. */
 #define KEPT_ALLOCS 0.9
+/* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
+#define BEGUN_PART 16
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
@@ -121,23 +123,46 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         return true;
     if (!keeps_most(series, number))
         return false;
-    if (series->kept_allocs >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
+    double all_allocs = series->allocs[series->samples->count - 1] - series->allocs[0];
+    if (series->kept_allocs >= KEPT_ALLOCS * all_allocs)
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     return (trend_slows(allocs, series->values, count) ||
             trend_bends(allocs, series->values, count)) &&
            trend_is_slower(seconds, series->values, count);
 }
 
-/* True if the path grows ever more slowly. Growth per allocation of the path is judged first. If
- * the path keeps most of its chunks, growth per allocation of the program is judged too; but if
- * nearly all allocations are of paths that keep most, these grow alike, and growth per second is
- * judged instead. A leak that does not depend on the load also grows more slowly per allocation
- * while the load rises. So growth per second must be slower in at least one interval, too; more is
- * not asked, because a program that pauses makes intervals of time uneven. */
+/* Returns the index of the sample at which the path's growth begins: at all samples before that,
+ * its size was nearly the same. Leaves at least three intervals, if there are as many. */
+static size_t growth_begins(const struct series *series, size_t number) {
+    size_t last = series->samples->count - 1, at = 0;
+    int64_t first = series->rows[0][number].requested_bytes;
+    int64_t rise = series->rows[last][number].requested_bytes - first;
+    while (at + 3 < last &&
+           series->rows[at + 1][number].requested_bytes - first <= rise / BEGUN_PART)
+        at++;
+    return at;
+}
+
+/* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
+ * later, so the samples before the growth are left out. Growth per allocation of the path is judged
+ * first. If the path keeps most of its chunks, growth per allocation of the program is judged too;
+ * but if nearly all allocations are of paths that keep most, these grow alike, and growth per
+ * second is judged instead. A leak that does not depend on the load also grows more slowly per
+ * allocation while the load rises. So growth per second must be slower in at least one interval,
+ * too; more is not asked, because a program that pauses makes intervals of time uneven. */
 static bool is_slowing(struct series *series, size_t number) {
-    double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
-    take_few(series, number);
-    bool slowing = samples_slow_down(series, number, seconds, allocs);
+    struct series later = *series;
+    size_t begins = growth_begins(series, number);
+    later.few_count =
+        trend_few(series->seconds + begins, series->samples->count - begins, later.few);
+    for (size_t i = 0; i < later.few_count; i++)
+        later.few[i] += begins;
+    double *seconds = few_of(&later, series->seconds), *allocs = few_of(&later, series->allocs);
+    take_few(&later, number);
+    int64_t held = begins > 0 ? later.values[0] : 0; /* no part of this growth */
+    for (size_t i = 0; i < later.few_count; i++)
+        later.values[i] -= held;
+    bool slowing = samples_slow_down(&later, number, seconds, allocs);
     free(seconds);
     free(allocs);
     return slowing;
