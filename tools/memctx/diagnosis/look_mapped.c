@@ -25,6 +25,16 @@ static const struct runtime {
      "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
      "call path.",
      "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
+    {"php*",
+     "PHP maps memory for the values of the script itself. With USE_ZEND_ALLOC=0, each string, "
+     "array and object has a call path.",
+     "start the program again, with USE_ZEND_ALLOC=0, then look again", 0},
+    {"ruby*", "Ruby maps memory for its objects itself. ObjectSpace tells which classes they are.",
+     "paste this line at the start of the script and start it again; it prints twice, after 30 s "
+     "and after 60 s, of which classes there are most objects:\n"
+     "Thread.new { 2.times { sleep 30; p "
+     "ObjectSpace.each_object(Object).map(&:class).tally.max_by(9, &:last) } }",
+     0},
     {"node",
      "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
      "show which objects became more, and which objects refer to them.",
