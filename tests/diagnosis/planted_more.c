@@ -64,9 +64,12 @@ static void move_break(int number) {
 
 static void *sit_on_stack(void *argument) {
     volatile char room[STEP_BYTES];
+    char *name = malloc(2000); /* each thread keeps a chunk, too */
+    memset(name, 'n', 2000);
     for (size_t i = 0; i < sizeof room; i += 4096)
         room[i] = 's';
     pause();
+    free(name);
     return argument;
 }
 

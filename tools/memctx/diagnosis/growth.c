@@ -12,6 +12,10 @@
 #define KEPT_ALLOCS 0.9
 /* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
 #define BEGUN_PART 16
+/* the number of chunks follows the number of threads if there are at least THREADS_MIN new threads,
+ * and at most PER_THREAD chunks for each */
+#define THREADS_MIN 4
+#define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
@@ -54,6 +58,7 @@ void series_make(struct series *series, const struct look *look) {
                               .rows = cli_alloc(count, sizeof(struct sample_row *)),
                               .seconds = cli_alloc(count, sizeof *series->seconds),
                               .allocs = cli_alloc(count, sizeof *series->allocs),
+                              .threads = cli_alloc(count, sizeof *series->threads),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
                               .falling = cli_alloc(paths, sizeof *series->falling),
@@ -63,6 +68,7 @@ void series_make(struct series *series, const struct look *look) {
         series->seconds[i] = samples->samples[i].uptime_s;
         series->allocs[i] = (double)samples->samples[i].allocs;
     }
+    look_new_threads(look, series->threads);
     series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
         int64_t allocs = series->rows[count - 1][k].allocs - series->rows[0][k].allocs;
@@ -87,6 +93,7 @@ void series_free(struct series *series) {
     free(series->rows);
     free(series->seconds);
     free(series->allocs);
+    free(series->threads);
     free(series->x);
     free(series->values);
     free(series->falling);
@@ -218,6 +225,27 @@ static struct trend_line line_of_suspect(const struct look *look, struct series 
     return explaining_line(series, bytes);
 }
 
+/* Sets growth->threads and growth->per_thread. */
+static void count_per_thread(const struct look *look, const struct series *series,
+                             const struct blame_suspect *suspect, struct growth *growth) {
+    size_t count = series->samples->count;
+    int64_t threads = series->threads[count - 1];
+    int64_t each = threads >= THREADS_MIN ? (growth->chunks + threads / 2) / threads : 0;
+    if (each < 1 || each > PER_THREAD)
+        return;
+    for (size_t i = 1; i < count; i++) {
+        int64_t off = -each * series->threads[i];
+        for (size_t k = 0; k < suspect->count; k++) {
+            uint32_t number = blame_number(&look->paths, suspect->members[k]);
+            off += series->rows[i][number].live_chunks - series->rows[0][number].live_chunks;
+        }
+        if (off > threads / 8 + 1 || off < -threads / 8 - 1)
+            return;
+    }
+    growth->threads = threads;
+    growth->per_thread = each;
+}
+
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
@@ -232,5 +260,6 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;
     }
+    count_per_thread(look, series, suspect, &sum);
     return sum;
 }

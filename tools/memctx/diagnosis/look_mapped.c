@@ -177,34 +177,42 @@ static const char *how_sure(const struct look *look, enum model_place_kind kind,
                                         "program still uses the memory is not known";
 }
 
-/* True if pthread_create allocated the context's chunks, for the data of a thread besides its
- * stack. */
-static bool is_of_new_threads(const struct model *model, uint32_t context) {
-    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
-        const struct model_names *names = model->contexts[context].frame->names;
-        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
-        if (name && strstr(name, "pthread_create"))
-            return true;
+/* Returns for each frame of the model, by its number, whether it is in pthread_create. The caller
+ * frees the array. */
+static bool *find_thread_starts(const struct model *model) {
+    bool *starts = cli_alloc(model->frame_count, sizeof *starts);
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
+        const char *name =
+            frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
+        starts[frame->number] = name && strstr(name, "pthread_create");
     }
-    return false;
+    return starts;
 }
 
-/* Returns the context with most new chunks among those for which is_of_new_threads is true, or
- * WIRE_NONE. */
-static uint32_t find_starter(const struct look *look) {
+uint32_t look_new_threads(const struct look *look, int64_t *threads) {
+    const struct model *model = look->model;
     const struct samples *samples = look->input->samples;
     const struct sample_row *first = samples->samples[0].rows;
-    const struct sample_row *last = samples->samples[samples->count - 1].rows;
+    bool *starts = find_thread_starts(model);
     uint32_t starter = WIRE_NONE;
     int64_t most = 0;
-    for (size_t i = 1; i < look->model->figures_count; i++) {
-        uint32_t context = model_figures_at(look->model, i)->context;
-        int64_t chunks = last[i].live_chunks - first[i].live_chunks;
-        if (context != WIRE_NONE && chunks > most && is_of_new_threads(look->model, context)) {
-            most = chunks;
-            starter = context;
-        }
+    memset(threads, 0, samples->count * sizeof *threads);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        int64_t chunks =
+            samples->samples[samples->count - 1].rows[i].live_chunks - first[i].live_chunks;
+        uint32_t context = chunks > 0 ? model_figures_at(model, i)->context : WIRE_NONE;
+        uint32_t at = context;
+        while (at != WIRE_NONE && !starts[model->contexts[at].frame->number])
+            at = model->contexts[at].parent;
+        if (at == WIRE_NONE)
+            continue;
+        for (size_t k = 0; k < samples->count; k++)
+            threads[k] = model_tame(threads[k] + samples->samples[k].rows[i].live_chunks -
+                                    first[i].live_chunks);
+        starter = chunks > most ? context : starter;
+        most = larger(most, chunks);
     }
+    free(starts);
     return starter;
 }
 
@@ -263,7 +271,11 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
         return;
-    uint32_t starter = kind == MODEL_PLACE_STACK ? find_starter(look) : WIRE_NONE;
+    if (kind != MODEL_PLACE_STACK)
+        return;
+    int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
+    uint32_t starter = look_new_threads(look, threads);
+    free(threads);
     if (starter != WIRE_NONE)
         tell_starter(look, finding, starter);
 }
