@@ -114,7 +114,8 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
     "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
-    "keys-after-an-idle-start": (False, rows(EVEN, (2, 2, 2, 2, 55, 80, 91, 97), (1, 1, 1, 1, 20, 40, 60, 80))),
+    # The load begins shortly before the fifth look.
+    "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97), (1, 1, 1, 1, 5, 20, 40, 60, 80))),
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),

@@ -58,6 +58,7 @@ void series_make(struct series *series, const struct look *look) {
                               .rows = cli_alloc(count, sizeof(struct sample_row *)),
                               .seconds = cli_alloc(count, sizeof *series->seconds),
                               .allocs = cli_alloc(count, sizeof *series->allocs),
+                              .kept = cli_alloc(count, sizeof *series->kept),
                               .threads = cli_alloc(count, sizeof *series->threads),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
@@ -71,9 +72,9 @@ void series_make(struct series *series, const struct look *look) {
     look_new_threads(look, series->threads);
     series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
-        int64_t allocs = series->rows[count - 1][k].allocs - series->rows[0][k].allocs;
-        if (allocs > 0 && keeps_most(series, k))
-            series->kept_allocs += (double)allocs;
+        if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs && keeps_most(series, k))
+            for (size_t i = 0; i < count; i++)
+                series->kept[i] += (double)series->rows[i][k].allocs;
         take_few(series, k);
         if (!trend_falls(series->values, series->few_count))
             continue;
@@ -93,6 +94,7 @@ void series_free(struct series *series) {
     free(series->rows);
     free(series->seconds);
     free(series->allocs);
+    free(series->kept);
     free(series->threads);
     free(series->x);
     free(series->values);
@@ -130,16 +132,17 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         return true;
     if (!keeps_most(series, number))
         return false;
-    double all_allocs = series->allocs[series->samples->count - 1] - series->allocs[0];
-    if (series->kept_allocs >= KEPT_ALLOCS * all_allocs)
+    double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
+    if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     return (trend_slows(allocs, series->values, count) ||
             trend_bends(allocs, series->values, count)) &&
            trend_is_slower(seconds, series->values, count);
 }
 
-/* Returns the index of the sample at which the path's growth begins: at all samples before that,
- * its size was nearly the same. Leaves at least three intervals, if there are as many. */
+/* Returns the index of the first sample after the path's growth began, or 0 if the path grew from
+ * the first sample on. The interval in which the growth began is left out: for a part of it,
+ * nothing grew. Leaves at least three intervals, if there are as many. */
 static size_t growth_begins(const struct series *series, size_t number) {
     size_t last = series->samples->count - 1, at = 0;
     int64_t first = series->rows[0][number].requested_bytes;
@@ -147,7 +150,7 @@ static size_t growth_begins(const struct series *series, size_t number) {
     while (at + 3 < last &&
            series->rows[at + 1][number].requested_bytes - first <= rise / BEGUN_PART)
         at++;
-    return at;
+    return at > 0 && at + 3 < last ? at + 1 : at;
 }
 
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache

@@ -30,10 +30,9 @@ struct series {
     struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */
-    /* allocations between first and last sample by paths that keep most chunks */
-    double kept_allocs;
-    int64_t *threads; /* threads[sample]: threads that are new since the first sample */
-    double *x;        /* buffers for the figures of one path */
+    double *kept;             /* kept[sample]: allocations of the paths that keep most chunks */
+    int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
+    double *x;                /* buffers for the figures of one path */
     int64_t *values;
     /* Indices of a few samples (trend_few). Some judgements use only these, so that chance in one
      * of many intervals does not decide. */
