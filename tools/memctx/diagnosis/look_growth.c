@@ -204,7 +204,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (is_from_java_code(look, finding))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
-    return look_closer(look, "dump", " --flat --sort chunks", finding);
+    return look_closer(look, "dump", " --flat", finding);
 }
 
 /* Returns what to change in the program, or NULL if the advice of the rule fits. */
