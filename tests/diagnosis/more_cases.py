@@ -44,10 +44,13 @@ def check_mapped_growth(found, kind, place):
     return evidence
 
 
-def keep_mapped_growth(case, kind, place, start=more_c, culprit=None):
+def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=None):
+    """`growth` is what doctor says of the growth of chunks of malloc."""
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
             found = watched(target)
+        said = [finding["evidence"] for finding in of_id(found, "growth")]
+        check(not growth or [one for one in said if re.search(growth, one)], f"{growth} in {said}")
         check_equal((found["findings"][0]["function"] or "").split(",")[0], culprit or "", f"who: {found['findings'][0]}")
         return check_mapped_growth(found, kind, place)
     test_named(f"grows-elsewhere-{case}")(run)
@@ -55,7 +58,8 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None):
 
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
-keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend")
+keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend",
+                   growth="the program has about [0-9]+ threads more, and 1 of these chunks for each of them$")
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 
@@ -121,6 +125,16 @@ def check_no_alarm(found):
 def a_collectors_heap_is_no_alarm():
     with runtime_dir() as directory, more_c(directory, "collects") as target:
         check_no_alarm(watched(target))
+
+
+@test
+def shared_buffers_that_fill_are_no_alarm():
+    """A database touches more and more of shared memory whose size is fixed."""
+    with runtime_dir() as directory, more_c(directory, "buffers") as target:
+        found = watched(target)
+        check_no_alarm(found)
+        evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
+        check(evidence.endswith("this mapping keeps its size of 256.0 MiB"), evidence)
 
 
 NODE_WORKS = """

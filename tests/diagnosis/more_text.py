@@ -3,6 +3,7 @@
 label."""
 import os
 import re
+import shutil
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
@@ -45,6 +46,17 @@ def growth_elsewhere_is_told_python():
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
         return check_told(target, "mappings that the program made itself", "PYTHONMALLOC=malloc, each object has a call path",
                           "^start the program again, with PYTHONMALLOC=malloc")
+
+
+@test
+def growth_elsewhere_is_told_php():
+    """The runtime is known by the name of its program."""
+    with runtime_dir() as directory:
+        program = shutil.copy(harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c"), os.path.join(directory, "php8.2"))
+        with Target([program, "maps"], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "look", "what the program says")
+            text = told(target, "--watch", "1")
+    check(labelled(text, 1, "next") == "start the program again, with USE_ZEND_ALLOC=0, then look again", text)
 
 
 @test

@@ -64,9 +64,12 @@ static void move_break(int number) {
 
 static void *sit_on_stack(void *argument) {
     volatile char room[STEP_BYTES];
+    char *name = malloc(2000); /* each thread keeps a chunk, too */
+    memset(name, 'n', 2000);
     for (size_t i = 0; i < sizeof room; i += 4096)
         room[i] = 's';
     pause();
+    free(name);
     return argument;
 }
 
@@ -87,6 +90,17 @@ static void share_more(int number) {
     if (memory == MAP_FAILED)
         _exit(3);
     memset(memory, 's', STEP_BYTES);
+}
+
+/* The buffers of a database: shared memory of a fixed size, of which ever more is touched. */
+static void fill_buffers(int number) {
+    static char *buffers;
+    size_t bytes = 1024 * STEP_BYTES;
+    if (!buffers)
+        buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (buffers == MAP_FAILED)
+        _exit(3);
+    memset(buffers + (size_t)number % 1024 * STEP_BYTES, 'b', STEP_BYTES);
 }
 
 /* Only the memory of malloc grows. */
@@ -119,6 +133,11 @@ static void stacks(void) {
 
 static void shared(void) {
     go_on(share_more);
+}
+
+static void buffers(void) {
+    fill_buffers(0);
+    go_on(fill_buffers);
 }
 
 static void mallocs(void) {
@@ -347,7 +366,7 @@ int main(int argc, char **argv) {
         {"stacks", stacks},     {"shared", shared},
         {"mallocs", mallocs},   {"collects", collects},
         {"sleepers", sleepers}, {"labels", labels},
-        {"sectors", sectors},
+        {"sectors", sectors},   {"buffers", buffers},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);

@@ -104,6 +104,9 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
     # A queue that falls behind in bursts; the last row is in a dip.
     "queue-in-bursts": (True, rows(range(1, 16), (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256, 253))),
+    "leak-after-an-idle-start": (True, rows(EVEN, (10, 10, 10, 10, 20, 30, 40, 50), (1, 1, 1, 1, 20, 40, 60, 80))),
+    # The program loads much at its start, is idle, and then leaks a little, not quite evenly.
+    "leak-after-a-large-start": (True, rows((1, 2, 3, 4, 5), (800, 800, 900, 995, 1085))),
     # Memory of a garbage collector: the low points rise by chance, the high points rise much more.
     "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
     "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),
@@ -111,6 +114,8 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
     "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
+    # The load begins shortly before the fifth look.
+    "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97), (1, 1, 1, 1, 5, 20, 40, 60, 80))),
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),

@@ -139,6 +139,28 @@ def one_cause_in_python():
     check(re.search(r'^<string>:3: size=\d+', done.stdout), f"the line that grew most: {done.stdout}")
 
 
+LIBRARY_LEAK = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+for round in range(4):
+    for number in range(20000):
+        libc.strdup(b"a name" * 20)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def what_a_library_leaks_in_python():
+    """tracemalloc does not know what a library takes from malloc, so doctor shows the call path."""
+    with runtime_dir() as directory:
+        with Target(["/usr/bin/python3", "-c", LIBRARY_LEAK], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+            text = found_at(target, 4, told)
+    check("ffi_call" in labelled(text, 1, "who"), text)
+    check("may be missing there" in labelled(text, 1, "fix"), f"tracemalloc: {text}")
+    check(re.match(r"memctx dump \d+ --flat --context \d+$", labelled(text, 1, "next")), text)
+
+
 def rate_in(text, number, label, after):
     """The rate in the text of a finding at a label, in MiB/s."""
     rate = re.search(rf"\+([0-9.]+) (KiB|MiB|GiB)/s {after}", labelled(text, number, label) or "")

@@ -10,6 +10,12 @@
 /* If paths that keep most make this share of all allocations, the other paths are too few to
  * measure the load. */
 #define KEPT_ALLOCS 0.9
+/* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
+#define BEGUN_PART 16
+/* the number of chunks follows the number of threads if there are at least THREADS_MIN new threads,
+ * and at most PER_THREAD chunks for each */
+#define THREADS_MIN 4
+#define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
@@ -52,6 +58,8 @@ void series_make(struct series *series, const struct look *look) {
                               .rows = cli_alloc(count, sizeof(struct sample_row *)),
                               .seconds = cli_alloc(count, sizeof *series->seconds),
                               .allocs = cli_alloc(count, sizeof *series->allocs),
+                              .kept = cli_alloc(count, sizeof *series->kept),
+                              .threads = cli_alloc(count, sizeof *series->threads),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
                               .falling = cli_alloc(paths, sizeof *series->falling),
@@ -61,11 +69,12 @@ void series_make(struct series *series, const struct look *look) {
         series->seconds[i] = samples->samples[i].uptime_s;
         series->allocs[i] = (double)samples->samples[i].allocs;
     }
+    look_new_threads(look, series->threads);
     series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
-        int64_t allocs = series->rows[count - 1][k].allocs - series->rows[0][k].allocs;
-        if (allocs > 0 && keeps_most(series, k))
-            series->kept_allocs += (double)allocs;
+        if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs && keeps_most(series, k))
+            for (size_t i = 0; i < count; i++)
+                series->kept[i] += (double)series->rows[i][k].allocs;
         take_few(series, k);
         if (!trend_falls(series->values, series->few_count))
             continue;
@@ -85,6 +94,8 @@ void series_free(struct series *series) {
     free(series->rows);
     free(series->seconds);
     free(series->allocs);
+    free(series->kept);
+    free(series->threads);
     free(series->x);
     free(series->values);
     free(series->falling);
@@ -121,23 +132,47 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         return true;
     if (!keeps_most(series, number))
         return false;
-    if (series->kept_allocs >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
+    double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
+    if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     return (trend_slows(allocs, series->values, count) ||
             trend_bends(allocs, series->values, count)) &&
            trend_is_slower(seconds, series->values, count);
 }
 
-/* True if the path grows ever more slowly. Growth per allocation of the path is judged first. If
- * the path keeps most of its chunks, growth per allocation of the program is judged too; but if
- * nearly all allocations are of paths that keep most, these grow alike, and growth per second is
- * judged instead. A leak that does not depend on the load also grows more slowly per allocation
- * while the load rises. So growth per second must be slower in at least one interval, too; more is
- * not asked, because a program that pauses makes intervals of time uneven. */
+/* Returns the index of the first sample after the path's growth began, or 0 if the path grew from
+ * the first sample on. The interval in which the growth began is left out: for a part of it,
+ * nothing grew. Leaves at least three intervals, if there are as many. */
+static size_t growth_begins(const struct series *series, size_t number) {
+    size_t last = series->samples->count - 1, at = 0;
+    int64_t first = series->rows[0][number].requested_bytes;
+    int64_t rise = series->rows[last][number].requested_bytes - first;
+    while (at + 3 < last &&
+           series->rows[at + 1][number].requested_bytes - first <= rise / BEGUN_PART)
+        at++;
+    return at > 0 && at + 3 < last ? at + 1 : at;
+}
+
+/* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
+ * later, so the samples before the growth are left out. Growth per allocation of the path is judged
+ * first. If the path keeps most of its chunks, growth per allocation of the program is judged too;
+ * but if nearly all allocations are of paths that keep most, these grow alike, and growth per
+ * second is judged instead. A leak that does not depend on the load also grows more slowly per
+ * allocation while the load rises. So growth per second must be slower in at least one interval,
+ * too; more is not asked, because a program that pauses makes intervals of time uneven. */
 static bool is_slowing(struct series *series, size_t number) {
-    double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
-    take_few(series, number);
-    bool slowing = samples_slow_down(series, number, seconds, allocs);
+    struct series later = *series;
+    size_t begins = growth_begins(series, number);
+    later.few_count =
+        trend_few(series->seconds + begins, series->samples->count - begins, later.few);
+    for (size_t i = 0; i < later.few_count; i++)
+        later.few[i] += begins;
+    double *seconds = few_of(&later, series->seconds), *allocs = few_of(&later, series->allocs);
+    take_few(&later, number);
+    int64_t held = begins > 0 ? later.values[0] : 0; /* no part of this growth */
+    for (size_t i = 0; i < later.few_count; i++)
+        later.values[i] -= held;
+    bool slowing = samples_slow_down(&later, number, seconds, allocs);
     free(seconds);
     free(allocs);
     return slowing;
@@ -193,6 +228,27 @@ static struct trend_line line_of_suspect(const struct look *look, struct series 
     return explaining_line(series, bytes);
 }
 
+/* Sets growth->threads and growth->per_thread. */
+static void count_per_thread(const struct look *look, const struct series *series,
+                             const struct blame_suspect *suspect, struct growth *growth) {
+    size_t count = series->samples->count;
+    int64_t threads = series->threads[count - 1];
+    int64_t each = threads >= THREADS_MIN ? (growth->chunks + threads / 2) / threads : 0;
+    if (each < 1 || each > PER_THREAD)
+        return;
+    for (size_t i = 1; i < count; i++) {
+        int64_t off = -each * series->threads[i];
+        for (size_t k = 0; k < suspect->count; k++) {
+            uint32_t number = blame_number(&look->paths, suspect->members[k]);
+            off += series->rows[i][number].live_chunks - series->rows[0][number].live_chunks;
+        }
+        if (off > threads / 8 + 1 || off < -threads / 8 - 1)
+            return;
+    }
+    growth->threads = threads;
+    growth->per_thread = each;
+}
+
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
@@ -207,5 +263,6 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;
     }
+    count_per_thread(look, series, suspect, &sum);
     return sum;
 }

@@ -17,6 +17,9 @@ struct growth {
     double seconds;
     bool slowing;           /* it grows ever more slowly, like a cache that fills */
     struct trend_line line; /* set only for a suspect and for the sum */
+    /* Set only for a suspect: by how many the threads became more, and how many of the suspect's
+     * chunks there are for each of them. 0: the number of chunks does not follow the threads. */
+    int64_t threads, per_thread;
 };
 
 /* The figures of contexts at all samples. Contexts with equal folded paths share a row. The last
@@ -27,9 +30,9 @@ struct series {
     struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */
-    /* allocations between first and last sample by paths that keep most chunks */
-    double kept_allocs;
-    double *x; /* buffers for the figures of one path */
+    double *kept;             /* kept[sample]: allocations of the paths that keep most chunks */
+    int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
+    double *x;                /* buffers for the figures of one path */
     int64_t *values;
     /* Indices of a few samples (trend_few). Some judgements use only these, so that chance in one
      * of many intervals does not decide. */

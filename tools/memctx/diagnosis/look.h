@@ -73,6 +73,11 @@ bool look_is_python(const struct model *model);
  * action to what the runtime offers: tools, or a setting for malloc. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
+/* Sets threads[sample] to by how many threads there are more than at the first look. pthread_create
+ * allocates a chunk for the data of each thread; these chunks are counted. Returns the index of the
+ * context with most of the new ones, or WIRE_NONE. */
+uint32_t look_new_threads(const struct look *look, int64_t *threads);
+
 /* Add a finding: finding_new about the whole process, finding_on about a suspect. The caller fills
  * in evidence and action. The pointer is valid until the next finding is added. */
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,

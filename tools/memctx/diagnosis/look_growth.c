@@ -120,6 +120,18 @@ static char *what_stays(const struct growth *growth) {
                        : cli_copy("nearly every chunk stays");
 }
 
+/* Returns what the growth may be. The caller frees the text. */
+static char *what_it_means(const struct growth *growth, size_t intervals) {
+    if (growth->slowing)
+        return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
+    if (growth->per_thread > 0)
+        return cli_format("the program has about %" PRId64 " threads more, and %" PRId64
+                          " of these chunks for each of them",
+                          growth->threads, growth->per_thread);
+    return cli_copy(intervals >= 3 ? "it is a leak, or a queue that is not drained"
+                                   : "two more marks show whether the growth goes on");
+}
+
 /* Returns the straight growth of a suspect. The rate is 0 if the growth is not straight or slows
  * down. */
 static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
@@ -148,9 +160,33 @@ static bool is_from_java_code(const struct look *look, const struct finding *fin
     return false;
 }
 
+/* True if code of this module calls the allocators of Python, whose chunks tracemalloc knows: the
+ * interpreter and the modules that come with it. */
+static bool is_part_of_python(const struct model_module *module) {
+    const char *slash = strrchr(module->path, '/'), *name = slash ? slash + 1 : module->path;
+    return strncmp(name, "python", 6) == 0 || strncmp(name, "libpython", 9) == 0 ||
+           strstr(module->path, "/lib-dynload/");
+}
+
+/* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
+ * not come with Python. They may call malloc itself. */
+static bool is_from_libraries(const struct look *look, const struct blame_suspect *suspect) {
+    const struct model *model = look->model;
+    int64_t all = 0, theirs = 0;
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t module = model->contexts[suspect->members[k]].frame->module;
+        int64_t bytes =
+            look->totals[blame_number(&look->paths, suspect->members[k])].requested_bytes;
+        all = model_tame(all + bytes);
+        if (module != WIRE_NONE && !is_part_of_python(&model->modules[module]))
+            theirs = model_tame(theirs + bytes);
+    }
+    return theirs > all / 2;
+}
+
 /* Returns the command or step that the user should take next. The caller frees it. */
-static char *what_is_next(const struct look *look, const struct finding *finding,
-                          size_t intervals) {
+static char *what_is_next(const struct look *look, const struct finding *finding, size_t intervals,
+                          bool tracemalloc_shows) {
     if (intervals < 3 && !look->model->from_snapshot && look->model->how)
         return cli_format(
             "memctx dump %s -o FILE now and some time later, then memctx diff FILE FILE",
@@ -158,7 +194,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (intervals < 3 && !look->model->from_snapshot)
         return cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
                           look->input->target, look->input->target);
-    if (look_is_python(look->model)) /* contexts would only show functions of the interpreter */
+    if (tracemalloc_shows) /* contexts would only show functions of the interpreter */
         return cli_copy(
             "paste these two lines at the start of the script and start it again; after 60 s they "
             "print where memory grew most, with the lines of the script that led there:\n"
@@ -168,7 +204,29 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (is_from_java_code(look, finding))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
-    return look_closer(look, "dump", " --flat --sort chunks", finding);
+    return look_closer(look, "dump", " --flat", finding);
+}
+
+/* Returns what to change in the program, or NULL if the advice of the rule fits. */
+static const char *advice_for(const struct look *look, const struct finding *finding,
+                              const struct growth *growth, bool tracemalloc_shows) {
+    if (tracemalloc_shows)
+        return "The call paths show the functions of the interpreter, not the lines of the script; "
+               "tracemalloc shows these. Then free these objects, or give the container that keeps "
+               "them a limit.";
+    if (look_is_python(look->model))
+        return "A library, or a module in C, allocated most of this memory. tracemalloc shows only "
+               "memory from the allocators of Python, so this memory may be missing there. Find "
+               "out which objects of the script own this memory, and what should free it.";
+    if (is_from_java_code(look, finding))
+        return "Objects of Java own this memory: a direct buffer, or a stream or compressor that "
+               "was not closed. The call path shows the native method that they called, but no "
+               "Java method. A histogram of classes tells which objects become more as these "
+               "chunks do; close these objects, or give the collection that keeps them a limit.";
+    if (growth->per_thread > 0)
+        return "If the number of threads has a limit, this growth has a limit, too. Otherwise find "
+               "out why threads are started and do not end.";
+    return NULL;
 }
 
 static struct finding *tell_growth(struct look *look, const struct rule *rule,
@@ -189,29 +247,20 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     finding->sure = how_sure(growth, intervals);
     free(time);
     char *a_day = look_a_day(growth->a_day, growth->seconds);
-    finding->evidence = cli_format(
-        "%s %s by %s%s in %.1f s%s; %s; %s",
-        suspect->joined ? "together, these call paths" : "this call path", when, count,
-        look_bytes(growth->bytes), growth->seconds, a_day, stays,
-        growth->slowing  ? "it grows less each time, like a cache that fills, so it is hardly a "
-                           "leak"
-        : intervals >= 3 ? "it is a leak, or a queue that is not drained"
-                         : "two more marks show whether the growth goes on");
+    char *ends = what_it_means(growth, intervals);
+    finding->evidence =
+        cli_format("%s %s by %s%s in %.1f s%s; %s; %s",
+                   suspect->joined ? "together, these call paths" : "this call path", when, count,
+                   look_bytes(growth->bytes), growth->seconds, a_day, stays, ends);
+    free(ends);
     free(when);
     free(count);
     free(stays);
     free(a_day);
-    if (look_is_python(look->model))
-        finding->advice = "The call paths show the functions of the interpreter, not the lines of "
-                          "the script; tracemalloc shows these. Then free these objects, or "
-                          "give the container that keeps them a limit.";
-    if (is_from_java_code(look, finding))
-        finding->advice =
-            "Objects of Java own this memory: a direct buffer, or a stream or compressor that was "
-            "not closed. The call path shows the native method that they called, but no Java "
-            "method. A histogram of classes tells which objects become more as these chunks do; "
-            "close these objects, or give the collection that keeps them a limit.";
-    finding->action = what_is_next(look, finding, intervals);
+    bool tracemalloc_shows = look_is_python(look->model) && !is_from_libraries(look, suspect);
+    const char *advice = advice_for(look, finding, growth, tracemalloc_shows);
+    finding->advice = advice ? advice : finding->advice;
+    finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);
     return finding;
 }
 

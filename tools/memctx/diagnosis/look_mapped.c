@@ -25,6 +25,16 @@ static const struct runtime {
      "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, each object has a "
      "call path.",
      "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
+    {"php*",
+     "PHP maps memory for the values of the script itself. With USE_ZEND_ALLOC=0, each string, "
+     "array and object has a call path.",
+     "start the program again, with USE_ZEND_ALLOC=0, then look again", 0},
+    {"ruby*", "Ruby maps memory for its objects itself. ObjectSpace tells which classes they are.",
+     "paste this line at the start of the script and start it again; it prints twice, after 30 s "
+     "and after 60 s, of which classes there are most objects:\n"
+     "Thread.new { 2.times { sleep 30; p "
+     "ObjectSpace.each_object(Object).map(&:class).tally.max_by(9, &:last) } }",
+     0},
     {"node",
      "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
      "show which objects became more, and which objects refer to them.",
@@ -107,6 +117,33 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
     return text;
 }
 
+/* True if most of the growth is in shared memory that was mapped before, and the mapping has kept
+ * its size. A database touches more and more of its buffers in this way. The growth ends when the
+ * whole mapping is touched. */
+static bool fills_shared(const struct mapped *earlier, const struct mapped_growth *most,
+                         int64_t grown) {
+    const struct model_place *place = most->place;
+    if (!place || place->kind != MODEL_PLACE_SHARED || most->bytes <= grown / 2)
+        return false;
+    for (size_t i = 0; i < earlier->place_count; i++)
+        if (earlier->places[i].start == place->start && earlier->places[i].end == place->end)
+            return true;
+    return false;
+}
+
+/* Makes a finding harmless, because fills_shared is true. */
+static void tell_filling(struct finding *finding, const struct model_place *place) {
+    char *evidence = finding->evidence;
+    finding->evidence = cli_format("%s; this mapping keeps its size of %s", evidence,
+                                   look_bytes((int64_t)(place->end - place->start)));
+    free(evidence);
+    finding->severity = SEVERITY_INFO;
+    finding->why = "The program touches more of a mapping that it made before, as a database does "
+                   "while its buffers fill. The mapping cannot take more memory than its size.";
+    finding->advice = NULL;
+    finding->sure = "hardly a leak: the mapping does not become larger";
+}
+
 /* python3 maps memory for small objects itself, without malloc. */
 bool look_is_python(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
@@ -119,6 +156,7 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
         return false;
     const char *command = runtime->command, *pid = strstr(command, "PID");
     finding->advice = runtime->advice;
+    free(finding->action);
     finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
                                        model->pid, pid + strlen("PID"))
                           : cli_copy(command);
@@ -139,34 +177,42 @@ static const char *how_sure(const struct look *look, enum model_place_kind kind,
                                         "program still uses the memory is not known";
 }
 
-/* True if pthread_create allocated the context's chunks, for the data of a thread besides its
- * stack. */
-static bool is_of_new_threads(const struct model *model, uint32_t context) {
-    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
-        const struct model_names *names = model->contexts[context].frame->names;
-        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
-        if (name && strstr(name, "pthread_create"))
-            return true;
+/* Returns for each frame of the model, by its number, whether it is in pthread_create. The caller
+ * frees the array. */
+static bool *find_thread_starts(const struct model *model) {
+    bool *starts = cli_alloc(model->frame_count, sizeof *starts);
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
+        const char *name =
+            frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
+        starts[frame->number] = name && strstr(name, "pthread_create");
     }
-    return false;
+    return starts;
 }
 
-/* Returns the context with most new chunks among those for which is_of_new_threads is true, or
- * WIRE_NONE. */
-static uint32_t find_starter(const struct look *look) {
+uint32_t look_new_threads(const struct look *look, int64_t *threads) {
+    const struct model *model = look->model;
     const struct samples *samples = look->input->samples;
     const struct sample_row *first = samples->samples[0].rows;
-    const struct sample_row *last = samples->samples[samples->count - 1].rows;
+    bool *starts = find_thread_starts(model);
     uint32_t starter = WIRE_NONE;
     int64_t most = 0;
-    for (size_t i = 1; i < look->model->figures_count; i++) {
-        uint32_t context = model_figures_at(look->model, i)->context;
-        int64_t chunks = last[i].live_chunks - first[i].live_chunks;
-        if (context != WIRE_NONE && chunks > most && is_of_new_threads(look->model, context)) {
-            most = chunks;
-            starter = context;
-        }
+    memset(threads, 0, samples->count * sizeof *threads);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        int64_t chunks =
+            samples->samples[samples->count - 1].rows[i].live_chunks - first[i].live_chunks;
+        uint32_t context = chunks > 0 ? model_figures_at(model, i)->context : WIRE_NONE;
+        uint32_t at = context;
+        while (at != WIRE_NONE && !starts[model->contexts[at].frame->number])
+            at = model->contexts[at].parent;
+        if (at == WIRE_NONE)
+            continue;
+        for (size_t k = 0; k < samples->count; k++)
+            threads[k] = model_tame(threads[k] + samples->samples[k].rows[i].live_chunks -
+                                    first[i].live_chunks);
+        starter = chunks > most ? context : starter;
+        most = larger(most, chunks);
     }
+    free(starts);
     return starter;
 }
 
@@ -207,20 +253,29 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     free(where);
     free(a_day);
     char *time = look_time(growth->seconds);
+    finding->since = cli_format("at least %s ago", time);
+    finding->action = most.place
+                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+                                       most.place->start, model->pid)
+                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+    if (fills_shared(from, &most, growth->bytes)) {
+        tell_filling(finding, most.place);
+        free(time);
+        return;
+    }
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);
-    finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(look, kind, growth);
     finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
         return;
-    finding->action = most.place
-                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
-                                       most.place->start, model->pid)
-                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
-    uint32_t starter = kind == MODEL_PLACE_STACK ? find_starter(look) : WIRE_NONE;
+    if (kind != MODEL_PLACE_STACK)
+        return;
+    int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
+    uint32_t starter = look_new_threads(look, threads);
+    free(threads);
     if (starter != WIRE_NONE)
         tell_starter(look, finding, starter);
 }
