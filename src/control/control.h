@@ -65,6 +65,8 @@ void control_fork_done(bool child);
 uint64_t control_uptime_ns(void);
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
+/* Makes the socket again if somebody has removed its path. Looks at most once a second. */
+void control_look_at_socket(void);
 /* True when the control thread has to end: another thread asks for that, or no other is left. */
 bool control_must_end(void);
 /* True when the first thread of the program has ended, so that the control thread may become the

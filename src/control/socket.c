@@ -3,8 +3,9 @@
 #include "control/socket.h"
 #include "control/control.h"
 #include "control/socket_path.h"
-#include "os/fault.h"
+#include "os/libc.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,19 +14,30 @@
 static struct socket_path path START_PAGE;
 static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made the socket */
 struct held socket_listener FORK_PAGE = {.fd = -1};
+static struct { /* the root directory of the process when it made the socket */
+    dev_t device;
+    ino_t inode;
+} root START_PAGE;
+
+/* Standard error may be closed when a socket is made again. */
+static void complain(const char *what, const char *detail) {
+    if (!socket_exists())
+        control_complain(what, detail);
+}
 
 bool socket_open(void) {
+    struct stat status = {0};
     char reason[256] = "there is no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
     if (!socket_path_find(&path, os_process_id(), &why)) {
         reason[why.length ? why.length : text_length(reason)] = 0;
-        control_complain(reason, "");
+        complain(reason, "");
         return false;
     }
     if (!descriptors_hold(&listener,
                           OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
-        control_complain("cannot create a socket", "");
+        complain("cannot create a socket", "");
         return false;
     }
     unlink(path.temporary.sun_path);
@@ -33,12 +45,16 @@ bool socket_open(void) {
             bind(listener.fd, (const struct sockaddr *)&path.temporary, sizeof path.temporary)) ||
         OS_TRY(chmod(path.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
         OS_TRY(rename(path.temporary.sun_path, path.final.sun_path))) {
-        control_complain("cannot create the socket at ", path.final.sun_path);
+        complain("cannot create the socket at ", path.final.sun_path);
         unlink(path.temporary.sun_path);
         descriptors_let_go(&listener);
         return false;
     }
+    descriptors_let_go(&socket_listener);
     socket_listener = listener;
+    (void)OS_TRY(os_stat("/", &status));
+    root.device = status.st_dev;
+    root.inode = status.st_ino;
     store_release(&socket_pid, os_process_id());
     return true;
 }
@@ -47,6 +63,16 @@ bool socket_open(void) {
 bool socket_exists(void) {
     uint32_t pid = load_acquire(&socket_pid);
     return pid && pid == os_process_id();
+}
+
+/* In a process that has entered another root directory (chroot), the path does not name the place
+ * of the socket. The socket is still there. */
+bool socket_is_lost(void) {
+    struct stat status;
+    return socket_exists() && descriptors_is_held(&socket_listener) &&
+           OS_TRY(os_lstat(path.final.sun_path, &status)) && errno == ENOENT &&
+           !OS_TRY(os_stat("/", &status)) && status.st_dev == root.device &&
+           status.st_ino == root.inode;
 }
 
 COLD void socket_remove(void) {

@@ -35,6 +35,7 @@
 #define STATUS_BYTES 16384
 #define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
 #define EXIT_WAITS_MAX 1000
+#define SOCKET_LOOK_NS 1000000000U /* time between two checks that the socket's path is there */
 
 uint32_t control_waiting FORK_PAGE;
 
@@ -96,6 +97,23 @@ bool control_may_be_last(void) {
     return control.first_ended;
 }
 
+static void make_socket(void) {
+    exchange_acq_rel(&control.opening, 1);
+    if (!load_acquire(&control.ending))
+        socket_open();
+    store_release(&control.opening, 0);
+}
+
+void control_look_at_socket(void) {
+    static uint64_t next_ns;
+    uint64_t now = os_now_exact_ns();
+    if (now < next_ns)
+        return;
+    next_ns = now + SOCKET_LOOK_NS;
+    if (socket_is_lost())
+        make_socket();
+}
+
 static void *thread_main(void *argument) {
     /* A raw system call, because the symbol prctl is that of api/sandbox.c, in a higher layer. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
@@ -109,10 +127,7 @@ static void *thread_main(void *argument) {
         descriptors_close_from(options.verbose ? 3 : 2);
     }
     server_begin();
-    exchange_acq_rel(&control.opening, 1);
-    if (!load_acquire(&control.ending))
-        socket_open();
-    store_release(&control.opening, 0);
+    make_socket();
     record_begin();
     if (descriptors_are_own && options.verbose)
         close(2);

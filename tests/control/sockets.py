@@ -314,6 +314,21 @@ def stale_socket_swept():
 
 
 @test
+def removed_socket_is_made_again():
+    """If the directory of the socket is removed, the process makes directory and socket again."""
+    with runtime_dir() as directory, start_target(directory, MEMCTX_RULES="f=aset") as target:
+        path = target.wait_socket()
+        first = os.stat(path).st_ino
+        os.rename(os.path.dirname(path), directory + "/removed")
+        harness.wait_until(lambda: os.path.exists(path), "the socket again")
+        check(os.stat(path).st_ino != first, "a new socket")
+        check_equal(stat.S_IMODE(os.lstat(path).st_mode), 0o600, "mode of the socket")
+        check_equal(target.dump()["pid"], target.pid, "pid in the dump")
+        target.finish()
+        check(not os.path.exists(path), "the program left its second socket behind")
+
+
+@test
 def ps_leaves_other_files():
     with runtime_dir() as directory, start_target(directory) as target:
         folder = os.path.dirname(target.wait_socket())

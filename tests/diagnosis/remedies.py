@@ -242,9 +242,12 @@ def rules_of_memctx_run():
         check_equal(done.returncode, 2, "a rule without a policy")
         done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third=x", "--", "/usr/bin/env"], env=env,
                               check=False, capture_output=True, text=True, timeout=60)
-        check("MEMCTX_RULES=first=aset;second=slab;third=x" in done.stdout, done.stdout)
-        check('the rule "third=x" is not understood' in done.stderr, done.stderr)
-        check_equal(done.returncode, 0, "the program runs all the same")
+        check_equal((done.returncode, done.stdout), (2, ""), "a rule that is not understood")
+        check('the rule "third=x" is not understood: the policies are' in done.stderr, done.stderr)
+        done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third=own", "--", "/usr/bin/env"], env=env,
+                              check=False, capture_output=True, text=True, timeout=60)
+        check("MEMCTX_RULES=first=aset;second=slab;third=own" in done.stdout, done.stdout)
+        check_equal((done.returncode, done.stderr), (0, ""), "rules that are understood")
 
 
 @test

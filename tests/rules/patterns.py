@@ -53,15 +53,26 @@ def patterns_of_cxx():
 
 @test
 def what_is_not_understood_is_said():
+    """`memctx run --rule` refuses a rule that the library would ignore, and no other rule. A rule of
+    MEMCTX_RULES is ignored with a message."""
     for rule, says in {"a=own,slab,bump": "it has two policies", "a=mixed,own": "mixed has no pages of its own",
                        "a=page:1M": "the size of a page is 16K or 64K", "a=limit:x": "a limit is a number of bytes",
-                       "a=limit:1M,warn:2M": "it has two limits", "a=walls": "the options own, page:16K",
+                       "a=limit:1M,warn:2M": "it has two limits", "a=page:65536,warn:8796093022208M": "a limit is a",
+                       "a=slab,": "the policies are", "a=walls": "the options own, page:16K",
                        "regex:=own": "the pattern has no name", "context:99999999=own": "no context has that number",
-                       "a": "a rule is PATTERN=POLICY,OPTIONS"}.items():
+                       "a": "PATTERN=POLICY,OPTIONS"}.items():
         done = use("patterns", rule)
         check_equal(done.returncode, 0, rule)
         check(f'memctx: MEMCTX_RULES: the rule "{rule}" is not understood: ' in done.stderr and says in done.stderr
               and done.stderr.endswith("; this rule is ignored\n"), f"{rule}: {done.stderr}")
+        done = run_cli("run", "--rule", rule, "--", "/usr/bin/env")
+        check_equal((done.returncode, done.stdout), (2, ""), f"run --rule {rule}")
+        check(says.removesuffix(" that number") in done.stderr, f"run --rule {rule}: {done.stderr}")
+    good = ["a=page:65536,zero,slab", "a=warn:1g,guard", "=x=mixed,limit:12k", "b=bump; c=simple,own;"]
+    for rules in ([("--rule", rule) for rule in good], []):
+        done = run_cli("run", *[word for pair in rules for word in pair], "--", "/bin/true",
+                       env=clean_env(MEMCTX_LIBRARY=harness.LIB, **({} if rules else {"MEMCTX_RULES": ";".join(good)})))
+        check_equal((done.returncode, done.stderr), (0, ""), f"{good} by {rules}")
 
 
 @test

@@ -35,7 +35,8 @@ static const struct cli_verb verbs[] = {
      "                     also of child processes, for memctx postmortem (MEMCTX_RECORD)\n"
      "  --names            with --record: keep names of functions in the recording. A process\n"
      "                     beside the program looks them up while it runs\n"
-     "  --rule RULE        place call paths by function names; memctx rules --help explains RULE\n"
+     "  --rule RULE        place call paths by function names; see memctx rules --help. A RULE\n"
+     "                     that is not understood is refused (exit status 2)\n"
      "  --set NAME=VALUE   set any other option; memctx options lists them\n"
      "  -v, --verbose      report failures of the library on standard error "
      "(MEMCTX_VERBOSE=1)\n" COMMON_HELP

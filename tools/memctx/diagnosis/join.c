@@ -133,8 +133,8 @@ static struct place *list_places(const struct tree *tree) {
  * if this function has exactly one node in the tree of full paths; else 0, the root. */
 static uint32_t find_caller(struct tree *tree, const struct place *places, size_t count,
                             uint32_t number) {
-    uint32_t outermost = tree->paths->frames[tree->paths->first[number + 1] - 2];
-    const struct place wanted = {.key = key_of(tree, (struct who_step){outermost, 0})};
+    struct who_step outermost = {tree->paths->frames[tree->paths->first[number + 1] - 2], 0};
+    const struct place wanted = {.key = key_of(tree, outermost)};
     const struct place *at = bsearch(&wanted, places, count, sizeof *places, by_key);
     if (!at || (at > places && at[-1].key == at->key) ||
         (at + 1 < places + count && at[1].key == at->key))
