@@ -78,6 +78,13 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
                        enum allocate_how how, uintptr_t frame);
 /* For operator new when memory is short: calls the new-handler and tries again, or throws. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
+/* True if the program has its own operator new: a throwing one, which the nothrow ones must call.
+ */
+bool new_is_replaced(void);
+/* This library's operators new(size_t) and new(size_t, align_val_t), whatever the program defines.
+ */
+void *new_plain(size_t size);
+void *new_aligned(size_t size, size_t alignment);
 
 /* --- where the common free cannot go on (free.c) --------------------------------------------- */
 

@@ -258,11 +258,12 @@ EXPORT void *calloc(size_t count, size_t size) {
     return allocate(bytes, ALLOCATE_ZEROED, FRAME);
 }
 
-static void *resize(void *old, size_t size, uintptr_t frame) {
+EXPORT void *realloc(void *old, size_t size) {
+    uintptr_t frame = FRAME;
     if (!old)
         return allocate(size, ALLOCATE_PLAIN, frame);
-    if (!size) { /* like glibc: frees the chunk, and does not change errno */
-        free(old);
+    if (!size) {               /* like glibc: frees the chunk, and does not change errno */
+        free_not_entered(old); /* the name free may be the program's own function */
         return NULL;
     }
     struct request request = {.size = size, .alignment = 1, .old = old};
@@ -281,19 +282,6 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);
     return old;
-}
-
-EXPORT void *realloc(void *old, size_t size) {
-    return resize(old, size, FRAME);
-}
-
-EXPORT void *reallocarray(void *old, size_t count, size_t size) {
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return resize(old, bytes, FRAME);
 }
 
 /* Rounds the alignment up to a power of two, as glibc's memalign and aligned_alloc do. */
@@ -350,5 +338,4 @@ EXPORT void *__libc_realloc(void *old, size_t size) ALIAS(realloc);
 EXPORT void *__libc_memalign(size_t alignment, size_t size) ALIAS(memalign);
 EXPORT void *__libc_valloc(size_t size) ALIAS(valloc);
 EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);
-EXPORT void *__libc_reallocarray(void *old, size_t count, size_t size) ALIAS(reallocarray);
 #endif

@@ -59,17 +59,22 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
 }
 
 #ifndef MEMCTX_UNIT
-/* Called when a nothrow operator is out of memory. The new-handler may throw, and C code cannot
- * catch the exception. The operator with this name in the program's C++ library can: it calls the
- * throwing operator of this file and catches the exception. */
-static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
-                               const void *nothrow) {
-    void *next = os_libc.symbol ? os_libc.symbol(RTLD_NEXT, name) : NULL;
-    if (!next)
+/* Calls the nothrow operator NAME of the program's C++ library, which calls the throwing operator
+ * by name and catches an exception, as C code cannot do. This serves when memory is short, because
+ * the new-handler may throw, and when the program has its own throwing operator. NEXT keeps the
+ * address of NAME. */
+static COLD void *call_next(const char *name, void **next, size_t size, size_t alignment,
+                            const void *nothrow) {
+    void *function = __atomic_load_n(next, __ATOMIC_RELAXED);
+    if (!function) {
+        function = os_libc.symbol ? os_libc.symbol(RTLD_NEXT, name) : NULL;
+        __atomic_store_n(next, function, __ATOMIC_RELAXED);
+    }
+    if (!function)
         return NULL;
     return alignment == 1
-               ? ((void *(*)(size_t, const void *))next)(size, nothrow)
-               : ((void *(*)(size_t, size_t, const void *))next)(size, alignment, nothrow);
+               ? ((void *(*)(size_t, const void *))function)(size, nothrow)
+               : ((void *(*)(size_t, size_t, const void *))function)(size, alignment, nothrow);
 }
 
 /* allocate() is inlined into each operator, so that FRAME is the operator's own frame. */
@@ -87,44 +92,39 @@ static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
 #define OPERATOR_NEW_NOTHROW(name)                                                                 \
     EXPORT void *name(size_t size, const void *nothrow);                                           \
     EXPORT void *name(size_t size, const void *nothrow) {                                          \
-        void *chunk = allocate(size, ALLOCATE_PLAIN, FRAME);                                       \
-        return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, 1, nothrow);              \
+        static void *next;                                                                         \
+        void *chunk = UNLIKELY(new_is_replaced()) ? NULL : allocate(size, ALLOCATE_PLAIN, FRAME);  \
+        return LIKELY(chunk != NULL) ? chunk : call_next(#name, &next, size, 1, nothrow);          \
     }
 #define OPERATOR_NEW_ALIGNED_NOTHROW(name)                                                         \
     EXPORT void *name(size_t size, size_t alignment, const void *nothrow);                         \
     EXPORT void *name(size_t size, size_t alignment, const void *nothrow) {                        \
-        void *chunk = allocate_aligned_new(size, alignment, FRAME);                                \
-        return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, alignment, nothrow);      \
+        static void *next;                                                                         \
+        void *chunk =                                                                              \
+            UNLIKELY(new_is_replaced()) ? NULL : allocate_aligned_new(size, alignment, FRAME);     \
+        return LIKELY(chunk != NULL) ? chunk : call_next(#name, &next, size, alignment, nothrow);  \
     }
 
 OPERATOR_NEW(_Znwm)
-OPERATOR_NEW(_Znam)
 OPERATOR_NEW_ALIGNED(_ZnwmSt11align_val_t)
-OPERATOR_NEW_ALIGNED(_ZnamSt11align_val_t)
+
+/* The hidden names mean this library's operators, also when the program has its own. */
+void *new_plain(size_t size) __attribute__((alias("_Znwm")));
+void *new_aligned(size_t size, size_t alignment) __attribute__((alias("_ZnwmSt11align_val_t")));
+
 OPERATOR_NEW_NOTHROW(_ZnwmRKSt9nothrow_t)
 OPERATOR_NEW_NOTHROW(_ZnamRKSt9nothrow_t)
 OPERATOR_NEW_ALIGNED_NOTHROW(_ZnwmSt11align_val_tRKSt9nothrow_t)
 OPERATOR_NEW_ALIGNED_NOTHROW(_ZnamSt11align_val_tRKSt9nothrow_t)
 
-#define NOTHROW const void *nothrow __attribute__((unused))
-#define UNUSED_SIZE size_t size __attribute__((unused))
-#define UNUSED_ALIGNMENT size_t alignment __attribute__((unused))
-#define OPERATOR_DELETE(name, ...)                                                                 \
-    EXPORT void name(void *chunk, ##__VA_ARGS__);                                                  \
-    EXPORT void name(void *chunk, ##__VA_ARGS__) {                                                 \
-        free_inline(chunk);                                                                        \
-    }
+EXPORT void _ZdlPv(void *chunk);
+EXPORT void _ZdlPv(void *chunk) {
+    free_inline(chunk);
+}
 
-OPERATOR_DELETE(_ZdlPv)
-OPERATOR_DELETE(_ZdaPv)
-OPERATOR_DELETE(_ZdlPvm, UNUSED_SIZE)
-OPERATOR_DELETE(_ZdaPvm, UNUSED_SIZE)
-OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, NOTHROW)
-OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, NOTHROW)
-OPERATOR_DELETE(_ZdlPvSt11align_val_t, UNUSED_ALIGNMENT)
-OPERATOR_DELETE(_ZdaPvSt11align_val_t, UNUSED_ALIGNMENT)
-OPERATOR_DELETE(_ZdlPvmSt11align_val_t, UNUSED_SIZE, UNUSED_ALIGNMENT)
-OPERATOR_DELETE(_ZdaPvmSt11align_val_t, UNUSED_SIZE, UNUSED_ALIGNMENT)
-OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, UNUSED_ALIGNMENT, NOTHROW)
-OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, UNUSED_ALIGNMENT, NOTHROW)
+EXPORT void _ZdlPvSt11align_val_t(void *chunk, size_t alignment);
+EXPORT void _ZdlPvSt11align_val_t(void *chunk, size_t alignment) {
+    (void)alignment;
+    free_inline(chunk);
+}
 #endif

@@ -157,6 +157,10 @@ def top_refuses():
             done = subprocess.run([CLI, "top", str(live.pid), "--batch", "1", "--interval", "0.1"], env=env, stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         check(done.returncode == 1 and "No space left" in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
+        # without standard output no descriptor of the command takes its place
+        done = subprocess.run(["sh", "-c", '"$0" top "$1" --batch 1 --interval 0.1 >&-', CLI, str(live.pid)], env=env,
+                              stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        check(done.returncode == 1 and "Bad file descriptor" in done.stderr, f"no output: {done.returncode} {done.stderr}")
 
 
 @test

@@ -21,10 +21,11 @@ MUTANTS = {
         MALLOC, "        bytes = SIZE_MAX; /* refused with ENOMEM */", "        bytes = 16;",
         ["limits-calloc-overflow"]),
     "reallocarray-overflows": (
-        MALLOC, "    if (__builtin_mul_overflow(count, size, &bytes)) {\n        errno = ENOMEM;\n        return NULL;\n    }",
+        "src/api/forward.c", "    if (__builtin_mul_overflow(count, size, &bytes)) {\n        errno = ENOMEM;\n        return NULL;\n    }",
         "    bytes = count * size;", ["limits-reallocarray-overflow"]),
     "realloc-to-nothing-keeps": (
-        MALLOC, "        free(old);\n        return NULL;", "        return NULL;", ["limits-realloc-to-zero"]),
+        MALLOC, "        free_not_entered(old); /* the name free may be the program's own function */\n        return NULL;",
+        "        return NULL;", ["limits-realloc-to-zero"]),
     "malloc-writes-errno": (
         MALLOC, "EXPORT void *malloc(size_t size) {\n", "EXPORT void *malloc(size_t size) {\n    errno = 0;\n",
         ["limits-errno-preserved", "invariant-4-errno"]),

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* main.c - the table of verbs, their help, and the dispatch. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -588,7 +590,18 @@ static void print_help(void) {
         "3 no such target, or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
 }
 
+/* Occupies the standard descriptors that are closed. Otherwise the next file or socket that the
+ * command opens would be standard output or standard error, and receive messages. A write to the
+ * descriptor still fails, because it is only readable; a program that the command starts finds it
+ * closed. */
+static void occupy_standard_descriptors(void) {
+    for (int descriptor = 0; descriptor <= 2; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", (descriptor == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 int main(int argc, char **argv) {
+    occupy_standard_descriptors();
     if (argc < 2)
         cli_usage("missing verb");
     const char *word = argv[1];

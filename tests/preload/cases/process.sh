@@ -15,6 +15,12 @@ test_process_exceptions() {
     own_program 9 exceptions
 }
 
+# The program has its own operator new and delete, realloc and free. The operators and functions that
+# it does not define must call them, as those of the C++ library and of libc do.
+test_process_replaced() {
+    own_program 0 replaced
+}
+
 test_process_dlopen() {
     build plugin_a.so plugin_b.so
     own_program 0 dlopen_loop "$bin_dir"

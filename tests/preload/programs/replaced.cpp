@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Defines only some functions of the malloc family and only some operators, each of which keeps its
+ * size in front of the block, and prints how often they were called. The other functions and
+ * operators, which are not the program's, have to call those of the program. */
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+extern "C" void *__libc_realloc(void *old, size_t size);
+extern "C" void __libc_free(void *block);
+
+namespace {
+
+constexpr size_t HEAD = 16;
+int news, deletes, aligned_news, aligned_deletes, reallocs, frees;
+
+struct alignas(64) Wide {
+    char bytes[64];
+};
+
+void *with_head(void *block, size_t size) {
+    if (!block)
+        throw std::bad_alloc();
+    *static_cast<size_t *>(block) = size;
+    return block;
+}
+
+template <class T> T *opaque(T *pointer) { // keeps the compiler from dropping new and delete
+    __asm__ volatile("" : "+r"(pointer));
+    return pointer;
+}
+
+void tell(const char *what) {
+    printf("%s: %d new, %d delete; aligned: %d new, %d delete\n", what, news, deletes, aligned_news,
+           aligned_deletes);
+}
+
+} // namespace
+
+void *operator new(size_t size) {
+    news++;
+    return static_cast<char *>(with_head(malloc(size + HEAD), size)) + HEAD;
+}
+
+void operator delete(void *block) noexcept {
+    if (!block)
+        return;
+    deletes++;
+    free(static_cast<char *>(block) - HEAD);
+}
+
+void *operator new(size_t size, std::align_val_t alignment) {
+    aligned_news++;
+    size_t head = static_cast<size_t>(alignment);
+    return static_cast<char *>(with_head(aligned_alloc(head, size + head), size)) + head;
+}
+
+void operator delete(void *block, std::align_val_t alignment) noexcept {
+    if (!block)
+        return;
+    aligned_deletes++;
+    free(static_cast<char *>(block) - static_cast<size_t>(alignment));
+}
+
+extern "C" void *realloc(void *old, size_t size) {
+    reallocs++;
+    return __libc_realloc(old, size);
+}
+
+extern "C" void free(void *block) {
+    frees++;
+    __libc_free(block);
+}
+
+int main() {
+    setvbuf(stdout, nullptr, _IONBF, 0); // printf takes no memory
+    const size_t size = sizeof(long), alignment = alignof(Wide);
+    auto align = static_cast<std::align_val_t>(alignment);
+    for (int i = 0; i < 100; i++) {
+        ::operator delete(opaque(::operator new(size)), size);
+        ::operator delete[](opaque(::operator new[](size)));
+        ::operator delete[](opaque(::operator new[](size)), size);
+        ::operator delete(opaque(::operator new(size, std::nothrow)), std::nothrow);
+        ::operator delete[](opaque(::operator new[](size, std::nothrow)), std::nothrow);
+    }
+    tell("plain");
+    for (int i = 0; i < 100; i++) {
+        ::operator delete(opaque(::operator new(size, align)), size, align);
+        ::operator delete[](opaque(::operator new[](size, align)), align);
+        ::operator delete[](opaque(::operator new[](size, align)), size, align);
+        ::operator delete(opaque(::operator new(size, align, std::nothrow)), align, std::nothrow);
+        ::operator delete[](opaque(::operator new[](size, align, std::nothrow)), align,
+                            std::nothrow);
+    }
+    tell("aligned");
+    {
+        std::vector<std::string> strings(1000, std::string(100, 'x'));
+        auto wide = std::make_shared<Wide>();
+        std::unique_ptr<Wide[]> many(new Wide[10]);
+        strings.resize(500);
+        strings.shrink_to_fit();
+    }
+    tell("library");
+    if (::operator new(size_t(-1) / 4, std::nothrow))
+        return 1;
+    tell("too large");
+    reallocs = frees = 0;
+    void *array = reallocarray(nullptr, 10, 100);
+    array = reallocarray(array, 1000, 100);
+    printf("reallocarray: %d realloc, %d free\n", reallocs, frees);
+    array = realloc(array, 0);
+    printf("realloc to nothing: %s, %d realloc, %d free\n", array ? "a block" : "none", reallocs,
+           frees);
+    free(opaque(reallocarray(nullptr, 10, 10)));
+    printf("freed: %d realloc, %d free\n", reallocs, frees);
+    return 0;
+}
