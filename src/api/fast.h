@@ -78,8 +78,8 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
                        enum allocate_how how, uintptr_t frame);
 /* For operator new when memory is short: calls the new-handler and tries again, or throws. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
-/* True if the program has its own operator new: a throwing one, which the nothrow ones must call.
- */
+/* True if the program defines a throwing operator new itself. Then the nothrow operators must call
+ * the program's operator. */
 bool new_is_replaced(void);
 /* This library's operators new(size_t) and new(size_t, align_val_t), whatever the program defines.
  */

@@ -4,10 +4,11 @@
  * operator new or delete.
  *
  * In glibc, reallocarray calls realloc. In libstdc++, operator delete with a size calls operator
- * delete without a size. These calls go to the program's own function, if the program defines one.
- * So do the calls here: a program may define only realloc, or only operator new(size_t) and
- * operator delete(void *). The Makefile builds this file with flags that make each call look up the
- * name, and make each call a jump, so that the call path starts at the caller of the function here.
+ * delete without a size. If the program defines the called function, the call goes to the program's
+ * function. The calls in this file do the same, because a program may define only realloc, or only
+ * operator new(size_t) and operator delete(void *). The Makefile gives this file two flags. With
+ * one, each call goes to the function to which the loader bound the name. With the other, each call
+ * is a jump, so that the call path starts at the caller of the function here.
  */
 #include "api/fast.h"
 
@@ -44,8 +45,8 @@ EXPORT void *_ZnamSt11align_val_t(size_t size, size_t alignment) {
     return _ZnwmSt11align_val_t(size, alignment);
 }
 
-/* True if NAME is the program's function, not the one of this library with the hidden name OWN. The
- * empty assembly keeps the compiler from taking the two for equal. */
+/* True if NAME is bound to a function of the program, not to this library's function, which has the
+ * hidden name OWN. Without the empty assembly, the compiler would assume that both are equal. */
 #define IS_REPLACED(name, own)                                                                     \
     ({                                                                                             \
         __typeof__(&(name)) found = (name);                                                        \

@@ -263,7 +263,7 @@ EXPORT void *realloc(void *old, size_t size) {
     if (!old)
         return allocate(size, ALLOCATE_PLAIN, frame);
     if (!size) {               /* like glibc: frees the chunk, and does not change errno */
-        free_not_entered(old); /* the name free may be the program's own function */
+        free_not_entered(old); /* not free(): that may be the program's own function */
         return NULL;
     }
     struct request request = {.size = size, .alignment = 1, .old = old};

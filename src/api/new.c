@@ -59,10 +59,10 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
 }
 
 #ifndef MEMCTX_UNIT
-/* Calls the nothrow operator NAME of the program's C++ library, which calls the throwing operator
- * by name and catches an exception, as C code cannot do. This serves when memory is short, because
- * the new-handler may throw, and when the program has its own throwing operator. NEXT keeps the
- * address of NAME. */
+/* Calls the nothrow operator NAME of the program's C++ library. That operator calls the throwing
+ * operator by name and catches the exception; C code cannot catch one. Called in two cases: memory
+ * is short, so that the new-handler may throw, or the program has its own throwing operator. *next
+ * keeps the address of the function, so that it is looked up once. */
 static COLD void *call_next(const char *name, void **next, size_t size, size_t alignment,
                             const void *nothrow) {
     void *function = __atomic_load_n(next, __ATOMIC_RELAXED);

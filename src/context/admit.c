@@ -19,7 +19,7 @@
 /* a new site needs 1/DEPTH_PARTS of the limit free for each node outside it */
 #define DEPTH_PARTS 256
 #define WATCH_EVERY 32U /* of this many waiting paths, one is searched for functions that recur */
-/* The table of known views: see look_at_known. */
+/* sizes of the table of known views (struct known), and when it grows; see look_at_known */
 #define KNOWN_LOOK_EVERY 4096U
 #define KNOWN_MISSES 8U
 #define KNOWN_TIMES 8U
@@ -89,8 +89,10 @@ bool admit_shrink(struct paths *paths) {
     return true;
 }
 
-/* Makes the table of known views KNOWN_TIMES as large, if more than one in KNOWN_MISSES of the last
- * waiting paths was not in the table, and if the budget has room that traces may have. */
+/* Called after every KNOWN_LOOK_EVERY allocations of waiting paths. If more than one in
+ * KNOWN_MISSES of them found no entry, and the budget has room of the kind that traces may take,
+ * makes the table of known views larger: KNOWN_GROWN entries first, then KNOWN_TIMES times as many.
+ */
 static NOINLINE void look_at_known(struct admission *admission) {
     bool small = admission->known_missed > KNOWN_LOOK_EVERY / KNOWN_MISSES;
     uint32_t count =

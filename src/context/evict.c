@@ -32,10 +32,11 @@ unsigned evict_nodes_above(uint32_t id) {
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
- * not cold. If the nearest one is the parent, sites below it would free nothing. The ancestor is
- * then the one that is NEAR_ROOT nodes from the root, or, for a parent that is as near, the root
- * itself; and the nodes between parent and ancestor become TREE_PARTIAL. If the context is a site,
- * the parent of its [other callers] takes the parent's role. */
+ * not cold. If that is the parent, a site below it would free nothing, so another ancestor is
+ * taken: the one that is NEAR_ROOT nodes from the root. If the parent is at most NEAR_ROOT nodes
+ * from the root, the root is taken. Then the parent and all nodes between it and this ancestor
+ * become TREE_PARTIAL. If the context is a site, the parent of its [other callers] takes the
+ * parent's role. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -80,11 +81,12 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
 /* bytes that new sites may take before evictions have freed that many bytes */
 #define SITES_BEFOREHAND (32 << 10)
 
-/* Like site_for, but for tables above their limit. Takes a site below an ancestor further out if
- * there is one, else a site below [other callers] of the process. A missing site of the process is
- * made only out of bytes that evictions have freed: `used_bytes` is what the tables held before the
- * evictions. After OVER_PATIENCE sweeps the figures go to [other callers] of the process itself.
- * NULL: the figures cannot go anywhere yet. */
+/* Called when site_for found no room. Takes a site below an ancestor further out if there is one,
+ * else a site below [other callers] of the process. Past TABLES_SITE, a new site of the process is
+ * made only out of bytes that evictions have freed: `used_bytes` is the number of bytes that the
+ * tables held before the evictions. If more than OVER_PATIENCE sweeps in a row found the tables
+ * above their limit, the figures go to [other callers] of the process itself. NULL: the figures
+ * cannot go anywhere yet. */
 static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
                                      int64_t used_bytes) {
     for (uint32_t at = ancestor; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {

@@ -245,8 +245,9 @@ static bool is_site_of_process(uint32_t id) {
     return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
 }
 
-/* Marks single cold contexts, either those near the root or the others, until *wanted is 0, and
- * subtracts the bytes that would come free. True: a context is marked. */
+/* Marks single contexts as cold until their removal would free *wanted bytes, and subtracts these
+ * bytes from *wanted. `near`: takes only contexts near the root; else only the other contexts.
+ * True: this call marked a context. */
 static bool mark_single(const struct found *found, uint32_t count, int64_t *wanted, bool near) {
     bool any = false;
     for (uint32_t id = count; *wanted > 0 && id-- > TREE_FIXED_COUNT;) {

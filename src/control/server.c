@@ -442,7 +442,7 @@ void server_run(void) {
             if (os_sleep(&time) && errno != EINTR)
                 return; /* end the thread rather than spin */
         }
-        if (!ready) /* no client is waiting for the old socket, which would be closed */
+        if (!ready && !deaf) /* a new socket closes the old one; no client waits in its queue */
             control_look_at_socket();
         if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */
             segment_purge(false);

@@ -19,7 +19,8 @@ static struct { /* the root directory of the process when it made the socket */
     ino_t inode;
 } root START_PAGE;
 
-/* Standard error may be closed when a socket is made again. */
+/* Prints the message only while the process has no socket. When a socket is made again, standard
+ * error may be closed already. */
 static void complain(const char *what, const char *detail) {
     if (!socket_exists())
         control_complain(what, detail);
@@ -65,8 +66,8 @@ bool socket_exists(void) {
     return pid && pid == os_process_id();
 }
 
-/* In a process that has entered another root directory (chroot), the path does not name the place
- * of the socket. The socket is still there. */
+/* False after the process has changed its root directory (chroot): the path then names another
+ * place, and the socket may still exist at the old place. */
 bool socket_is_lost(void) {
     struct stat status;
     return socket_exists() && descriptors_is_held(&socket_listener) &&

@@ -9,12 +9,13 @@
 INTERNAL struct held socket_listener; /* fd -1: there is none. Control thread only */
 
 /* Makes the socket at a temporary path with mode 0600, and renames it, so that nobody connects
- * before it listens. A socket that the process made before is closed. False: no socket was made;
- * if the process has no other, MEMCTX_VERBOSE has said why. */
+ * before it listens. Closes the socket that the process had before, if any. False: no new socket
+ * was made; an older one stays. If there is none, a message with MEMCTX_VERBOSE has said why. */
 bool socket_open(void);
 /* True when this process made the socket. */
 bool socket_exists(void);
-/* True when this process made the socket and somebody has removed the socket's path. */
+/* True when this process made the socket and somebody has removed the socket's path. False if the
+ * process has changed its root directory since then. */
 bool socket_is_lost(void);
 /* Removes the socket's path if this process made it. */
 void socket_remove(void);

@@ -35,7 +35,7 @@
 #define STATUS_BYTES 16384
 #define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
 #define EXIT_WAITS_MAX 1000
-#define SOCKET_LOOK_NS 1000000000U /* time between two checks that the socket's path is there */
+#define SOCKET_LOOK_NS 1000000000U /* least time between two checks of the socket's path */
 
 uint32_t control_waiting FORK_PAGE;
 

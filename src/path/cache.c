@@ -7,7 +7,7 @@
 #define ASTRAY_FIRST 256      /* first value of paths.astray_max */
 #define ASTRAY_LAST (1 << 20) /* greatest value of paths.astray_max */
 #define SALT_EVERY 128        /* a power of two; see learn_first_guess */
-#define SALT_TRIES 4          /* number of salts tried for an entry that is not in use */
+#define SALT_TRIES 4          /* at most this many salts are tried to find an unused entry */
 #define KEEP_ANYWAY_EVERY 32  /* see cache_keep */
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
@@ -26,7 +26,7 @@ static uint32_t guess_bits(uint32_t room) {
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
 }
 
-/* Returns the value of paths.last_mask with which the first guess depends on the last trace. */
+/* Returns the value for paths.last_mask that makes the first guess depend on the last trace. */
 static uint32_t guess_mask(const struct paths *paths) {
     return (1U << (64 - paths->guess_shift)) - 1;
 }
@@ -292,10 +292,10 @@ static void judge_first_guess(struct paths *paths) {
     }
 }
 
-/* Notes that the first guess was wrong, and that trace `number` would have been right. The entry of
- * the guess may belong to another last trace, too. If both were used in turn, every guess would be
- * wrong. So one of SALT_EVERY wrong guesses, chosen at random, gives the last trace another salt,
- * with which its guesses have other entries. */
+/* Called when the first guess was wrong: writes the right trace, `number`, into the entry of the
+ * guess. Two last traces may lead to the same entry. If the thread uses these two in turn, each
+ * overwrites the entry of the other, and every guess is wrong. So about one in SALT_EVERY wrong
+ * guesses, chosen at random, gives the last trace another salt, which leads to another entry. */
 static void learn_first_guess(struct paths *paths, uintptr_t frame, uint16_t number) {
     uint16_t *guess = first_guess(paths, frame);
     uint64_t random = paths->guessed * 0x9e3779b97f4a7c15ULL;

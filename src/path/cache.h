@@ -92,7 +92,7 @@ struct trace {
      * room for any */
     struct trace_checks *more;
     uint32_t hash;            /* upper half of the hash whose place names the trace */
-    uint16_t salt;            /* chooses the guess that follows this trace; see first_guess */
+    uint16_t salt;            /* while this is the last trace: a part of the guess's index */
     uint8_t count, more_room; /* number of groups; number of groups that `more` has room for */
     struct trace_checks checks[TRACE_INLINE_GROUPS];
 };
@@ -219,8 +219,8 @@ INLINE struct trace *last_trace(const struct paths *paths) {
 }
 
 /* Returns the entry that names the first guess: the trace that came after the last trace at this
- * return address and stack pointer (docs/experiments/call-path-key.md). If two such cases share an
- * entry and take turns, cache_search gives one of the two last traces another salt. */
+ * return address and stack pointer (docs/experiments/call-path-key.md). If two last traces lead to
+ * one entry and take turns, cache_search gives one of them another salt. */
 INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     uint64_t return_address = ((const stack_word *)frame)[1];
     uint64_t key = (return_address ^ (uint64_t)frame << 20) * 0xd6e8feb86659fd93ULL;

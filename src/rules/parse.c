@@ -94,7 +94,7 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
         rule->placement = PLACE_DEFAULT;
     bool own = terms->flags & TERMS_OWN;
     if (!wrong && own && rule->placement == PLACE_SHARED)
-        return "mixed has no pages of its own, which these options need";
+        return "mixed has no pages of its own, but another option needs such pages";
     if (own && rule->placement == PLACE_DEFAULT)
         rule->placement = PLACE_APART;
     return wrong;

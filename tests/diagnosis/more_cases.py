@@ -59,7 +59,7 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=Non
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
 keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend",
-                   growth="the program has about [0-9]+ threads more, and 1 of these chunks for each of them$")
+                   growth="about [0-9]+ threads are new, and there are 1 of these chunks for each new thread$")
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 

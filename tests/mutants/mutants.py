@@ -24,7 +24,7 @@ MUTANTS = {
         "src/api/forward.c", "    if (__builtin_mul_overflow(count, size, &bytes)) {\n        errno = ENOMEM;\n        return NULL;\n    }",
         "    bytes = count * size;", ["limits-reallocarray-overflow"]),
     "realloc-to-nothing-keeps": (
-        MALLOC, "        free_not_entered(old); /* the name free may be the program's own function */\n        return NULL;",
+        MALLOC, "        free_not_entered(old); /* not free(): that may be the program's own function */\n        return NULL;",
         "        return NULL;", ["limits-realloc-to-zero"]),
     "malloc-writes-errno": (
         MALLOC, "EXPORT void *malloc(size_t size) {\n", "EXPORT void *malloc(size_t size) {\n    errno = 0;\n",

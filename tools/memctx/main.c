@@ -590,10 +590,11 @@ static void print_help(void) {
         "3 no such target, or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
 }
 
-/* Occupies the standard descriptors that are closed. Otherwise the next file or socket that the
- * command opens would be standard output or standard error, and receive messages. A write to the
- * descriptor still fails, because it is only readable; a program that the command starts finds it
- * closed. */
+/* Opens /dev/null as each standard descriptor that is closed. Otherwise the next file or socket
+ * that the command opens would get the number of standard output or standard error, and messages
+ * would be written to it. Reads from descriptor 0 and writes to descriptors 1 and 2 still fail,
+ * because each is opened for the other direction. In a program that the command starts, these
+ * descriptors are closed again. */
 static void occupy_standard_descriptors(void) {
     for (int descriptor = 0; descriptor <= 2; descriptor++)
         if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)

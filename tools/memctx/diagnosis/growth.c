@@ -12,8 +12,8 @@
 #define KEPT_ALLOCS 0.9
 /* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
 #define BEGUN_PART 16
-/* the number of chunks follows the number of threads if there are at least THREADS_MIN new threads,
- * and at most PER_THREAD chunks for each */
+/* count_per_thread compares chunks with threads only if there are at least THREADS_MIN new threads,
+ * and at most PER_THREAD new chunks for each of them */
 #define THREADS_MIN 4
 #define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
@@ -141,8 +141,9 @@ static bool samples_slow_down(struct series *series, size_t number, const double
 }
 
 /* Returns the index of the first sample after the path's growth began, or 0 if the path grew from
- * the first sample on. The interval in which the growth began is left out: for a part of it,
- * nothing grew. Leaves at least three intervals, if there are as many. */
+ * the first sample on. So the interval in which the growth began is left out: the path grew only in
+ * a part of that interval. If fewer than three intervals would be left, returns an earlier sample,
+ * the one three intervals before the last sample. */
 static size_t growth_begins(const struct series *series, size_t number) {
     size_t last = series->samples->count - 1, at = 0;
     int64_t first = series->rows[0][number].requested_bytes;
@@ -169,7 +170,8 @@ static bool is_slowing(struct series *series, size_t number) {
         later.few[i] += begins;
     double *seconds = few_of(&later, series->seconds), *allocs = few_of(&later, series->allocs);
     take_few(&later, number);
-    int64_t held = begins > 0 ? later.values[0] : 0; /* no part of this growth */
+    /* the bytes that the path held before the samples that are judged */
+    int64_t held = begins > 0 ? later.values[0] : 0;
     for (size_t i = 0; i < later.few_count; i++)
         later.values[i] -= held;
     bool slowing = samples_slow_down(&later, number, seconds, allocs);
@@ -228,7 +230,8 @@ static struct trend_line line_of_suspect(const struct look *look, struct series 
     return explaining_line(series, bytes);
 }
 
-/* Sets growth->threads and growth->per_thread. */
+/* If the number of the suspect's chunks follows the number of threads at every sample, sets
+ * growth->threads and growth->per_thread. */
 static void count_per_thread(const struct look *look, const struct series *series,
                              const struct blame_suspect *suspect, struct growth *growth) {
     size_t count = series->samples->count;

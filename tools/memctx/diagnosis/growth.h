@@ -17,8 +17,8 @@ struct growth {
     double seconds;
     bool slowing;           /* it grows ever more slowly, like a cache that fills */
     struct trend_line line; /* set only for a suspect and for the sum */
-    /* Set only for a suspect: by how many the threads became more, and how many of the suspect's
-     * chunks there are for each of them. 0: the number of chunks does not follow the threads. */
+    /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks
+     * for each of these threads. Both 0: the number of chunks does not follow that of threads. */
     int64_t threads, per_thread;
 };
 

@@ -73,9 +73,10 @@ bool look_is_python(const struct model *model);
  * action to what the runtime offers: tools, or a setting for malloc. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
-/* Sets threads[sample] to by how many threads there are more than at the first look. pthread_create
- * allocates a chunk for the data of each thread; these chunks are counted. Returns the index of the
- * context with most of the new ones, or WIRE_NONE. */
+/* Counts new threads: threads[sample] becomes the number of threads that are new since the first
+ * sample. pthread_create allocates one chunk for the data of each thread, and these chunks are
+ * counted, in the contexts that have more of them at the end. Returns the index of the context with
+ * the most new chunks, or WIRE_NONE. */
 uint32_t look_new_threads(const struct look *look, int64_t *threads);
 
 /* Add a finding: finding_new about the whole process, finding_on about a suspect. The caller fills

@@ -125,8 +125,8 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->slowing)
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->per_thread > 0)
-        return cli_format("the program has about %" PRId64 " threads more, and %" PRId64
-                          " of these chunks for each of them",
+        return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
+                          " of these chunks for each new thread",
                           growth->threads, growth->per_thread);
     return cli_copy(intervals >= 3 ? "it is a leak, or a queue that is not drained"
                                    : "two more marks show whether the growth goes on");
@@ -207,7 +207,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     return look_closer(look, "dump", " --flat", finding);
 }
 
-/* Returns what to change in the program, or NULL if the advice of the rule fits. */
+/* Returns the text that says what to change in the program. NULL: the rule's own advice fits. */
 static const char *advice_for(const struct look *look, const struct finding *finding,
                               const struct growth *growth, bool tracemalloc_shows) {
     if (tracemalloc_shows)

@@ -26,12 +26,12 @@ static const struct runtime {
      "call path.",
      "start the program again, with PYTHONMALLOC=malloc, then look again", 0},
     {"php*",
-     "PHP maps memory for the values of the script itself. With USE_ZEND_ALLOC=0, each string, "
+     "PHP itself maps memory for the script's values. With USE_ZEND_ALLOC=0, each string, "
      "array and object has a call path.",
      "start the program again, with USE_ZEND_ALLOC=0, then look again", 0},
     {"ruby*", "Ruby maps memory for its objects itself. ObjectSpace tells which classes they are.",
      "paste this line at the start of the script and start it again; it prints twice, after 30 s "
-     "and after 60 s, of which classes there are most objects:\n"
+     "and after 60 s, the classes that have the most objects:\n"
      "Thread.new { 2.times { sleep 30; p "
      "ObjectSpace.each_object(Object).map(&:class).tally.max_by(9, &:last) } }",
      0},
@@ -131,7 +131,7 @@ static bool fills_shared(const struct mapped *earlier, const struct mapped_growt
     return false;
 }
 
-/* Makes a finding harmless, because fills_shared is true. */
+/* Called when fills_shared is true: makes the finding one of severity info, and says why. */
 static void tell_filling(struct finding *finding, const struct model_place *place) {
     char *evidence = finding->evidence;
     finding->evidence = cli_format("%s; this mapping keeps its size of %s", evidence,

@@ -75,7 +75,7 @@ static void set_pair(const char *pair) {
     free(name);
 }
 
-/* Returns the number of bytes, such as 64M; -1: the text is none. */
+/* Reads a number of bytes, such as 64M. Returns -1 if the text is not such a number. */
 static int64_t read_bytes(const char *text) {
     static const char units[] = "kKmMgG";
     size_t digits = strspn(text, "0123456789");
@@ -91,7 +91,7 @@ static int64_t read_bytes(const char *text) {
     return digits == 0 || errno != 0 || number >= 1LL << (62 - shift) ? -1 : number << shift;
 }
 
-/* What a rule asks for so far. */
+/* What the words of a rule that were read until now ask for. */
 struct wanted {
     unsigned int policies, limits;
     bool mixed, own;
@@ -136,7 +136,7 @@ static void check_rule(const char *rule) {
         wrong = read_word(word, &wanted);
     free(words);
     if (!wrong && wanted.mixed && wanted.own)
-        wrong = "mixed has no pages of its own, which these options need";
+        wrong = "mixed has no pages of its own, but another option needs such pages";
     if (strncmp(rule, "regex:=", 7) == 0 || strncmp(rule, "file:=", 6) == 0 ||
         strncmp(rule, "module:=", 8) == 0)
         wrong = "the pattern has no name";
@@ -146,8 +146,8 @@ static void check_rule(const char *rule) {
         cli_usage("the rule \"%.100s\" is not understood: %s", rule, wrong);
 }
 
-/* Adds rules, mostly one, behind the existing ones. Where several rules match, the first one
- * applies. */
+/* Checks the rules of one --rule (mostly one rule; else separated by ';'), and adds them behind the
+ * rules that MEMCTX_RULES has already. If several rules match a path, the first of them applies. */
 static void add_rules_to_environment(const char *rules) {
     const char *before = getenv("MEMCTX_RULES");
     char *copy = cli_copy(rules), *rest = copy, *rule;
