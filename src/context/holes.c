@@ -19,8 +19,8 @@
 static struct {
     uint64_t next_ns;
     uint64_t place; /* the segment where the next look begins */
-    bool
-        hurries; /* the last look ended early: some unchanged pages may not have been punched yet */
+    /* the last look ended early: some unchanged pages may not have been punched yet */
+    bool hurries;
 } state;
 
 struct look {

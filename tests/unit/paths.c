@@ -246,21 +246,18 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
 }
 
 /* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
-static void turn_right(unsigned turns, int levels);
-static NOINLINE void turn_left(unsigned turns, int levels) {
-    free(kept);
-    kept = malloc(32);
-    if (levels)
-        (turns & 1 ? turn_left : turn_right)(turns >> 1, levels - 1);
-    __asm__ volatile("" ::: "memory"); /* no tail call */
-}
-static NOINLINE void turn_right(unsigned turns, int levels) {
-    free(kept);
-    kept = malloc(32);
-    if (levels)
-        (turns & 1 ? turn_left : turn_right)(turns >> 1, levels - 1);
-    __asm__ volatile("" ::: "memory"); /* no tail call */
-}
+typedef void turn_function(unsigned turns, int levels);
+static turn_function turn_left, turn_right;
+#define TURN(name)                                                                                 \
+    static NOINLINE void name(unsigned turns, int levels) {                                        \
+        free(kept);                                                                                \
+        kept = malloc(32);                                                                         \
+        if (levels)                                                                                \
+            (turns & 1 ? turn_left : turn_right)(turns >> 1, levels - 1);                          \
+        __asm__ volatile("# " #name); /* no tail call, and not equal to the other function */      \
+    }
+TURN(turn_left)
+TURN(turn_right)
 
 /* The paths come in one order over and over, so each first guess can be right. At some addresses of
  * the stack, two first guesses have one entry. They must not stay wrong. */
