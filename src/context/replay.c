@@ -25,7 +25,8 @@ struct change {
 #define BEFORE_SHIFT 17 /* position of the field `before` in stack_frame.proof */
 
 struct replays {
-    struct change changes[REPLAYS];
+    uint32_t bits;     /* logarithm of the number of `changes` */
+    uint32_t replaced; /* notes since the last look (LOOK_EVERY) that took the place of another */
     /* the stack before the walk: its innermost frame's stack pointer (0: nothing can be noted) and
      * node, and its number of frames */
     uintptr_t sp;
@@ -34,11 +35,17 @@ struct replays {
     /* number of walks since replay_before last counted the replays that served */
     uint32_t walks;
     uint64_t replayed; /* value of paths.replayed when replay_before last counted */
+    struct change changes[];
 };
 /* Replays pause when fewer than REPLAYED_LEAST of them served during LOOK_EVERY walks. */
 #define LOOK_EVERY 1024U
 #define REPLAYED_LEAST 16U
 #define PAUSE_FOR (8U * LOOK_EVERY)
+/* The notes move to a larger table when more than this many took the place of another note during
+ * LOOK_EVERY walks. */
+#define REPLACED_MANY (LOOK_EVERY / 2)
+#define BITS_FIRST 8U
+#define BITS_GROWN 10U
 
 /* Returns the key of a change. It is not 0, because the node `from` is not the root. */
 INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
@@ -48,11 +55,9 @@ INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
 /* Returns the first of the REPLAY_WAYS entries for changes with this key. Changes with one key
  * differ in the frames that stay. */
 INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
-    uint64_t place = key * 0x9e3779b97f4a7c15ULL >> 56;
+    uint64_t place = key * 0x9e3779b97f4a7c15ULL >> (64 - replays->bits);
     return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
 }
-_Static_assert(REPLAYS == 1U << (64 - 56), "the key's upper bits choose one");
-
 INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
@@ -129,25 +134,45 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
     return NULL;
 }
 
-static bool make_replays(struct paths *paths) {
-    if (!tables_take(sizeof *paths->replays, TABLES_TRACE)) {
-        /* The thread's traces, which are passed over now, may have used up the share. */
-        if (paths->trace_room > CACHE_TRACES_FIRST)
-            cache_shrink(paths);
-        return false;
-    }
-    paths->replays = meta_alloc(sizeof *paths->replays);
-    if (!paths->replays)
-        tables_add_traces(-(int64_t)sizeof *paths->replays);
+static size_t bytes_of(uint32_t bits) {
+    return sizeof(struct replays) + (sizeof(struct change) << bits);
+}
+
+/* Returns an empty table. NULL: no memory, or the budget has no room for it. */
+static struct replays *make_replays(uint32_t bits) {
+    if (!tables_take((int64_t)bytes_of(bits), TABLES_TRACE))
+        return NULL;
+    struct replays *replays = meta_alloc(bytes_of(bits));
+    if (replays)
+        replays->bits = bits;
+    else
+        tables_add_traces(-(int64_t)bytes_of(bits));
+    return replays;
+}
+
+static struct replays *make_first(struct paths *paths) {
+    paths->replays = make_replays(BITS_FIRST);
+    /* The thread's traces, which are passed over now, may have used up the share. */
+    if (!paths->replays && paths->trace_room > CACHE_TRACES_FIRST)
+        cache_shrink(paths);
     return paths->replays;
+}
+
+/* Replaces the table by a larger one, which has no notes yet. */
+static NOINLINE void grow(struct paths *paths) {
+    struct replays *larger = make_replays(BITS_GROWN);
+    if (!larger)
+        return;
+    replay_end(paths);
+    larger->replayed = paths->replayed;
+    paths->replays = larger;
 }
 
 void replay_before(struct paths *paths) {
     const struct stack *stack = &paths->stack;
     struct replays *replays = paths->replays;
-    if (!replays && !make_replays(paths))
+    if (UNLIKELY(!replays) && !(replays = make_first(paths)))
         return;
-    replays = paths->replays;
     replays->sp = 0;
     if (replays->pause) {
         replays->pause--;
@@ -157,6 +182,11 @@ void replay_before(struct paths *paths) {
         replays->pause = paths->replayed - replays->replayed < REPLAYED_LEAST ? PAUSE_FOR : 0;
         replays->replayed = paths->replayed;
         replays->walks = 0;
+        if (!replays->pause && replays->replaced > REPLACED_MANY && replays->bits < BITS_GROWN) {
+            grow(paths);
+            return;
+        }
+        replays->replaced = 0;
     }
     bool known = stack->count && paths->nodes_valid == stack->count &&
                  paths->first_cold == UINT32_MAX && stack->frames[stack->count - 1].length;
@@ -174,7 +204,7 @@ static bool is_plain(const struct stack_frame *frame) {
 
 void replay_note(struct paths *paths, struct view *view) {
     const struct stack *stack = &paths->stack;
-    const struct replays *replays = paths->replays;
+    struct replays *replays = paths->replays;
     if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
         paths->first_cold != UINT32_MAX)
         return;
@@ -211,16 +241,17 @@ void replay_note(struct paths *paths, struct view *view) {
         change.frames[i].low_proof = frame->length | ADMIT_BEFORE_UNKNOWN << BEFORE_SHIFT;
         change.frames[i].rbp_above = saves ? (uint32_t)rbp_above : KEPT;
     }
-    struct change *place = changes_at(paths->replays, change.key);
+    struct change *place = changes_at(replays, change.key);
     unsigned way = 0;
     while (way + 1 < REPLAY_WAYS && place[way].key &&
            (place[way].stay != change.stay || place[way].key != change.key))
         way++;
+    replays->replaced += place[way].key && place[way].key != change.key;
     place[way] = change;
 }
 
 void replay_forget(struct paths *paths) {
-    for (unsigned i = 0; paths->replays && i < REPLAYS; i++)
+    for (uint32_t i = 0; paths->replays && !(i >> paths->replays->bits); i++)
         paths->replays->changes[i].key = 0;
 }
 
@@ -233,8 +264,10 @@ void replay_hope(struct paths *paths) {
 }
 
 void replay_end(struct paths *paths) {
-    if (paths->replays)
-        tables_add_traces(-(int64_t)sizeof *paths->replays);
-    meta_free(paths->replays, sizeof *paths->replays);
+    if (!paths->replays)
+        return;
+    size_t bytes = bytes_of(paths->replays->bits);
+    tables_add_traces(-(int64_t)bytes);
+    meta_free(paths->replays, bytes);
     paths->replays = NULL;
 }

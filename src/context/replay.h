@@ -11,8 +11,8 @@
  * nor the nodes have to be looked up.
  *
  * For: threads whose look-ups are mostly walks, and code that finds its caller by the stack
- * pointer. Cost: some 15 ns for a replay that finds the view. Memory: REPLAYS entries for each
- * thread whose look-ups are mostly walks.
+ * pointer. Cost: some 15 ns for a replay that finds the view. Memory: 256 notes for each thread
+ * whose look-ups are mostly walks; 1 024 if these 256 places are too few, and the budget has room.
  *
  * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
  * context/visit.c may call replay_forget and replay_end.
@@ -23,7 +23,6 @@
 #include "path/cache.h"
 
 #define REPLAY_FRAMES 4U /* greatest number of new frames in a change */
-#define REPLAYS 256U     /* number of changes that a thread notes */
 #define REPLAY_WAYS 4U   /* number of places that one change may have */
 
 /* Returns the view of the current stack. NULL: no noted change leads to the stack; the call then

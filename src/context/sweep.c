@@ -42,6 +42,7 @@ static struct {
     uint16_t *seen[TREE_BLOCKS];
     uint32_t seen_count;                  /* contexts with lower ids have an entry in `seen` */
     bool leaving;                         /* some node is TREE_LEAVING */
+    bool old;                             /* tree_note_old has noted a table */
     bool alone;                           /* atomic: a thread of the program made the last sweep */
     uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
 } state;
@@ -316,19 +317,22 @@ static int64_t bytes_wanted(void) {
 static void sweep(bool may_visit) {
     /* Asks first whether look-ups are over, so that the children and views that they gave to a
      * leaving node are seen below. */
-    bool over = state.leaving && looks_are_over();
+    bool over = (state.leaving || state.old) && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
     bool full = wanted > 0, now = sweep_tables_are_over();
     store_owner(&sweeps_over_limit, now ? sweeps_over_limit + 1 : 0);
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
-    struct found *found = full || state.leaving ? os_map(bytes) : NULL;
+    struct found *found = full || state.leaving || state.old ? os_map(bytes) : NULL;
     if (!found)
         return;
     find_views(found, count, now);
     lock_take(&tree_lock);
+    if (over)
+        tree_free_old();
     look_at_nodes(found, count, full, over, now);
     tree_discard();
+    state.old = tree_note_old();
     bool any = mark_cold(found, count, wanted);
     lock_release(&tree_lock);
     if (now)
@@ -336,7 +340,7 @@ static void sweep(bool may_visit) {
     else
         keep_seen(found, count);
     os_unmap(found, bytes);
-    if (any || state.leaving)
+    if (any || state.leaving || state.old)
         note_looks();
     if (any || now)
         visit_idle(now);
@@ -362,7 +366,8 @@ void sweep_if_wanted(bool alone) {
         uint64_t now = os_now_exact_ns();
         store_owner(&state.next_ns, now + pause_after(now, now - begun));
         store_owner(&state.wanted, 0);
-        store_owner(&state.since_ns, state.leaving || sweep_tables_are_over() ? begun : 0);
+        bool again = state.leaving || state.old || sweep_tables_are_over();
+        store_owner(&state.since_ns, again ? begun : 0);
     }
     lock_release(&heap_global.lock);
 }

@@ -15,8 +15,11 @@ bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
-    uint32_t ids[]; /* each is like an entry of tree_node.children; 0: empty */
+    struct table *older; /* the table that this one replaced; NULL: none, or it was freed */
+    uint32_t ids[];      /* each is like an entry of tree_node.children; 0: empty */
 };
+/* the table that was in use when tree_note_old was last called; under tree_lock */
+static struct table *noted;
 
 #define LOOPS_PER_LEAF 4096U
 /* Atomic. Each leaf is an array of uint32_t, one for each id; see tree_loop. */
@@ -139,12 +142,12 @@ static void table_fill(struct table *table) {
     }
 }
 
-/* If children fill at most a quarter of the table's places, takes the tombstones out in place and
- * returns true. A thread that searches meanwhile may miss a child; it then asks again under
+/* If children fill at most half of the places that they may fill, takes the tombstones out in place
+ * and returns true. A thread that searches meanwhile may miss a child; it then asks again under
  * tree_lock, or lets its path wait. */
 static bool table_is_cleared(void) {
     struct table *table = tree.table;
-    if (!table || (tree.table_count - tombstones) * 4 > table->mask)
+    if (!table || tables_hash_is_full((tree.table_count - tombstones) * 2, table->mask))
         return false;
     for (uint64_t at = 0; at <= table->mask; at++)
         store_owner(&table->ids[at], 0);
@@ -153,14 +156,18 @@ static bool table_is_cleared(void) {
     return true;
 }
 
-/* Called under tree_lock. Old tables are kept, because a reader may be in them at any time; all old
- * tables together are smaller than the new one. */
+static size_t table_bytes(uint64_t capacity) {
+    return sizeof(struct table) + capacity * sizeof(uint32_t);
+}
+
+/* Called under tree_lock. The old table stays for threads that search in it: see tree_free_old. All
+ * old tables together are smaller than the new one. */
 static bool table_grow(enum tables_share share) {
     struct table *old = tree.table;
     if (table_is_cleared())
         return true;
     uint64_t capacity = old ? (old->mask + 1) * 2 : FIRST_CAPACITY;
-    size_t bytes = sizeof(struct table) + capacity * sizeof(uint32_t);
+    size_t bytes = table_bytes(capacity);
     if (!tables_take((int64_t)bytes, share))
         return false;
     struct table *table = meta_alloc(bytes);
@@ -169,18 +176,34 @@ static bool table_grow(enum tables_share share) {
         return false;
     }
     table->mask = capacity - 1;
+    table->older = old;
     table_fill(table);
     tombstones = 0;
     store_release(&tree.table, table);
     return true;
 }
 
+bool tree_note_old(void) {
+    noted = tree.table;
+    return noted && noted->older;
+}
+
+void tree_free_old(void) {
+    for (struct table *old = noted ? noted->older : NULL, *older; old; old = older) {
+        older = old->older;
+        tables_add(-(int64_t)table_bytes(old->mask + 1));
+        meta_free(old, table_bytes(old->mask + 1));
+    }
+    if (noted)
+        noted->older = NULL;
+}
+
 static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
-/* True if the table may take `waiting` more children although it is more than half full, because
- * the budget has no room for a larger table. Searches in the table get longer. */
+/* True if the table may take `waiting` more children although it is full by tables_hash_is_full,
+ * because the budget has no room for a larger table. Searches in the table get longer. */
 static bool may_be_fuller(uint64_t waiting) {
     return tree.table && (tree.table_count + waiting) * 8 < tree.table->mask * 7;
 }
@@ -196,7 +219,8 @@ static bool link_node(uint32_t id, enum tables_share share) {
             store_release(&parent->children[i], tree_child_tag(frame) | id);
             return true;
         }
-    if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow(share) &&
+    if ((!tree.table || tables_hash_is_full(tree.table_count, tree.table->mask)) &&
+        !table_grow(share) &&
         !may_be_fuller(0))
         return false;
     uint64_t at = place_in_table(tree.table, node->parent, frame);
@@ -371,7 +395,7 @@ void tree_fork_child(void) {
  * is made only where the table of children has room for it. Called under tree_lock. */
 static bool has_room(enum tables_share share) {
     uint64_t waiting = tree.count - tree.linked;
-    bool full = tree.table && (tree.table_count + waiting) * 2 > tree.table->mask;
+    bool full = tree.table && tables_hash_is_full(tree.table_count + waiting, tree.table->mask);
     return !full || tree.newest_max > waiting || table_grow(share) || may_be_fuller(waiting);
 }
 
@@ -431,7 +455,9 @@ NOINLINE uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame) {
 }
 
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
-    uint32_t child = tree_find(parent, frame);
+    /* Only look-ups may search without the lock (see tree_free_old), and callers that hold
+     * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. */
+    uint32_t child = share == TABLES_UNCOUNTED ? 0 : tree_find(parent, frame);
     if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST && tables_are_past(share)))
         return child;
     lock_take(&tree_lock);

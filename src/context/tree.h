@@ -9,7 +9,7 @@
  * holds its first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address.
  * So to find a path again, a look-up mostly reads one cache line for each node, in the order in
  * which the nodes were made. Further children stand in a table keyed by the parent and the frame,
- * which doubles when it is half full. The common path does not use the table.
+ * which doubles when it is full (tables_hash_is_full). The common path does not use the table.
  */
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
@@ -191,6 +191,12 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
+/* When the table of children grows, the old table stays for look-ups that search in it.
+ * tree_free_old frees the tables that were old at the last call of tree_note_old; all look-ups that
+ * were under way at that time must be over. tree_note_old is true if there is an old table. The
+ * caller holds tree_lock and heap_global.lock. */
+bool tree_note_old(void);
+void tree_free_old(void);
 void tree_discard(void);    /* gives the memory of removed nodes to the kernel */
 uint32_t tree_nodes(void);  /* counts the nodes that exist */
 uint32_t tree_made(void);   /* counts the nodes ever made, also removed ones; it wraps around */

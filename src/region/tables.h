@@ -74,7 +74,7 @@ INTERNAL int64_t tables_live_bytes;
 bool tables_ask_live(void);
 /* When the bytes in use and tables_idle_bytes together pass this share, only traces and requests of
  * the shares from TABLES_SITE on get new bytes. */
-#define TABLES_ADMITTED_IDLE 26
+#define TABLES_ADMITTED_IDLE 28
 /* When the bytes in use, traces included, pass this share, threads give traces back before other
  * tables need the room. */
 #define TABLES_CROWDED 29
@@ -94,6 +94,7 @@ INLINE int64_t tables_reserve(int64_t limit) {
 /* Atomic: the limit without the part that heaps always have (TABLES_HEAP_BYTES), as last
  * computed. */
 INTERNAL int64_t tables_limit_known;
+#define TABLES_HASH_LARGE 8192U /* places of a large hash table, see tables_hash_is_full */
 /* Counts a thread that gets a heap (`change` 1), or that leaves its heap (-1). `kept`: the bytes
  * that the heap keeps, or kept, while it has no thread; 0: the heap is new. */
 void tables_count_heap(int change, int64_t kept);
@@ -117,6 +118,12 @@ INLINE bool tables_are_crowded(int64_t more) {
     int64_t all = load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) +
                   load_relaxed(&tables_idle_bytes) + more;
     return all * TABLES_PARTS > load_relaxed(&tables_limit_known) * TABLES_CROWDED;
+}
+/* True if a hash table with `mask` + 1 places and `count` used ones is to grow. A small table is at
+ * most half full, because searches are short then. A large one takes much of the budget, and is at
+ * most three quarters full. */
+INLINE bool tables_hash_is_full(uint64_t count, uint64_t mask) {
+    return mask < TABLES_HASH_LARGE ? count * 2 > mask : count * 4 > mask * 3;
 }
 /* True when more than this share of the limit is in use, by the limit as last computed. */
 INLINE bool tables_are_past(enum tables_share share) {

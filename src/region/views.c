@@ -318,7 +318,8 @@ NOINLINE struct view *heap_view_within(struct heap *heap, uint32_t context,
     struct view *view = find_view(heap, context);
     if (view)
         return view;
-    if (UNLIKELY(views_in_use(heap) * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
+    if ((UNLIKELY(!heap->slots) ||
+         UNLIKELY(tables_hash_is_full(views_in_use(heap), heap->slot_mask))) &&
         !slots_grow(heap, share) && (!heap->slots || views_in_use(heap) >= heap->slot_mask))
         return NULL;
     view = view_create(heap, context, share);
