@@ -25,7 +25,8 @@
 
 struct watched {
     uint32_t id;
-    uint32_t large; /* number of the last moment with >= walk.least bytes, or a name */
+    /* number of the last moment at which the context had a name or walk.least bytes */
+    uint32_t large;
     struct sum sum;
 };
 
@@ -39,12 +40,12 @@ struct record_tables {
 
 struct recorder {
     char directory[512];
-    char path[640];         /* of the file */
+    char path[640];         /* path of the recording's file */
     bool at_once;           /* the first moment is due 100 ms after the start, else 2 s */
     bool complained;        /* the message that the directory cannot be used was printed */
     uint32_t owner;         /* atomic: pid of the process that made the file; 0: no file yet */
     struct held file;       /* fd -1: not open now */
-    uint64_t device, inode; /* of the file */
+    uint64_t device, inode; /* device and inode of that file */
     uint64_t next_ns;       /* time of the next moment; 0: not chosen yet */
     uint64_t quiet_ns;      /* growth causes no moment before this time */
     uint64_t look_ns;       /* record_look does nothing before this time */
