@@ -37,7 +37,7 @@ struct buffer {
     bool kept; /* released, and kept for the next request */
 };
 
-/* Maps memory for the control thread, which the ledger counts on the control thread's line.
+/* Maps memory for the control thread; the ledger counts this memory on the control thread's line.
  * `touched`: writes to each OS page at once. */
 void *buffers_map(size_t bytes, bool touched);
 void buffers_unmap(void *start);

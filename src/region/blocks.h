@@ -333,7 +333,7 @@ INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *b
     if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     *(void **)block = recent->free_with_owners;
-    order_stores(); /* a fork between the stores counts a block too many as used: safe */
+    order_stores(); /* in the child of a fork between the stores, `used` is 1 too high: safe */
     store_owner(&recent->free_with_owners, block);
     order_stores();
     add_owner(&recent->used, -1);
