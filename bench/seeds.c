@@ -361,7 +361,8 @@ static void tuplestore(void) {
     figure("kB", (double)stats.reserved_bytes / 1024);
     figure("requested_kB", (double)stats.requested_bytes / 1024);
     uint32_t most = 0;
-    for (int i = 0; i < TUPLES; i++) { /* frees the oldest tuple and adds a new one */
+    /* frees the oldest tuple, adds one, and frees the one added 64 steps before */
+    for (int i = 0; i < TUPLES; i++) {
         memctx_free(tuples[i]);
         if (i >= 64) {
             memctx_free(tuples[i - 64]);

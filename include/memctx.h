@@ -212,8 +212,8 @@ static inline void memctx_reset_children(memctx_t context) {
 }
 /* Returns 1 when somebody asked for a reset of this context with `memctx reset TARGET --named NAME`
  * and waits for it, else 0. A program calls this function where it can lose the context's chunks.
- * On 1 it calls memctx_reset or memctx_delete, which answers the request. Costs a load and a
- * compare. Any thread. */
+ * On 1 it calls memctx_reset or memctx_delete, which answers the request. Costs a few loads and
+ * compares. Any thread. */
 static inline int memctx_reset_requested(memctx_t context) {
     return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Deep call paths: a recursion of 60 calls, like a parser's, in three functions that call each
- * other as the input says. One level in four allocates on the way down. The objects of every
- * hundredth descent are kept when it returns. */
+ * other as the input says. One level in four allocates on the way down. The program keeps the
+ * objects of every hundredth descent and frees the others when their descent returns. */
 #include "common.h"
 
 enum { DEPTH = 60, DESCENTS = 1400000, KEPT = 4096 };

@@ -13,8 +13,8 @@
 enum { SLOTS = 20000, SITES = 4, BATCH = 4096, SUB_BITS = 6, SUBS = 1 << SUB_BITS };
 
 static unsigned char *slots[SLOTS];
-/* A histogram by powers of two, each divided into SUBS parts, so that a value is at most 2 %
- * off. */
+/* A histogram of the times, with SUBS / 2 bins between two powers of two. A bin counts by its
+ * lowest value, which is at most 3 % below the times in the bin. */
 static uint64_t counts[64 * SUBS];
 
 static uint64_t clock_ns(void) {

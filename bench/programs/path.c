@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cost of a call path of 16 frames: a loop of malloc and free below 16 frames, and a loop of
- * unw_backtrace on this stack. Prints the ns of each. From the first, the caller subtracts the
- * figure with MEMCTX_DEPTH=0. */
+ * unw_backtrace on this stack. Prints the ns of each. The benchmark also runs this program with
+ * MEMCTX_DEPTH=0, and subtracts the first figure of that run. */
 #include "common.h"
 
 #define UNW_LOCAL_ONLY

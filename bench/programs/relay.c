@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Two threads, each with a table of blocks of many sizes, half of them aligned to 16 to 1024 bytes.
  * Each thread replaces its blocks at random. One replaced block in eight goes into a list instead
- * of being freed; the threads exchange full lists and free each other's. After each round a thread
- * hands over its whole table. */
+ * of being freed; a thread hands each full list to the other thread, which frees it. After each
+ * round a thread hands over its whole table. */
 #include "common.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ struct node {
     size_t bytes;
 };
 
-/* the list for the thread of that number; accessed atomically */
+/* by a thread's number: the list that was handed to this thread; accessed atomically */
 static struct node *handed[THREADS];
 static uint64_t sums[THREADS];
 
@@ -51,9 +51,11 @@ static NOINLINE uint64_t list_free(struct node *list, uint64_t sum) {
     return sum;
 }
 
-/* Hands a list to the other thread and frees the list that it handed over. Returns the new sum. */
+/* Hands a list to the other thread, and frees the list that the other thread has handed over.
+ * Returns the new sum. */
 static uint64_t exchange(size_t number, struct node *list, uint64_t sum) {
-    /* If the other thread has not taken the previous list, this one gets it back and frees it. */
+    /* If the other thread has not taken the previous list, this thread gets that list back and
+     * frees it. */
     sum = list_free(__atomic_exchange_n(&handed[1 - number], list, __ATOMIC_ACQ_REL), sum);
     return list_free(__atomic_exchange_n(&handed[number], NULL, __ATOMIC_ACQ_REL), sum);
 }

@@ -90,7 +90,7 @@ struct record_piece {
 
 enum record_reason {
     RECORD_TIMER = 1, /* 10 s have passed */
-    RECORD_GREW = 2,  /* the live bytes grew by 5 % */
+    RECORD_GREW = 2,  /* the bytes in pages and large chunks grew by 5 % */
 };
 
 struct record_moment {
@@ -108,7 +108,7 @@ struct record_moment {
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     uint64_t rest_contexts; /* number of contexts that have figures, but no entry */
     struct wire_sums rest;  /* the sum over these contexts */
-    /* struct wire_dump up to its member `exe`; the sums are those of all contexts. */
+    /* The members of struct wire_dump before `exe`. Their sums cover all contexts. */
     char dump[offsetof(struct wire_dump, exe)];
 };
 

@@ -38,7 +38,7 @@
 #define WIRE_MARKS_ALL 48     /* marks of WIRE_MARK, and marks of MEMCTX_MARKS (named auto-N) */
 #define WIRE_NOTES_MAX 16     /* the next note replaces the oldest one */
 #define WIRE_NOTE_BYTES 512
-#define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
+#define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the bytes live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
 #define WIRE_UNKNOWN INT64_MIN /* this figure was not computed: shown as null, never as 0 */
 
@@ -66,13 +66,16 @@ enum wire_type {
     WIRE_NOTE = 11,
     /* struct wire_contexts_request, whose verb is an enum wire_placement -> text */
     WIRE_PLACE = 10,
-    /* text "list" -> text: a line "rule\tcontexts\tlive bytes\tlive chunks" for each rule;
+    /* text "list" -> text: a line for each rule with these fields, separated by tabs: rule,
+     * contexts, live bytes, live chunks, limit, refused allocations (or warnings), guarded chunks,
+     * chunks that got no guard;
      * text "clear", or a rule "PATTERN=POLICY" to add behind all other rules -> text;
      * text "unresolved" -> text: the version of the list of rules, then a line with the index of
      * each open module that some rule was not resolved for */
     WIRE_RULES = 12,
-    /* text "ask NAME": asks the program to reset its contexts of that name;
-     * text "look NAME" -> text "asked\treset since\tbytes freed" */
+    /* text "ask NAME", to ask the program for a reset of its contexts of that name;
+     * text "look NAME", to ask for the answer alone
+     * -> text "asked\treset since\tbytes freed" */
     WIRE_RESET_NAMED = 13,
     /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds
      * during which new paths keep every turn of a recursion of their functions; 0: these functions
@@ -99,7 +102,7 @@ struct wire_frame {
 };
 
 struct wire_hello {
-    uint32_t pid;   /* in the target's own pid namespace */
+    uint32_t pid;   /* the process id, in the pid namespace of the process */
     uint32_t depth; /* the current value of MEMCTX_DEPTH */
     /* Field 22 of /proc/PID/stat; differs when the pid was reused. 0: not known, because the
      * process sees no /proc, or has no descriptor left for the file. */
@@ -131,7 +134,9 @@ struct wire_dump {
     uint64_t slept_ns;  /* how long the machine slept since its boot */
     uint32_t pid;
     uint32_t depth;
-    uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
+    /* 1: no operation was lost. Operations are lost if memory for a table is short, and by some
+     * forks */
+    uint32_t exact;
     uint32_t flags;    /* the flags of the request */
     uint32_t contexts; /* every id is less than this */
     uint32_t took_ns;  /* time to build this answer */
@@ -157,8 +162,8 @@ struct wire_dump {
         int64_t control_bytes;     /* stack and answer buffers of the control thread */
         int64_t untouched_bytes;   /* from the pages: reserved, never written, no memory yet */
         int64_t returned_bytes;    /* empty memory returned to the kernel since the start */
-        /* Of the whole process, as the kernel says at this moment. WIRE_UNKNOWN: the process sees
-         * no /proc, or has no descriptor left for the file. */
+        /* Resident bytes of the whole process, as the kernel reports them at this moment.
+         * WIRE_UNKNOWN: the process sees no /proc, or has no descriptor left for the file. */
         int64_t rss_bytes;
     } ledger;
     char exe[1024]; /* a longer path is cut */
@@ -232,8 +237,8 @@ struct wire_sums {
     int64_t peak_requested_bytes;
 };
 
-/* Sums over all contexts that the server looked at for a piece of BEST, whether it sent them or
- * not. */
+/* Sums over all contexts that the server looked at for a piece of WIRE_PART_BEST, whether it sent
+ * them or not. */
 struct wire_survey {
     uint64_t uptime_ns; /* when the figures of this piece were read */
     uint64_t contexts, with_figures;
@@ -293,7 +298,7 @@ struct wire_context {
 };
 
 struct wire_view { /* the figures of one thread in the context */
-    uint32_t heap; /* as in struct wire_thread */
+    uint32_t heap; /* number of the heap, as in struct wire_thread */
     uint32_t reserved;
     struct wire_sums sums;
 };
@@ -365,8 +370,8 @@ struct wire_resizes {
 /* Sums over the contexts that a mark had no room for: those with the fewest live bytes. allocs,
  * frees and requested_cum_bytes count since the start. */
 struct wire_left_out {
-    uint64_t contexts;  /* 0: none, and the other fields mean nothing */
-    uint64_t ids_below; /* a context with this id or a higher one did not exist yet */
+    uint64_t contexts;  /* number of these contexts; 0: the other fields mean nothing */
+    uint64_t ids_below; /* contexts with this id or a higher one did not exist then */
     int64_t most_bytes; /* the greatest requested bytes of one of these contexts */
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
 };
@@ -414,14 +419,15 @@ struct wire_page {
     uint64_t live_bytes;      /* bytes of the live blocks */
     uint64_t untouched_bytes; /* not written since the page was reserved */
     int64_t resident_bytes;   /* WIRE_UNKNOWN without WIRE_DUMP_RESIDENT */
-    uint32_t context;         /* WIRE_NONE: of several contexts, see the shares */
-    /* bytes of a block, or in a serial page of a unit (16); 0: large chunk */
+    uint32_t context;         /* WIRE_NONE: a mixed page; the shares name its contexts */
+    /* bytes of a block; in a serial page 16, the bytes of a unit; 0: a large chunk */
     uint32_t block_bytes;
-    uint32_t live, capacity; /* blocks; in a serial page: live chunks, and units */
-    uint32_t pages;          /* number of pages in the run */
-    uint32_t first_share;    /* 0; for the reader's own use */
-    uint32_t share_count;    /* number of struct wire_share that follow */
-    /* of the owning thread; 0: the thread exited, or the page belongs to no thread */
+    /* number of live blocks and of all blocks; in a serial page: of live chunks and of units */
+    uint32_t live, capacity;
+    uint32_t pages;       /* number of pages in the run */
+    uint32_t first_share; /* 0; for the reader's own use */
+    uint32_t share_count; /* number of struct wire_share that follow */
+    /* id of the thread that owns the page; 0: that thread has exited, or no thread owns the page */
     uint32_t tid;
     uint32_t oldest_age; /* no chunk in the page is older */
     uint32_t newest_age; /* no chunk in the page is younger */
@@ -430,7 +436,7 @@ struct wire_page {
     uint16_t os_pages[WIRE_OCCUPANCY_BINS];
     uint16_t os_empty;    /* OS pages without live bytes, which a trim of the context returns */
     uint16_t guard_bytes; /* large chunk: bytes of live_bytes that are guard, not rounding */
-    uint16_t further;     /* 1: the record has further shares of the previous page */
+    uint16_t further;     /* 1: an earlier piece has the first shares of this page */
     uint8_t kind;         /* enum wire_page_kind */
     uint8_t state;        /* enum wire_page_state */
     /* Mixed page: 1: only of contexts with WIRE_PLACE_APART. Own page: WIRE_PAGE_ALIGNED: its
@@ -451,7 +457,7 @@ struct wire_share {
 /* --- the small requests ------------------------------------------------------------------ */
 
 struct wire_mark_request {
-    char name[WIRE_MARK_NAME_MAX]; /* an existing mark of this name moves; empty: "default" */
+    char name[WIRE_MARK_NAME_MAX]; /* the new mark replaces a mark of this name; empty: "default" */
 };
 
 struct wire_reset_request {

@@ -59,7 +59,7 @@ _Static_assert(offsetof(struct memctx_limit, argument) + 8 == LIMIT_0_1_BYTES, "
 _Static_assert(offsetof(struct memctx_stats, children) + 4 == STATS_0_1_BYTES, "0.1.0");
 _Static_assert(sizeof(struct memctx_callback) == 24, "programs pass no size: it cannot grow");
 /* The library keeps a pointer to the program's struct memctx_limit. If this struct gets a further
- * field, struct named has to keep its size, too. */
+ * field, struct named must also keep the size that the program passed. */
 _Static_assert(sizeof(struct memctx_limit) == LIMIT_0_1_BYTES, "its size is not kept");
 
 /* True if a program's struct of `bytes` bytes uses no field that this library does not know: behind

@@ -29,15 +29,15 @@
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; with larger sets, select has no first part */
-/* Each stack walk after which the control thread may not be started yet counts as one look. After
- * LOOKS_MAX looks the process walks no stack for this purpose, because an event loop may wait 100
- * 000 times a second. */
+/* A walk of the stack that finds out whether the control thread may start is a look. After
+ * LOOKS_MAX looks that did not start the thread, the process walks no stack for this purpose any
+ * more: an event loop may wait many thousand times a second. */
 #define LOOKS_MAX 64U
 
 /* In which form a function takes the longest time that it may wait. */
 enum time_out {
     ANY_TIME,       /* no bound */
-    MASKED,         /* no bound: sigsuspend */
+    MASKED,         /* no bound, with a mask of signals: sigsuspend */
     SECONDS,        /* an unsigned number */
     MICROSECONDS,   /* an unsigned number */
     MILLISECONDS,   /* a number; without bound if negative */

@@ -41,8 +41,8 @@ static char to_upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Returns the option whose name `text` has before `end_mark`, and points *rest behind the mark.
- * NULL: no option has this name. */
+/* Returns the option whose name stands in `text` before the character `end_mark`, and points *rest
+ * behind this character. NULL: no option has this name. */
 static const struct option *find(const char *text, char end_mark, const char **rest) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *at = text;

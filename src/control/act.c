@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* act.c - requests that change the place of memory: moves contexts to pages of their own or back,
- * returns empty memory to the kernel. */
+/* act.c - moves contexts to pages of their own or back, returns empty memory to the kernel, and
+ * keeps notes, on request. */
 #include "control/act.h"
 #include "context/tree.h"
 #include "os/libc.h"
@@ -13,8 +13,10 @@
  * their heaps. Other clients wait meanwhile. */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
-#define TRIM_LOOK_MS 5    /* time between two counts of the threads that have not trimmed yet */
-#define TRIM_REMIND_MS 50 /* time between two calls of heaps_reconsider, which ask the threads */
+#define TRIM_LOOK_MS 5 /* time between two counts of the threads that have not trimmed yet */
+/* time between two calls of heaps_reconsider, which sends allocations to the slow path. There a
+ * thread notices the request. */
+#define TRIM_REMIND_MS 50
 
 /* Calls `each` with the placement byte (heap_placed) of every context that the request names.
  * False: out of memory. */
@@ -175,6 +177,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        clear_trim_marks(); /* else threads that trim later need them */
+        clear_trim_marks(); /* otherwise threads that trim later need the marks */
     return WIRE_OK;
 }

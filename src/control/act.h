@@ -19,7 +19,8 @@ uint32_t note_run(const char *body, struct text *text);
  * no more notes. */
 const char *note_next(unsigned *place);
 void note_forget(void); /* drops all notes in a forked child */
-/* For a reader of the process's memory (outside.c): the ring, and the number of notes ever made. */
+/* For a reader of the process's memory (outside.c): the ring of notes, and the number of notes ever
+ * made. */
 INTERNAL char *const *const notes_shown;
 INTERNAL const unsigned *const notes_made_shown;
 

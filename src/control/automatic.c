@@ -20,18 +20,20 @@
 #define SLAB_SPARE 10
 #define GENERATION_WASTE 10
 #define GENERATION_SIZES 3U /* the least number of block sizes */
-/* How often all live chunks must have been replaced before a trial is judged. */
+/* A trial of generation is judged when the context has freed TURNOVERS times as many chunks as it
+ * has alive. */
 #define TURNOVERS 4
-#define BETTER_BY 2 /* the least that a trial has to gain, in per cent */
-#define WORSE_BY 15 /* a trial with this much more waste, in per cent, is taken back early */
+#define BETTER_BY 2 /* a trial must lower the waste by this many percentage points */
+#define WORSE_BY 15 /* a trial that adds this many percentage points of waste ends early */
 
 struct choice {
     uint32_t context;
     uint8_t placement; /* the current placement; PLACE_DEFAULT: the choice was taken back */
     bool tried;        /* the trial has been judged, or there is none */
     uint8_t sizes;     /* number of block sizes when the choice was made */
-    /* Per cent, when the choice was made and when the trial was judged: spare bytes of live blocks
-     * (slab), or touched bytes of pages that are not requested (generation). */
+    /* The waste in per cent, when the choice was made and when the trial was judged. For slab: the
+     * spare bytes of the live blocks. For generation: the touched bytes of the pages that no
+     * request uses. */
     int16_t before, after;
     int64_t frees_then; /* the context's frees when the choice was made */
 };
@@ -45,7 +47,8 @@ static struct {
 struct candidate {
     uint32_t context;
     int64_t live_bytes, live_chunks, frees;
-    /* Bytes of the context's pages: touched; in live blocks; spare in them (pages_spare_units). */
+    /* Bytes of the context's pages: touched; in live blocks; in live blocks, but not requested
+     * (pages_spare_units). */
     int64_t touched_bytes, block_bytes, spare_bytes;
     uint64_t sizes; /* a bit for each size class that has a page */
 };

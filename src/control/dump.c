@@ -419,7 +419,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
             RESIZE_COUNTS(X)
 #undef X
             if (number < first || !told.reallocs)
-                continue; /* and do not read the view: its memory may have been given back */
+                continue; /* the view is not read: its memory may have been given back */
             told.context = load_relaxed(&heap_view_at(heap, entry->view_index)->context);
             struct wire_resizes *out = piece_record(piece, sizeof *out);
             if (!out) {
@@ -533,7 +533,7 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
     dump->allocs = sums ? all.allocs : WIRE_UNKNOWN;
     dump->frees = sums ? all.frees : WIRE_UNKNOWN;
     fill_ledger(&dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
-    /* The first link cannot be read any more after the end of the first thread. */
+    /* /proc/self/exe cannot be read after the process's first thread has ended. */
     if (os_read_link("/proc/self/exe", dump->exe, sizeof dump->exe) <= 0 &&
         os_read_link("/proc/thread-self/exe", dump->exe, sizeof dump->exe) <= 0)
         dump->exe[0] = 0;

@@ -3,8 +3,8 @@
  * outside.c - the constant that says where the library's tables are, for a reader of the process's
  * memory or of its core file (docs/outside.md).
  *
- * The library itself never reads the constant, which costs a process no time: it stands in data
- * that the loader writes at the start anyway.
+ * The library itself never reads the constant. The constant costs a process no time, because it
+ * stands in data that the loader writes at the start anyway.
  */
 #include <memctx/outside.h>
 

@@ -150,7 +150,7 @@ void record_look(void) {
     if (!grew && !due)
         return;
     /* Growth is measured from the highest use so far, which is lowered by 2 % when a moment is due
-     * by time. So a program whose use goes up and down causes no moment each time. */
+     * by time. So a program whose use goes up and down does not cause a moment with each rise. */
     high = due ? high - high / 50 : high;
     recorder->high_bytes = used > high ? used : high;
     uint64_t cpu_ns = os_thread_cpu_ns();
@@ -223,8 +223,8 @@ bool record_switch(const char *directory, struct text *answer) {
     return true;
 }
 
-/* Opens the file anew: the control thread's descriptor of the file is in a table of its own, where
- * this thread cannot use it. */
+/* Opens the recording's file once more: the control thread may have a descriptor table of its own,
+ * and this thread cannot use descriptors of that table. */
 void record_end(void) {
     struct rlimit limit = {0};
     struct recorder *mine = load_acquire(&recorder);

@@ -83,7 +83,8 @@ void recorder_find_cgroup(void) {
             continue;
         for (int colons = 0; *at && colons < 2; at++)
             colons += *at == ':';
-        for (int top = 0; top < 2; top++) { /* in a container the mount point is the group */
+        /* in a container the mount point may be the group itself */
+        for (int top = 0; top < 2; top++) {
             struct text text = {.bytes = recorder->cgroup, .capacity = sizeof recorder->cgroup - 1};
             text_add(&text, v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
             recorder->cgroup_top = text.length;

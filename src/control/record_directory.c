@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes directories: the watched contexts with all of their callers, and the modules.
+ * Writes the directories of a recording. A directory is a part of the file that lists the watched
+ * contexts with all of their callers, and the modules.
  *
  * A directory is written piece by piece. The struct record_block at its start, which makes it
  * valid, is written last. The file has places for two directories, which are used in turns, so one

@@ -14,9 +14,10 @@
 
 #include <errno.h>
 
-#define LEAST_PART 1000  /* a context with 1/LEAST_PART of the live bytes is watched */
-#define NAMED_MAX 512U   /* most contexts that are watched because they have a name */
-#define EARLIER_MAX 384U /* with more contexts that are watched for the past, some are dropped */
+#define LEAST_PART 1000 /* a context with 1/LEAST_PART of the live bytes is watched */
+#define NAMED_MAX 512U  /* most contexts that are watched because they have a name */
+/* when more contexts are watched only because they were large, some are dropped */
+#define EARLIER_MAX 384U
 
 /* Returns the context's entry of the last moment; NULL: it was not watched then. Must be called
  * with rising ids. */

@@ -25,7 +25,8 @@
 
 struct watched {
     uint32_t id;
-    uint32_t large; /* number of the last moment with >= walk.least bytes, or a name */
+    /* number of the last moment at which the context had a name or walk.least bytes */
+    uint32_t large;
     struct sum sum;
 };
 
@@ -39,22 +40,22 @@ struct record_tables {
 
 struct recorder {
     char directory[512];
-    char path[640];         /* of the file */
+    char path[640];         /* path of the recording's file */
     bool at_once;           /* the first moment is due 100 ms after the start, else 2 s */
     bool complained;        /* the message that the directory cannot be used was printed */
     uint32_t owner;         /* atomic: pid of the process that made the file; 0: no file yet */
     struct held file;       /* fd -1: not open now */
-    uint64_t device, inode; /* of the file */
+    uint64_t device, inode; /* device and inode of that file */
     uint64_t next_ns;       /* time of the next moment; 0: not chosen yet */
     uint64_t quiet_ns;      /* growth causes no moment before this time */
     uint64_t look_ns;       /* record_look does nothing before this time */
     uint64_t directory_ns;  /* when the directory was last written */
     int64_t high_bytes;     /* bytes in use from which growth is measured */
     struct ring ring;
-    uint32_t sequence, directories;      /* number of the last moment; directories written */
-    uint32_t modules, closed;            /* all and closed modules, in the last directory */
-    bool changed;                        /* the last directory does not list all watched contexts */
-    bool unpin;                          /* some contexts are TREE_MARKED, but no longer watched */
+    uint32_t sequence, directories; /* number of the last moment; directories written */
+    uint32_t modules, closed;       /* numbers in the last directory: of modules; of closed ones */
+    bool changed;                   /* the last directory does not list all watched contexts */
+    bool unpin;                     /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
     size_t cgroup_top;                   /* bytes of `cgroup` that are the mount point */
@@ -81,7 +82,7 @@ struct record_block recorder_block(enum record_kind kind, uint64_t sequence, siz
                                    uint64_t body_sum);
 /* Writes that the program ended, or that the recording ended. Any thread. */
 void recorder_write_end(int fd, enum record_ending ending);
-/* Calls record_sum, which is inline, so that its code is in the library only once. */
+/* Returns record_sum. Only this function inlines record_sum, so the library has its code once. */
 uint64_t recorder_sum(const void *bytes, size_t length, uint64_t sum);
 uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 

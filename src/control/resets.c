@@ -37,7 +37,7 @@ static void reset_resizes(struct view_resizes *entry) {
 
 struct reset {
     uint32_t root, count; /* root of the subtree; ids from `count` on are left alone */
-    int64_t bytes;        /* memory that is missing for baselines */
+    int64_t bytes;        /* memory that new baselines need */
 };
 
 static bool has(const struct reset *reset, const struct view *view) {
@@ -56,8 +56,8 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
     }
 }
 
-/* Resets each view of the subtree. only_look: only adds the memory that a reset needs to
- * reset->bytes. False: out of memory. */
+/* Resets each view of the subtree. With `only_look`, resets nothing, and adds to reset->bytes the
+ * memory that a reset would need. False: out of memory. */
 static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {

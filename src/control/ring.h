@@ -4,8 +4,8 @@
  * step by step.
  *
  * No block is split: a block that does not fit behind the last block goes to the start of the ring.
- * If a step is refused, new blocks overwrite old ones in the room that is reserved. The ring asks
- * again each time that it reaches the end of that room.
+ * If a step is refused, new blocks overwrite old ones in the room that is reserved. ring_wanted
+ * asks for the step again each time that the ring reaches the end of that room.
  *
  * Threads: one at a time.
  */
@@ -16,7 +16,7 @@
 
 struct ring {
     uint64_t at;   /* where the next block begins */
-    uint64_t end;  /* of the reserved room */
+    uint64_t end;  /* where the reserved room ends */
     uint64_t most; /* bytes of the ring, at most */
     uint64_t step; /* bytes that are reserved at a time */
     uint64_t unit; /* a block begins at a multiple of this */
@@ -33,8 +33,8 @@ INLINE uint64_t ring_wanted(const struct ring *ring, uint64_t bytes) {
     return wanted < ring->most ? wanted : ring->most;
 }
 
-/* Takes a place for a block. The caller has set `end` to the end of the reserved room.
- * RING_NO_ROOM: the block is longer than that room. */
+/* Returns the place of the next block, which has `bytes` bytes, in the ring. The caller has set
+ * `end` to the end of the reserved room. RING_NO_ROOM: the block is longer than that room. */
 INLINE uint64_t ring_take(struct ring *ring, uint64_t bytes) {
     if (ring->at + bytes > ring->end)
         ring->at = 0;

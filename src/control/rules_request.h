@@ -5,10 +5,9 @@
 
 #include "base/text.h"
 
-/* Runs a request about rules. "list" writes a line for each rule: text, contexts, live bytes and
- * chunks and more, separated by tabs. "clear" removes all rules. "unresolved" lists the objects in
- * which the command has not resolved all rules yet. Any other body is a rule, which is added after
- * the existing ones. */
+/* Runs a request about rules. "list" writes a line for each rule, with the fields that wire.h
+ * lists. "clear" removes all rules. "unresolved" lists the objects in which the command has not
+ * resolved all rules yet. Any other body is a rule, which is added after the existing ones. */
 uint32_t rules_run(const char *body, struct text *text);
 
 #endif

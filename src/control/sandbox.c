@@ -39,8 +39,8 @@ struct seccomp {
 
 static char *status; /* text of /proc/PID/status */
 static size_t status_bytes;
-/* The number of filters under which the calls were found to be safe. A forked child with as many
- * filters tries no calls. */
+/* The number of filters under which child_survives_calls found the control thread's calls to be
+ * safe; 0: none found yet. A forked child under as many filters does not try the calls again. */
 static int64_t filters_let;
 
 /* Returns the number in the line of `status` that begins with `name`; -1: no such line. */

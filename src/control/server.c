@@ -83,7 +83,7 @@ static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
 static uint64_t deaf_until_ns; /* no client is accepted before this time */
-static uint64_t dumps_asked;   /* WIRE_DUMP requests, less those that end a dump */
+static uint64_t dumps_asked;   /* number of WIRE_DUMP requests that did not only end a dump */
 
 /* --- clients ---------------------------------------------------------------------------------- */
 
@@ -442,7 +442,8 @@ void server_run(void) {
             if (os_sleep(&time) && errno != EINTR)
                 return; /* end the thread rather than spin */
         }
-        if (!ready && !deaf) /* a new socket closes the old one; no client waits in its queue */
+        /* a new socket closes the old one, in whose queue no client waits now */
+        if (!ready && !deaf)
             control_look_at_socket();
         if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */
             segment_purge(false);

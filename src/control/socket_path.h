@@ -14,8 +14,8 @@ struct socket_path {
  * environment later. */
 void socket_path_init(void);
 
-/* Finds or makes the directory DIR (mode 0700, owned by us, not a link) and sets the paths to
- * DIR/PID.sock. False: no directory is fit; `why` gives the reason for the last one tried. */
+/* Finds or makes the directory DIR (mode 0700, owned by this user, not a link) and sets the paths
+ * to DIR/PID.sock. False: no directory is fit; `why` gives the reason for the last one tried. */
 bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why);
 
 #endif

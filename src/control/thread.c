@@ -33,7 +33,8 @@
 #define CHILD_LOOKS 8 /* calls of control_is_due in a forked child before one reads the clock */
 #define STACK_BYTES (228UL << 10)
 #define STATUS_BYTES 16384
-#define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
+/* pause, at exit, between two checks whether the socket is still being made */
+#define EXIT_WAIT_NS 100000
 #define EXIT_WAITS_MAX 1000
 #define SOCKET_LOOK_NS 1000000000U /* least time between two checks of the socket's path */
 
@@ -55,7 +56,7 @@ static struct {
     pthread_t thread;
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
- * our own code runs on the stack, and uses a tenth of it. */
+ * the library's code runs on the stack, and it uses a tenth of the stack. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
 
 uint64_t control_uptime_ns(void) {
@@ -236,11 +237,11 @@ void control_unrestrict(uint32_t before) {
     store_release(&control_waiting, !before && options.control != CONTROL_OFF);
 }
 
-/* When a thread with asynchronous cancellation cancels itself, glibc leaves it half marked as
- * cancelled. If it is the last thread, and runs the exit handlers, the next cancellation point
- * waits for ever for the other half of the mark, which would come from another thread. This happens
- * only in a program that has had a second thread. In a thread that is already ending, another
- * cancellation does nothing but complete the mark. */
+/* When a thread with asynchronous cancellation cancels itself, glibc leaves this thread half marked
+ * as cancelled. If this thread is the last one and runs the exit handlers, the next cancellation
+ * point waits for ever for another thread to set the other half of the mark. This happens only in a
+ * program that has had a second thread. In a thread that is already ending, another cancellation
+ * does nothing but complete the mark. */
 static void complete_cancellation(void) {
     if (control.had_thread && !load_relaxed(&os_restricted))
         os_libc.thread_cancel(pthread_self());

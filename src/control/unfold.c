@@ -10,7 +10,7 @@
 /* The search for functions that recur together ignores nodes from this number on. */
 #define NODES_LOOKED_AT 65536U
 #define PASSES_MAX 4   /* passes of that search */
-#define LEVELS_MAX 512 /* nodes of a path, labels among them */
+#define LEVELS_MAX 512 /* longest path that is followed, in nodes */
 #define NS_PER_S 1000000000ULL
 
 /* A function is in at most one unfolding. Control thread only; a forked child inherits its parent's

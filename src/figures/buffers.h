@@ -3,15 +3,15 @@
  * buffers.h - memory for the answers of the control thread, and for the tables that it needs while
  * it makes an answer.
  *
- * For: a client's answer, tables for pieces of a dump, a table of the automatic choice. Each of
- * them is a mapping of its own, so that all memory goes back to the kernel when no client is
- * connected. Cannot do: more than 16 mappings at a time.
+ * For: a client's answer, tables for pieces of a dump, tables of the recording, a table of the
+ * automatic choice. Each of them is a mapping of its own, so that its memory goes back to the
+ * kernel when it is not needed any more. Cannot do: more than 16 mappings at a time.
  *
  * Cost: a munmap interrupts each processor that a thread of the program runs on. So a mapping that
  * is released while a client is connected is kept for the next request, if it is small.
  *
- * Threads: the control thread. Only answer_add may be called by other threads, each with memory of
- * its own.
+ * Threads: the control thread. Only answer_add may be called by other threads, each with an answer
+ * of its own.
  */
 #ifndef MEMCTX_FIGURES_BUFFERS_H
 #define MEMCTX_FIGURES_BUFFERS_H
@@ -26,7 +26,7 @@ struct answer {
 /* Appends `bytes` zeroed bytes and returns their address. NULL: the answer has too little room
  * left. */
 void *answer_add(struct answer *answer, size_t bytes);
-/* Mappings at one time: answers, tables of a dump, the table of the automatic choice. */
+/* Greatest number of mappings at one time. */
 #define BUFFERS_MAX 16
 /* Bytes at the end of the control thread's stack in which resident pages are counted. */
 #define BUFFERS_STACK_BYTES (128UL << 10)
@@ -37,7 +37,7 @@ struct buffer {
     bool kept; /* released, and kept for the next request */
 };
 
-/* Maps memory for the control thread, which the ledger counts on the control thread's line.
+/* Maps memory for the control thread; the ledger counts this memory on the control thread's line.
  * `touched`: writes to each OS page at once. */
 void *buffers_map(size_t bytes, bool touched);
 void buffers_unmap(void *start);

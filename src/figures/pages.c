@@ -100,7 +100,7 @@ static uint32_t at_least_since(uint32_t then) {
 /* --- one page --------------------------------------------------------------------------------- */
 
 /* Size of a hash table from contexts to their shares of a mixed page. A page has at most half as
- * many blocks, and so contexts. */
+ * many blocks as the table has slots, so it has at most half as many contexts. */
 #define SHARES_HASH 2048U
 #define SHARES_MAX (SHARES_HASH / 2)
 #define BLOCKS_BITS 14 /* bits for the number of a block in its page */
@@ -353,7 +353,7 @@ static void look_at_chunks(const struct scan *scan, const struct page *page, con
     while (serial_next(page, start, &walk, &chunk))
         if (chunk.state == SERIAL_LIVE)
             add_live(live_in, chunk.offset, chunk.bytes);
-        else if (chunk.state == SERIAL_FREED) /* by another thread, and not collected yet */
+        else if (chunk.state == SERIAL_FREED) /* freed by another thread, and not collected yet */
             held |= 1UL << chunk.offset / OS_PAGE_BYTES;
     size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
     size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;

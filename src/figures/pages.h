@@ -28,8 +28,8 @@ struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),
                     void *context);
-/* Early values of segment_clock: pages_clock_begin is set in the constructor of this process or of
- * the one that it was forked from, pages_clock_start when the control thread starts to serve. */
+/* Early values of segment_clock: pages_clock_begin is set in the constructor, of this process or of
+ * the process that forked it; pages_clock_start is set when the control thread starts to serve. */
 INTERNAL uint32_t pages_clock_begin, pages_clock_start;
 /* Writes the records of pages (WIRE_PART_PAGES) into a piece. Returns enum wire_status. */
 uint32_t pages_piece(struct piece *piece);

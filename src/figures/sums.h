@@ -45,7 +45,7 @@ void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 /* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
 struct sum sums_of(uint32_t context);   /* calls sums_begin and sums_end itself */
-struct sum sums_base(uint32_t context); /* only the base_ fields */
+struct sum sums_base(uint32_t context); /* returns only the base_ fields */
 /* Allocs, frees and bytes of all contexts. Takes heap_global.lock itself. */
 struct sum sums_all(void);
 /* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread

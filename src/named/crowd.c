@@ -40,8 +40,9 @@ static struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Adds the answer of a context that ends, to a request for a reset (ask.c), to the crowd's answer,
- * because the context's place soon belongs to another context. */
+/* Called when a context that grew from a member ends. If the context has answered the last request
+ * for a reset (ask.c), counts this answer in the crowd, because the context's place soon belongs to
+ * another context. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;

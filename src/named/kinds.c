@@ -10,7 +10,7 @@
 
 #define KINDS_PER_BLOCK 1024U
 struct kind_slot {
-    uint32_t hash, number; /* of a kind; numbers begin at 1, 0: the slot is empty */
+    uint32_t hash, number; /* hash and number of a kind; number 0: the slot is empty */
 };
 static struct {
     struct kind *blocks[NAMED_BLOCKS];

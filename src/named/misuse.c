@@ -94,7 +94,7 @@ unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
 }
 
 static void print_callers(const char *line) {
-    static struct stack stack; /* only the first misuse comes here */
+    static struct stack stack; /* misuse_explain and misuse_explain_guarded each come here once */
     /* If a signal handler interrupted this thread while the thread held a lock, nothing is printed,
      * because finding unwind rules may take that lock. */
     if (lock_any_is_mine())

@@ -67,7 +67,7 @@ struct named {
     uint32_t policy : 8;  /* enum memctx_policy, or NAMED_CROWD */
     uint32_t member : 24; /* the context's member number before it grew; 0: it never was a member */
     struct memctx_callback *callbacks; /* newest first; only the owner uses the list */
-    const char *name;                  /* of the kind; never freed */
+    const char *name;                  /* name of the context's kind; never freed */
     /* For `memctx reset --named`: `wanted` is the number of the control thread's last request, and
      * `done` is the number of the last request that the owner answered by a reset. In a crowd,
      * `done` counts the members that answered the request and then ended, and `freed` adds up the
@@ -195,7 +195,7 @@ struct view *named_view_of(struct heap *heap, const void *chunk);
  * view. NULL: the view of the path that resizes the chunk pays. */
 struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
-memctx_t named_next(memctx_t handle);        /* the next child of its parent */
+memctx_t named_next(memctx_t handle); /* the next child of this context's parent; NULL: none */
 memctx_t named_parent(memctx_t handle);
 /* Sets region_hooks (region/hooks.h), the functions of higher layers that region calls for a
  * misused chunk, a limit that is passed, and the end of a thread. Called before a thread takes a

@@ -79,10 +79,10 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
 /* Reads the target of a symbolic link, terminated with 0. Returns its length, or -1. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
-int64_t os_rss_bytes(void); /* from statm in /proc; -1: the file cannot be read */
+int64_t os_rss_bytes(void); /* resident bytes, from statm in /proc; -1: the file cannot be read */
 
 /* --- messages ------------------------------------------------------------------------------ */
-void os_print(const struct text *text); /* to standard error, one write, errors ignored */
+void os_print(const struct text *text); /* one write to standard error; ignores errors */
 /* Aborts as abort() does, without libc. */
 __attribute__((noreturn, cold)) void os_abort(void);
 /* calls os_print, then os_abort */
@@ -125,10 +125,11 @@ void lock_take(struct lock *lock);
 /* Takes the lock if it is free, and never waits. False: another thread holds it. */
 bool lock_try(struct lock *lock);
 void lock_release(struct lock *lock);
-/* Makes every other thread of the process pass a full memory barrier before it returns. A thread
- * that writes a word and reads another one needs no barrier of its own then: either it saw what the
- * caller wrote before the call, or the caller sees its write. False: no barrier was made, because
- * the kernel does not offer one, or because the process restricted its system calls. */
+/* Returns after every other thread of the process has passed a full memory barrier. A thread that
+ * writes a word and then reads another word needs no barrier of its own: either the thread reads
+ * what the caller wrote before the call, or the caller sees the thread's write. False: no barrier
+ * was made, because the kernel does not offer one, or because the process restricted its system
+ * calls. */
 bool os_barrier_in_threads(void);
 /* True when the calling thread holds the lock. */
 bool lock_is_mine(const struct lock *lock);

@@ -264,7 +264,7 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         *current = next;
     } while (!blocks_has_free(*current)); /* puts back some blocks of a punched page */
     struct page *after = bins->partial[size_class];
-    if (after) { /* the next switch reads both cache lines */
+    if (after) { /* the next change of the page reads these two cache lines */
         __builtin_prefetch(after->free, 1);
         __builtin_prefetch(after->next, 1);
     }

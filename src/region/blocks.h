@@ -94,13 +94,13 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
                : segment_span_start(page);
 }
 
-/* Returns the number of the block that holds a pointer into a granule of a narrow page. A
- * pointer behind the last block gets the number of the remainder there, which has the record of
- * a free block. *exact becomes true when the block starts exactly at the pointer. The test is
- * whether the lower half of the product is less than the reciprocal. For the start of a block, the
- * lower half is the number of the block times the reciprocal's rounding error, which is less than
- * the offset, and offsets are below 2^16. For any other pointer, each byte behind the block's start
- * adds a whole reciprocal, which is at least 2^19. */
+/* Returns the number of the block that holds a pointer into a granule of a narrow page. The bytes
+ * behind the last block of the granule count as one more block, whose record always says "free".
+ * *exact becomes true when the block starts exactly at the pointer. The test is whether the lower
+ * half of the product is less than the reciprocal. For the start of a block, the lower half is the
+ * number of the block times the reciprocal's rounding error, which is less than the offset, and
+ * offsets are below 2^16. For any other pointer, each byte behind the block's start adds a whole
+ * reciprocal, which is at least 2^19. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
@@ -333,7 +333,7 @@ INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *b
     if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     *(void **)block = recent->free_with_owners;
-    order_stores(); /* a fork between the stores counts a block too many as used: safe */
+    order_stores(); /* in the child of a fork between the stores, `used` is 1 too high: safe */
     store_owner(&recent->free_with_owners, block);
     order_stores();
     add_owner(&recent->used, -1);

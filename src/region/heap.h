@@ -185,8 +185,9 @@ struct heap {
      * views. The low bits of each value hold the logarithm of the table's length. */
     uintptr_t slots_shown;   /* atomic */
     uintptr_t slots_retired; /* atomic */
-    /* Atomic, and so is each word. Each block of views has a word, and each OS page of the block a
-     * bit in this word: 1: the OS page was given to the kernel. NULL: no OS page was ever given. */
+    /* Atomic: a pointer to atomic words. Each block of views has a word, and each OS page of the
+     * block has a bit in this word; 1: the OS page was given to the kernel. NULL: no OS page was
+     * ever given. */
     uint64_t *views_discarded;
     struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };

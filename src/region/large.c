@@ -124,7 +124,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 /* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
  * NULL: the chunk has to be copied. */
 static struct page *resize_memory(struct page *page, size_t size) {
-    /* the free of such a chunk checks the pattern behind it */
+    /* a resize would leave the pattern or the guard behind the chunk in the wrong place */
     if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED)
         return NULL;
     if (page->kind == PAGE_HUGE)

@@ -20,7 +20,8 @@
  *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *
- * Threads: the owner of the crowd makes, allocates in and ends members. Any thread frees the chunk.
+ * Threads: the owner of the crowd makes, allocates in and ends members. Any thread may free the
+ * chunk.
  */
 #ifndef MEMCTX_MEMBER_H
 #define MEMCTX_MEMBER_H

@@ -2,9 +2,10 @@
 /*
  * punch.h - gives back OS pages without blocks in use, inside pages that are in use.
  *
- * A page of 16 or 64 KiB in which only one small chunk is alive has mostly empty OS pages. On
- * request (memctx trim TARGET CONTEXT) the owner takes the blocks of these OS pages out of the
- * page's list and gives the memory to the kernel: the OS pages are *punched*. A mask in the page's
+ * A page of 16 or 64 KiB in which only one small chunk is alive has mostly empty OS pages. The
+ * blocks of the empty OS pages leave the page's list, and the memory of these OS pages goes to the
+ * kernel: the OS pages are *punched*. The owner punches on request (memctx trim TARGET CONTEXT).
+ * The control thread punches pages that no thread uses (context/holes.c). A mask in the page's
  * header says which OS pages are punched. Blocks return to the list one OS page at a time, when the
  * page has no other free block. So a page stays punched while nothing is allocated from it.
  *
@@ -13,8 +14,8 @@
  * another thread freed and the owner has not collected yet count as used. An OS page that holds
  * records of blocks in other OS pages is not punched.
  *
- * Threads: the page's owner, or the holder of a parked heap's lock. The control thread makes the
- * request.
+ * Threads: the page's owner, the holder of a parked heap's lock, or the control thread while the
+ * owner has to wait (heap_await). The control thread makes the requests.
  */
 #ifndef MEMCTX_PUNCH_H
 #define MEMCTX_PUNCH_H

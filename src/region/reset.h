@@ -42,8 +42,8 @@ INLINE bool region_is_tiny(const struct view *view) {
 struct region_alive {
     uint64_t chunks, bytes; /* number of chunks, and their requested bytes */
 };
-/* Counts the chunks that are alive. Costs a few ns a page, and reads each record where other
- * threads freed some chunks since the last count. */
+/* Counts the chunks that are alive. Costs a few ns a page; but reads the record of each chunk if
+ * other threads freed some of the chunks since the last count. */
 struct region_alive region_alive(struct heap *heap, struct view *view);
 /* Frees all chunks and returns what was alive. No thread may free one of the chunks meanwhile. */
 struct region_alive region_reset(struct heap *heap, struct view *view);

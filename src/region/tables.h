@@ -2,11 +2,11 @@
 /*
  * tables.h - the budget of the library's own tables: nodes, views, traces, rules and their indexes.
  *
- * A program with very many call paths must not make the library grow without end. So every table
- * that grows with the number of paths asks here before it takes memory, and names the share of the
- * budget that may be in use afterwards. Less important data has a smaller share: when the tables
- * fill, the library first stops keeping full paths of allocations that were seen once, and last
- * stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
+ * A program with very many call paths must not make the library grow without end. So code that
+ * needs memory for a table that grows with the number of paths first calls tables_take, and names
+ * the share of the budget that may be in use afterwards. Less important data has a smaller share:
+ * when the tables fill, the library first stops keeping full paths of allocations that were seen
+ * once, and last stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
  *
  * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread that has a heap. A heap whose
  * thread ended adds nothing to the limit, and counts for the bytes that it keeps. MEMCTX_TABLES may
@@ -55,8 +55,8 @@ enum tables_share {
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_ASKED = 26,    /* marks; see control/marks.c */
     TABLES_SITE = 30,     /* sites below [other callers] of the process; baselines of resets */
-    TABLES_STACK = 31,    /* how a deep stack was walked */
-    TABLES_MUST = 32,     /* counted, but never refused */
+    TABLES_STACK = 31, /* a deep stack as it was walked; views for frees of other threads' chunks */
+    TABLES_MUST = 32,  /* counted, but never refused */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: bytes of all tables except traces */

@@ -17,7 +17,8 @@
  * used up, the views are summed up again, in a few ns a view. Each new sum takes freed bytes into
  * account. The limit may be passed by one chunk for each thread that allocates at that moment.
  *
- * Threads: any; the control thread writes the table before a context's byte names the entry.
+ * Threads: any. An entry of the table is written before a context's byte names it: for a rule by
+ * the constructor or the control thread, else by the thread that creates the context.
  */
 #ifndef MEMCTX_TERMS_H
 #define MEMCTX_TERMS_H

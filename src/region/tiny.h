@@ -12,8 +12,8 @@
  * faster. Cannot do: serve contexts with a policy, terms, a limit or checks; these have a region
  * from the start.
  *
- * Cost: 32 bytes a context, and 128 more for the third chunk. An allocation takes the slow path,
- * and a free searches the list.
+ * Cost: 32 bytes a context, and 128 more for the third chunk in a program with TINY_MANY contexts.
+ * An allocation takes the slow path, and a free searches the list.
  *
  * Source: the cost of PostgreSQL's array_agg with a first block of 1 KiB for each of a million
  * groups.

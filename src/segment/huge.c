@@ -27,7 +27,8 @@
 /* A chunk of fewer bytes is not put together of two mappings: programs often write only the
  * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
-#define BEGINNINGS 8 /* number of beginnings of mappings that fill the cache's bound */
+/* of a mapping that is not kept whole, the cache keeps at most 1/BEGINNINGS of its bound */
+#define BEGINNINGS 8
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
@@ -115,8 +116,8 @@ struct move {
     size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */
 };
 
-/* Moves one area to an offset in the target, whose OS pages there it replaces. False: the kernel
- * refused, and the area is where it was. */
+/* Moves one area to an offset in the target. The area replaces the OS pages that the target has
+ * there. False: the kernel refused, and the area is where it was. */
 static bool move_area(struct move *move, char *area, size_t bytes, size_t offset) {
     if (os_move(area, bytes, move->target + offset, bytes))
         return true;

@@ -444,11 +444,11 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
 
 #define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
 
-/* Finds the slices of a segment whose memory can go back to the kernel; false: there are none. If
- * the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use goes
- * back with all its slices, because its slices that were never used are resident, too. From all
- * other memory only the dirty slices go back, and not even these if `whole` is true: huge pages in
- * use then stay whole. */
+/* Finds, in a segment, the slices that can give their memory back to the kernel; false: there are
+ * none. If the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use
+ * goes back with all its slices, because its slices that were never used are resident, too. From
+ * all other memory only the dirty slices go back, and not even these if `whole` is true: huge pages
+ * in use then stay whole. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
     const struct segment_state *state = &segment->state;
     uint64_t any = 0;

@@ -138,8 +138,8 @@ struct page {
     };
     uint32_t slices;   /* number of slices of the page */
     uint32_t capacity; /* number of blocks that the page can hand out */
-    /* segment_clock when the page was made or taken anew; resizing or moving a chunk keeps the
-     * value */
+    /* segment_clock when the page was made, or when a page that was kept empty got chunks again
+     * (region/serial.c); resizing or moving a chunk keeps the value */
     uint32_t born;
     union {
         uint64_t mapped_bytes; /* PAGE_HUGE: bytes of the mapping, with this header */
@@ -214,9 +214,9 @@ INLINE bool segment_is_near(const void *pointer) {
 }
 
 /* Returns the header of the slice that contains `pointer`, which must be in a segment of slices.
- * The page's own header, that of its first slice, stands `back` headers before the returned one. In
- * all other headers of the page, and in the header of slice 0, which contains no chunk, `heap` is
- * NULL. */
+ * The page's own header, that of its first slice, stands `back` headers before the returned one.
+ * `heap` is NULL in all other headers of the page. It is also NULL in the header of slice 0,
+ * because that slice holds headers and no chunk. */
 INLINE struct page *segment_slice_of(const void *pointer) {
     struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
