@@ -22,7 +22,7 @@ def hot_figures(dump, phase):
 def check_phase(program, dump, phase, totals):
     check_books(program, dump, totals=totals)
     allocs, want = hot_figures(dump, phase)[2], program.sum_books(site=f"hot_{phase}_12")[2]
-    # On a quick machine nearly all; without eviction none.
+    # On a quick machine nearly all of these allocations have their full path; without eviction none.
     check(allocs >= want // 2,
           f"the path that phase {phase} uses most has {allocs} of its {want} allocations")
     return f"{allocs * 100 // want} %"
