@@ -179,8 +179,9 @@ static void waves_of_threads(void) {
 static pthread_key_t key, late_key;
 static int destructor_runs;
 
-/* glibc runs destructors of keys in rounds. This one asks for each round; in the last one all other
- * libraries have freed their state of this thread. */
+/* glibc runs destructors of keys in rounds. This destructor sets its key again, so that it runs in
+ * each round. In the last round all other libraries have freed their state of this
+ * thread. */
 static void destroy_and_allocate(void *value) {
     uintptr_t round = (uintptr_t)value;
     void *block = calloc(1, 1000 * round);

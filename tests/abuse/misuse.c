@@ -261,8 +261,8 @@ static void overflow_threads(void) {
     survived("an overflow");
 }
 
-/* All chunks have one call path, whose context gets pages of its own; no other context gets their
- * blocks. */
+/* All chunks have one call path. Its context gets pages of its own, so no other context reuses the
+ * freed block. */
 static void write_after_free(size_t size, size_t offset) {
     for (int i = 0; i < 1000; i++) {
         char *block = malloc(size);

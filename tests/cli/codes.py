@@ -164,8 +164,8 @@ def find_row(live):
 
 @test
 def ps_lists_and_sweeps():
-    """memctx ps lists processes without trailing spaces in their names, which programs write that
-    set a title, and removes sockets of ended processes."""
+    """memctx ps leaves out the spaces at the end of a name, which a program that sets its title may
+    write, and removes sockets of ended processes."""
     with scratch() as where, contextlib.ExitStack() as stack:
         padded = os.path.join(where, "allocate  ")
         os.symlink(build_program("tests/cli/programs/allocate.c"), padded)

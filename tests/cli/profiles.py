@@ -270,7 +270,7 @@ def profile_has_an_address_once():
             line=4,
             requested_bytes=1,
             allocs=1,
-        )  # another line of function "caller"
+        )  # a call from another line of the function "caller"
         made.add(
             ends[1],
             "caller",
@@ -282,7 +282,7 @@ def profile_has_an_address_once():
             exact=True,
             requested_bytes=1,
             allocs=1,
-        )  # the exact address of an interrupted instruction
+        )  # an exact address, as of an interrupted instruction, not a return address
         profile = export(made.save(), where)
         check_equal(
             pprof_file.text(profile, profile["mapping"][0]["filename"]),

@@ -334,8 +334,8 @@ static void tell_young(bool threads_too) {
 
 static int in_place = -1; /* number of threads after the last call of call_here */
 
-/* The library takes accept for a wait without time limit, but with a bad descriptor it returns at
- * once. */
+/* Calls accept, which the library takes for a wait without time limit. Because the descriptor is
+ * bad, accept returns at once. */
 static void call_here(void) {
     accept(-1, NULL, NULL);
     in_place = threads();

@@ -88,8 +88,8 @@ def history_late_leak():
 @test
 @in_tries
 def history_memory_that_was_never_touched():
-    """For memory that the program never touches, the time until memory is used up counts touched
-    bytes."""
+    """If the program never touches most of what it allocates, only touched bytes count for the time
+    at which memory is used up."""
     with runtime_dir() as directory, history(directory, "reserves") as target:
         growth, text = growth_of(target), told(target)
         rss = harness.rss_kib(target.pid) << 10

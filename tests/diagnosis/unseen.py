@@ -231,8 +231,8 @@ def unseen_growth_that_marks_do_not_show():
 
 @test
 def unseen_rows_whose_room_others_took():
-    """No saving is predicted for a policy of rows whose holes other rows fill: in own pages they
-    could not."""
+    """No saving is predicted for a policy of rows whose holes other rows fill: in pages of its
+    own, the holes would stay."""
     with started("churn") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a damaged or made-up snapshot. Its first byte chooses the form: JSON; a packed file; any
- * other byte: the content of a zstd frame, which this program packs into a file by itself, because
- * a fuzzer does not guess checksums. A snapshot that can be read
+/* Reads a damaged or made-up snapshot. The first byte of the input chooses the form: '{' is JSON,
+ * 0x89 is a packed file. After any other byte comes the content of a packed file's zstd frame; this
+ * program compresses it, because a fuzzer does not guess checksums. If a snapshot can be read, it
  * must be equal after it is written and read again. */
 #include "snapshot/snapshot.h"
 #include "fuzz.h"

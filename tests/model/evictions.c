@@ -243,7 +243,7 @@ void check_evictions(void) {
 
 /* --- a thread's own paths --------------------------------------------------------------------- */
 
-/* No path was used since the only sweep. */
+/* Prepares a state in which no path was used since the only sweep. */
 void evictions_used(struct heap **of) {
     begin(of, 1);
     sweep();
@@ -279,8 +279,8 @@ static void swap_frees(void) {
     heap_collect_remote(heaps[1]);
 }
 
-/* Each of the two heaps has freed a chunk of the other: the books of both are even, and each heap
- * knows the twin of the other's view. */
+/* Prepares a state in which each of two heaps has freed a chunk of the other: the books of both are
+ * even, and each heap knows the twin of the other's view. */
 void evictions_handed_over(struct heap **of) {
     begin(of, 2);
     /* a view that counted frees of other heaps' chunks is not evicted, nor is its group */
@@ -305,8 +305,8 @@ void thread_evict_handed_over(unsigned id) {
     }
 }
 
-/* The first heap has a live chunk, but its books are even, because it has freed a chunk of the
- * second heap. */
+/* Prepares a state in which the first heap has a live chunk, but even books (as many frees as
+ * allocations), because it has freed a chunk of the second heap. */
 void evictions_balanced(struct heap **of) {
     begin(of, 2);
     sweep();
@@ -320,8 +320,8 @@ void evictions_balanced(struct heap **of) {
     other_threads_come();
 }
 
-/* The second thread allocates and frees a chunk while the first one, on an eviction, adds up the
- * live chunks. */
+/* The second thread allocates and frees a chunk while the first thread evicts paths, for which it
+ * adds up the live chunks. */
 void thread_evict_balanced(unsigned id) {
     if (id == 0) {
         use(heaps[0], LATER);
@@ -363,7 +363,7 @@ void thread_evict_dump(unsigned id) {
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* All cold paths are evicted, but their nodes are still in the tree. */
+/* Prepares a state in which all cold paths are evicted, but their nodes are still in the tree. */
 void evictions_empty_nodes(struct heap **of) {
     begin(of, 1);
     sweep();

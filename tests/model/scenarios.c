@@ -232,7 +232,7 @@ static void check_adopted(void) {
     check_all_gone();
 }
 
-/* --- a page of one context's that becomes one of all ------------------------------------------ */
+/* --- a context's own page that becomes a mixed page ------------------------------------------- */
 
 static void own_page(void) {
     new_heaps(3);

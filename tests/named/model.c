@@ -134,7 +134,7 @@ static void look(int of) {
         fail("name");
     if (memctx_reset_requested(context->handle))
         fail("nobody asked for a reset");
-    if (crowd && dice(6)) /* the other questions would make a member an ordinary context */
+    if (crowd && dice(6)) /* the calls below would make a member an ordinary context */
         return;
     const char *wrong = memctx_check(context->handle);
     if (wrong)
@@ -305,7 +305,7 @@ static void limit(int at) {
 static void step(void) {
     unsigned what = dice(1000);
     int at = (int)dice(CONTEXTS);
-    /* in tiny contexts: chunks are resized, or the whole context is changed */
+    /* tiny contexts are reset, deleted or changed as a whole more often than others */
     if (tiny && what >= 860)
         what = 940 + dice(60);
     struct context *context = &contexts[at];

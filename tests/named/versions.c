@@ -168,8 +168,8 @@ static void old_names(void) {
 #endif
 
 #ifdef HEADER_LATER
-/* A field that the library does not know must be 0. It refuses other values, because it cannot do
- * what they ask for. */
+/* A field that the library does not know must be 0. The library refuses other values, because it
+ * cannot do what they ask for. */
 static void later_fields(void) {
     int calls = 0;
     struct memctx_limit *limit = new_limit(&calls);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2119,SC2120
 # lib.sh - functions for the cases of the preload suite. Sourced with the repository's root as the
-# working directory.  The functions fail and skip end a test with that verdict. The usual test is
-# one line:     same PROGRAM ARGUMENT... It runs the program without the library, then under `memctx
+# working directory. The functions `fail` and `skip` end a test with that verdict. The usual test is
+# one line, `same PROGRAM ARGUMENT...`: it runs the program without the library, then under `memctx
 # run`, and compares output and exit status.
 
 root_dir=$PWD

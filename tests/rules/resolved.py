@@ -111,7 +111,7 @@ def objects_that_are_loaded_later():
 def programs_that_the_first_one_starts():
     with runtime_dir() as directory, started(directory, ["/bin/sh", "-c", f"exec {code_program()}"], ["regex:^elsewhere|^stall=own"]) as process:
         check_equal(process.hear(), "begun", "first")
-        # The shell's socket file may still be there, without a server.
+        # The shell has become the program by exec, so its socket may still be there without a server.
         harness.wait_until(lambda: harness.run_cli("rules", process.pid, env=process.cli_env).returncode == 0,
                            "the socket of the second program")
         waiting = rules_json(process)["unresolved"]

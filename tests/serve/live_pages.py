@@ -304,7 +304,7 @@ def one_reader_for_all_clients():
             check(one.read_head().startswith("HTTP/1.1 200 "), "status")
         head = stack.enter_context(Events(server, target.pid)).read_head()
         check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head, f"one too many: {head}")
-        # Compare figures later than the last client's first, which all clients get.
+        # All clients get the figures that come after the last client has got its first.
         begun = max(one.until("figures")["ms"] for one in clients)
         told = []
         for one in clients:

@@ -22,7 +22,7 @@ def hot_figures(dump, phase):
 def check_phase(program, dump, phase, totals):
     check_books(program, dump, totals=totals)
     allocs, want = hot_figures(dump, phase)[2], program.sum_books(site=f"hot_{phase}_12")[2]
-    # On a quick machine nearly all; without eviction none.
+    # On a quick machine nearly all of these allocations have their full path; without eviction none.
     check(allocs >= want // 2,
           f"the path that phase {phase} uses most has {allocs} of its {want} allocations")
     return f"{allocs * 100 // want} %"
@@ -136,6 +136,6 @@ def paths_that_repeat_after_a_start_that_filled_the_tables():
              if any(name.startswith("again_") for name in names[context["id"]])]
     full = sum(allocs for others, allocs in again if not others)
     every = 2500 * 1500
-    # It was about half while contexts near the root were never evicted.
+    # The share was about half when contexts near the root were never evicted.
     check(full >= every * 7 // 10, f"{full} of {every} allocations have a full path")
     return f"{full * 100 // every} % of the allocations have a full path"

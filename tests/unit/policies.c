@@ -213,8 +213,8 @@ Test(place, a_page_that_starts_anew_has_all_its_blocks) {
     while (page->used < page->capacity)
         cr_assert_eq(page_at(alloc(heap, view, 48, false)), page);
     cr_assert(!blocks_has_free(page));
-    view->region->current[page->size_class] =
-        page; /* the state that a reset leaves, which does not free chunk by chunk */
+    /* the state that a reset leaves behind, because it does not free chunk by chunk */
+    view->region->current[page->size_class] = page;
     store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
     page->used = 0;
     blocks_rewind(heap, page);

@@ -183,8 +183,8 @@ Test(region, others_free_from_shared_pages) {
     cr_assert_eq(heap->own_free, 0);
 }
 
-/* Each large context fills whole groups of slices, so chunks of it that stay keep few segments and
- * few headers. */
+/* Each large context fills whole groups of slices. So the chunks of a context that stay alive keep
+ * few segments and few page headers in memory. */
 Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
     enum { BYTES = 1000, CHUNKS = 8000, KINDS = 3 };
     static char *chunks[CHUNKS];

@@ -214,7 +214,8 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
         if (size && size <= NARROW_MAX)
             cr_assert_eq(page->size_class, bins_class_narrow(heap, size));
     }
-    static const unsigned doubling[] = {4, 5, 6, 7}; /* 80 to 128 bytes */
+    /* the size classes with blocks of 80 to 128 bytes */
+    static const unsigned doubling[] = {4, 5, 6, 7};
     struct page *shared = segment_page_of(first[7]);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(segment_page_of(first[doubling[i]]), shared);

@@ -268,7 +268,8 @@ Test(conditions, pressure_within_the_window) {
     cr_assert_eq(psi_at(&condition, 60000, total += 50000, false).value, 100000);
     cr_assert_eq(psi_at(&condition, 61000, total += 120000, false).value, 170000);
     cr_assert(state.fired);
-    /* Readings are further apart than the window: the value is the mean between them. */
+    /* The readings are 10 s apart, the window has 2 s: the value is a fifth of the 500 ms of
+     * waiting. */
     cr_assert_eq(psi_at(&condition, 71000, total += 500000, false).value, 100000);
 }
 

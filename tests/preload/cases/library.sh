@@ -101,8 +101,8 @@ test_library_tls() {
     [ $((bytes)) -lt 1024 ] || fail "$((bytes)) bytes of every thread's stack"
 }
 
-# The library makes only the system calls that the manual names: a seccomp filter kills at any
-# other.
+# The library makes only the system calls that the manual names: a seccomp filter kills the process
+# at any other call.
 test_library_system_calls() {
     build filtered
     capture plain "$bin_dir/filtered" brk # libc's allocator also needs brk

@@ -26,7 +26,7 @@ test_process_dlopen() {
     own_program 0 dlopen_loop "$bin_dir"
 }
 
-# A library that is bound to libc's malloc (RTLD_DEEPBIND) and the program free each other's chunks.
+# The program and a library that is bound to libc's malloc (RTLD_DEEPBIND) free each other's chunks.
 test_process_deepbind() {
     build bound.so
     own_program 0 deepbind "$bin_dir"

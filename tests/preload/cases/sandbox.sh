@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2034,SC2154
-# Programs that install a seccomp filter, or start under one. The filter kills at system calls that
-# only the library would make. Meanwhile a client dumps all processes with a socket every 20 ms.
+# Programs that install a seccomp filter, or start under one. The filter kills the process at system
+# calls that only the library would make. A client dumps all processes with a socket every 20 ms.
 
 # Compares output and exit status without the library, with LD_PRELOAD and under memctx run.
 same_sandboxed() { # COMMAND...

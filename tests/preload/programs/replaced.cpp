@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Defines only some functions of the malloc family and only some operators, each of which keeps its
- * size in front of the block, and prints how often they were called. The other functions and
- * operators, which are not the program's, have to call those of the program. */
+/* Defines some functions of the malloc family and some operators new and delete, and prints how
+ * often each was called. An operator new stores the size in front of the block. The functions and
+ * operators that the program does not define must call those that it defines. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

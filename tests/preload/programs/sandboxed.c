@@ -3,8 +3,8 @@
  * sandboxed HOW MS - allocates for MS milliseconds, restricts its system calls, and goes on to
  * allocate on new call paths and in new sizes. HOW is
  * - none: no restriction
- * - strict: seccomp's strict mode, which allows only read, write and exit. Only sizes are used of
- *   which there are free chunks
+ * - strict: seccomp's strict mode, which allows only read, write and exit. From then on, the
+ *   program uses only sizes of which it has freed chunks
  * - short: a filter, set by prctl, that kills the process at all but a few calls
  * - late: a filter for the calling thread that kills the process at calls which a new thread and
  *   a socket need; a second thread has no filter

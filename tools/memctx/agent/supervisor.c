@@ -26,7 +26,7 @@
 #define END_MS 10000    /* from SIGTERM to SIGKILL */
 #define WAIT_MOST_MS 60000
 
-/* The process of the part of the config that has the same index. */
+/* children[i] is the process of config.parts[i]. */
 struct child {
     pid_t pid; /* 0: the part does not run */
     int64_t started_ms, due_ms, pause_ms;

@@ -27,8 +27,8 @@ struct blame_suspect {
     /* number of innermost frames that the members share; for a single member its whole path; for a
      * joined suspect the whole path of members[0] */
     uint32_t frames;
-    /* 0, or for a single member: number of contexts with these innermost frames, all of which
-     * belong to the suspect */
+    /* 0, or the number of contexts with the folded path of a single member, which stands for all of
+     * them */
     size_t alike;
     /* join_suspects (join.h) joins suspects of one `group` (below BLAME_GROUPS) that have only a
      * function in common. The fields below describe a joined suspect. */

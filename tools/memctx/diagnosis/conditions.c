@@ -163,8 +163,8 @@ static int64_t growth_of(const struct condition *condition, struct condition_sta
     return value - least;
 }
 
-/* Returns the time that tasks waited within the last window. If readings are further apart than the
- * window, returns the mean of the time between them. */
+/* Returns the time that tasks waited within the last window. If the last two readings are further
+ * apart than the window, returns the window's share of the waiting between these readings. */
 static int64_t pressure_of(const struct condition *condition, struct condition_state *state,
                            int64_t now_ms, int64_t total_us) {
     while (state->step_count > 1 && state->steps[1].at_ms <= now_ms - condition->window_ms)
@@ -226,7 +226,7 @@ struct condition_result condition_evaluate(const struct condition *condition,
         result.fires = result.holds && !state->fired;
     } else {
         bool pressed = condition->kind == CONDITION_PSI && reading->pressed;
-        /* the kernel measures more often than memctx */
+        /* the kernel may have seen a peak between two readings of memctx */
         if (pressed && result.value <= result.threshold)
             result.value = result.threshold;
         result.known = result.value != CONDITION_UNKNOWN && result.threshold != CONDITION_UNKNOWN;

@@ -242,7 +242,7 @@ static const struct rule rules[] = {
 };
 
 /* Growth below 1/SMALL_BESIDE of the largest growth is no warning. It is often a side effect of the
- * largest, such as what an engine notes about each page of its heap, or the keys of a growing
+ * largest, such as an engine's notes about each page of its heap, or the keys of a growing
  * table. */
 #define SMALL_BESIDE 100
 

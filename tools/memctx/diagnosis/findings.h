@@ -28,7 +28,7 @@ struct finding_part {
 struct finding {
     const char *id, *title, *why;
     const char *advice; /* what to change in the program's source */
-    size_t rule;        /* index of the rule in the table; rules with a lower index say more */
+    size_t rule; /* index of the rule in the table; findings of severity info are sorted by it */
     enum severity severity;
     uint32_t context; /* index; WIRE_NONE: the whole process, or several contexts */
     /* index of a context: its `frames` innermost frames are shown; WIRE_NONE: no path is shown */

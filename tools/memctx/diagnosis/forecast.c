@@ -6,7 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-/* a time of day is given if it is at most this many times the watched time ahead */
+/* the end is told as a time of day if it is at most this many times as far ahead as the growth was
+ * watched */
 #define SEEN_TIMES 50
 #define SECONDS_UNTIL 600.0 /* times less than this ahead are written with seconds */
 #define SLEPT_TOLD 1.0      /* seconds; a shorter sleep of the machine is not mentioned */
@@ -81,7 +82,7 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
 }
 
 #define TOLD_TOGETHER 1.1 /* other growth below 1/10 of this growth is not mentioned */
-#define TOLD_TOUCHED 0.9  /* a larger part counts as all */
+#define TOLD_TOUCHED 0.9  /* if a larger part is in memory, the text does not mention the part */
 
 /* Returns the share of requested memory that this limit counts: 1 for RLIMIT_AS and RLIMIT_DATA;
  * for other limits the share that is resident, because they do not count untouched memory. */

@@ -77,7 +77,7 @@ static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
     if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
-    /* so small a part may come and go by chance; a longer watch would show */
+    /* so small a part may come and go by chance; a longer watch shows whether it stays */
     if (growth->bytes < look->rss_bytes / NOISE_PART)
         return SEVERITY_INFO;
     return growth->bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;

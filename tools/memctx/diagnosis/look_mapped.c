@@ -89,8 +89,9 @@ static bool grows(const struct samples *samples, enum model_place_kind kind,
     return trend.kind != TREND_NONE;
 }
 
-/* No warning for pages of files, which the kernel can drop at any time, or for a resident set below
- * its old peak, which may rise between two garbage collections. */
+/* Growth of pages of files is no warning, because the kernel can drop them at any time. Growth
+ * below an old peak is none either, because a heap grows like that between two garbage collections.
+ */
 static enum severity severity_of_growth(const struct look *look, enum model_place_kind kind,
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;

@@ -26,7 +26,7 @@ static struct who_part part_who(const struct model *model, const struct finding 
     struct who_step common = who_find(model, part.from, finding->common);
     if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
         part.end = common;
-    /* add the common function: its line tells the groups apart */
+    /* show the common function, too: each group comes from another line of it */
     if (common.context != WIRE_NONE && !who_means(model, &part))
         part.end = who_next(model, common);
     return part;

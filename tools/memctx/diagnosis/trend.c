@@ -83,8 +83,8 @@ static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
 }
 
 /* True if the last element is the highest, or, because the last look may have come during a dip,
- * exceeds the first three quarters by a tenth of the rise. A series that has reached its full size
- * and only swings does not. */
+ * exceeds the first three quarters by a tenth of the rise. False for a series that has reached its
+ * full size and only swings. */
 static bool ends_high(const int64_t *values, size_t count, int64_t rise) {
     int64_t before = largest_of(values, (count - 1) * 3 / 4 + 1), last = values[count - 1];
     return last == largest_of(values, count) || last - before >= rise / LAST_SHARE;

@@ -142,9 +142,9 @@ static void put_value_type(struct message *message, unsigned field, uint64_t typ
     message_free(&part);
 }
 
-/* Writes time and duration of a profile. Allocations are counted since the start of the process;
- * with `before`, all figures are changes since then. Otherwise live chunks are the state of one
- * moment, and have no duration. */
+/* Writes time and duration of a profile. With an earlier state (options->before), all figures are
+ * changes since that state. Otherwise allocations are counted since the start of the process, and
+ * live chunks are the state of one moment, which has no duration. */
 static void put_time(struct message *profile, enum values_type type, const struct model *model,
                      const struct profile_values *options) {
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;

@@ -13,7 +13,7 @@
 #include "model/memory.h"
 #include "model/shorten.h"
 
-/* in thousandths: if a smaller share of call paths is full, the foot prints the share */
+/* the foot prints the share of full call paths if it is below this many thousandths */
 #define FULL_ENOUGH 990
 
 bool render_wants_color(void) {

@@ -260,7 +260,8 @@ static void show_difference(struct ui *ui) {
         ui->options.difference = !ui->options.difference;
 }
 
-/* Shows the figures of threads that `which` says, or hides them if they are shown already. */
+/* Shows the threads of the selected line or of all call paths (`which`); hides them if they are
+ * shown already. */
 static void show_threads(struct ui *ui, enum ui_by_thread which) {
     if (ui->watch && ui->watch->replay) {
         say(ui, "a recording has no figures of threads");

@@ -28,8 +28,8 @@ enum rows_fold { ROWS_LEAF, ROWS_OPEN, ROWS_FOLDED };
 
 struct rows_line {
     uint32_t context;
-    /* contexts that share a line of the tree, from `context` outwards; for ROWS_REST, contexts left
-     * out */
+    /* number of contexts that share a line of the tree, from `context` outwards; for ROWS_REST the
+     * number of contexts that the list leaves out */
     uint32_t frames;
     uint16_t depth;
     uint8_t kind; /* enum rows_kind */

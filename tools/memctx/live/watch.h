@@ -6,8 +6,8 @@
  * watch->state says so. Each look asks for the figures of at most WATCH_RECORDS contexts; if there
  * are more, the next look begins with the first context that was not read. A rate covers the time
  * between two readings of a context, measured by the uptime that the process sends with its
- * figures. New contexts, pages and names are loaded after pauses, so that loading takes at most a
- * few per cent of the time.
+ * figures. New contexts, pages and names are each loaded after a pause, which is a multiple (10
+ * to 100) of the time that the last loading took.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H

@@ -36,17 +36,17 @@ static bool parse_header(const char *line, struct mapping *mapping) {
     return true;
 }
 
-/* True if .bss may lie behind a mapping: a private mapping of a file, that is writable or does not
- * begin at offset 0. A data file is mostly mapped read-only from offset 0; anonymous memory that
- * the kernel puts directly behind it is no .bss. */
+/* True if .bss may lie behind a mapping: the mapping is private, maps a file, and is writable or
+ * begins behind offset 0 of the file. A data file is mostly mapped read-only from offset 0;
+ * anonymous memory that the kernel puts directly behind it is no .bss. */
 static bool may_be_data(const struct mapping *mapping, enum model_place_kind kind) {
     return kind == MODEL_PLACE_FILE && mapping->inode != 0 && mapping->permissions[3] == 'p' &&
            (mapping->offset != 0 || mapping->permissions[1] == 'w');
 }
 
-/* True if the file is the library. Its .bss counts as anonymous memory of the library, because the
- * first tables lie there and metadata_resident counts them. As part of the files, these tables
- * would be counted twice in the ledger. */
+/* True if the file is the library. Its .bss counts as anonymous memory of the library, not as a
+ * part of the file: the library's first tables lie there, and the ledger has a line for all tables.
+ */
 static bool is_library(const struct mapping *mapping) {
     const char *slash = strrchr(mapping->path, '/');
     return slash && strncmp(slash, "/libmemctx.so", strlen("/libmemctx.so")) == 0;

@@ -34,8 +34,8 @@ struct memory_places {
     size_t count;
 };
 
-/* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
- * for this, which takes some milliseconds for each GiB that is resident. */
+/* Reads /proc/PID/smaps; returns false if this user may not read it. The kernel walks over the page
+ * tables for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
 /* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. Returns
  * false if the text has no mapping. */

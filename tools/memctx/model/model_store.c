@@ -11,7 +11,7 @@
 
 #define BLOCK_FIGURES 1024
 
-/* A block of totals that are sums over several contexts. */
+/* Totals that are sums over several contexts are stored in blocks of this many. */
 #define BLOCK_TOTALS 1024
 struct totals_block {
     struct totals_block *next;

@@ -92,7 +92,8 @@ static const char **find_libc_slot(const struct graph_module *module, const char
     return &module->libc[at];
 }
 
-/* The linker writes the version of each undefined function into the symbol table. */
+/* Makes the table of the names that the module takes from the C library: undefined symbols with a
+ * version of glibc, which the linker writes into the symbol table. */
 static void hash_libc(struct graph_module *module) {
     int count = dwfl_module_getsymtab(module->names->module);
     size_t slots = slots_for(count > 0 ? (size_t)count : 0);

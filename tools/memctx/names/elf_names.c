@@ -39,8 +39,8 @@ static void add_range(struct ranges *ranges, const struct range *range) {
     ranges->items[ranges->count++] = *range;
 }
 
-/* Sorts by start. The search takes the last range with a start, so the best of several comes last.
- */
+/* Sorts by start. Of several ranges with one start, the search takes the last, so the best one
+ * comes last. */
 static int compare_ranges(const void *a, const void *b) {
     const struct range *left = a, *right = b;
     if (left->start != right->start)

@@ -13,9 +13,7 @@
 #include "model/model.h"
 #include "names/answer.h"
 
-/* Two frames of a path, one behind the other, between which functions may have ended in a tail
- * call.
- */
+/* A frame of a path and the next inner one. Functions between them may have ended in tail calls. */
 struct symbols_pair {
     uint64_t return_address;             /* return address of the outer frame, in its file */
     uint64_t inner;                      /* look-up address of the inner frame in its file */

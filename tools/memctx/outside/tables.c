@@ -75,7 +75,7 @@ static bool read_contexts(struct tables *tables, const char *source, struct cli_
     uint64_t most =
         (uint64_t)CONSTANT(tables, TREE_NODES_PER_BLOCK) * CONSTANT(tables, TREE_BLOCKS);
     uint64_t count = tables_word(tables, ADDRESS(tables, tree_count_shown), sizeof(uint32_t));
-    if (count == 0) /* the library has not run its start */
+    if (count == 0) /* the library's constructor has not run */
         return cli_fail(
             failure, CLI_NO_TARGET,
             "%s: libmemctx.so has not begun to count; the process has just started; try "

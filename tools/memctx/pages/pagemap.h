@@ -8,8 +8,8 @@
 
 #include "model/model.h"
 
-/* Prints the map as wide as the terminal (COLUMNS, or 100) and at most `rows` lines high, in
- * colour or as digits. */
+/* Prints the map at most `rows` lines high, in colour or as digits. It is as wide as the variable
+ * COLUMNS says, else as the terminal (terminal_columns). */
 void pagemap_print(const struct model *model, bool color, size_t rows);
 
 #endif

@@ -26,7 +26,7 @@
  * free for nearly each free block. */
 #define PARTIAL_MOST 3      /* pages of one size and thread that may be partly free */
 #define FREE_IN_PARTIAL 1.5 /* free blocks in such a page, at least */
-/* the order of frees is judged only from one freed chunk for this many live chunks on */
+/* the order of frees is judged only if one chunk or more was freed for this many live ones */
 #define TURNED_OVER 4
 /* mean number of bytes by which chunks of different sizes are rounded up to units */
 #define SMALLEST_MEAN 7.5

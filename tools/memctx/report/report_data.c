@@ -174,7 +174,7 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
         json_put_integer(json, NULL, numbers[i]);
     const struct model_share *shares = model->shares + page->first_share, *last = NULL;
     for (int k = 0; k < SHARES_SHOWN;
-         k++) { /* finds the share after `last` by falling number of blocks */
+         k++) { /* finds the share that follows `last` if sorted by falling blocks */
         const struct model_share *best = NULL;
         for (const struct model_share *share = shares; share < shares + page->share_count;
              share++) {

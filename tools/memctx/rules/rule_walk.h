@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rule_walk.h - the child's side of rule_code.h: reads one file and writes the ranges that match to
- * a stream. */
+/* rule_walk.h - the child's side of rule_code.h: reads one file, and writes to a stream which
+ * ranges of its code the rules match. */
 #ifndef MEMCTX_RULE_WALK_H
 #define MEMCTX_RULE_WALK_H
 

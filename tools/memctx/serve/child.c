@@ -25,8 +25,8 @@ int child_begin(int fd) {
         fd = STDERR_FILENO + 1;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    syscall(SYS_close_range, (unsigned)fd + 1, ~0U,
-            0); /* glibc has a function for it from 2.34 on */
+    /* by its number, because glibc has a function for this call only from 2.34 on */
+    syscall(SYS_close_range, (unsigned)fd + 1, ~0U, 0);
     return fd;
 }
 

@@ -45,7 +45,7 @@ struct fleet {
     struct fleet_wanted wanted;
     struct fleet_process *processes[FLEET_MAX];
     size_t count;
-    size_t cut; /* processes that are not served, because FLEET_MAX are */
+    size_t cut; /* number of processes that are not served, because FLEET_MAX others are */
     /* start_ticks[word]: start time of the process, if the word is a pid; 0: not found yet */
     uint64_t *start_ticks;
 };

@@ -2,10 +2,10 @@
 /*
  * listeners.h - the clients that get events (text/event-stream) about processes.
  *
- * Each listener has a buffer of LISTENER_BUFFER bytes. A client that reads too slowly is dropped
- * and counted: its buffer has no room for an event, or nothing could be sent to it within the
- * server's time limit for a connection. A listener whose buffer is empty is suspended, and costs no
- * CPU time. For one thread.
+ * Each listener has a buffer of LISTENER_BUFFER bytes. A client reads too slowly if its buffer has
+ * no room for an event, or if nothing could be sent to it within the server's time limit for a
+ * connection. Such a client is dropped and counted. A listener whose buffer is empty is suspended,
+ * and costs no CPU time. For one thread.
  */
 #ifndef MEMCTX_LISTENERS_H
 #define MEMCTX_LISTENERS_H

@@ -2,9 +2,9 @@
 /*
  * mhd.h - the functions of libmicrohttpd, which is loaded when the server starts.
  *
- * The library needs nine more (for TLS), which would double the time that every verb takes to
- * start. So the command loads it with dlopen; the member `run` of `mhd` is its function MHD_run,
- * and so on.
+ * libmicrohttpd needs nine further libraries (for TLS). If the command were linked with them, every
+ * verb would take twice as long to start. So the command loads libmicrohttpd with dlopen; the
+ * member `run` of `mhd` is its function MHD_run, and so on.
  */
 #ifndef MEMCTX_MHD_H
 #define MEMCTX_MHD_H

@@ -81,8 +81,8 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 /* --- turns ----------------------------------------------------------------------------------- */
 
 #define TURNS_MAX 64
-/* Longest wait of a look-up for a turn. After it the look-up starts without a turn, because the
- * holders may hang. */
+/* Longest wait of a look-up for a turn. After this time the look-up starts without a turn, because
+ * the processes that hold the turns may hang. */
 #define TURN_WAIT_S 20
 
 /* A turn is the right to look up names. There is one turn for each processor, in memory that the

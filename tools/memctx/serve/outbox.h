@@ -5,10 +5,10 @@
  *
  * Requests are sent one at a time, in the order in which they were added. After an error that may
  * pass (no answer, 429, 5xx) the first request is sent again after a pause. The pause doubles with
- * each failure up to a minute; half of it is random, so that many hosts do not try at the same
- * moment. A process has a bounded number of requests; if there are more, its oldest one is dropped.
- * Each message is written to standard error once; events in JSON go to standard output. For one
- * thread; no function of this header waits.
+ * each failure up to a minute; a random part of it, at most half, is taken off, so that many hosts
+ * do not try at the same moment. A process has a bounded number of requests; if there are more, its
+ * oldest one is dropped. Each message is written to standard error once; events in JSON go to
+ * standard output. For one thread; no function of this header waits.
  */
 #ifndef MEMCTX_OUTBOX_H
 #define MEMCTX_OUTBOX_H

@@ -14,7 +14,7 @@
 #define DOCTOR_MS 10000 /* longest time for the verdict on one process */
 #define ALL_MS 25000    /* longest time for all verdicts */
 
-/* Writes the first paragraph of a text. */
+/* Writes the first paragraph of a text, with the characters that HTML reserves escaped. */
 static void put_html(FILE *file, const char *text) {
     for (; *text != '\0' && strncmp(text, "\n\n", 2) != 0; text++) {
         switch (*text) {

@@ -243,7 +243,7 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
     struct record_block old[2];
     char *body = NULL;
     size_t length = 0;
-    model->mark_count = 0; /* marks need no names: their entries refer to the model's contexts */
+    model->mark_count = 0; /* marks are earlier moments, which the file has already */
     FILE *file = open_memstream(&body, &length);
     if (!file)
         return cli_fail(failure, CLI_REFUSED, "out of memory");

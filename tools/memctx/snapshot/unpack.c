@@ -212,7 +212,8 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
 bool unpack_is_used_up(const struct unpack_block *block) {
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
         const struct unpack_column *column = &block->columns[i];
-        /* a column that was read in part; one that was not read at all may be of a later version */
+        /* a part of the column was read and a part was not; a column of which nothing was read may
+         * be of a later version */
         if (column->at != column->end && column->at != column->start)
             return false;
     }

@@ -91,7 +91,7 @@ static int64_t read_bytes(const char *text) {
     return digits == 0 || errno != 0 || number >= 1LL << (62 - shift) ? -1 : number << shift;
 }
 
-/* What the words of a rule that were read until now ask for. */
+/* The policies, limits and options that the words of a rule, read so far, ask for. */
 struct wanted {
     unsigned int policies, limits;
     bool mixed, own;

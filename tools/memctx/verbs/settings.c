@@ -17,7 +17,8 @@
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
 static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
 static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
-/* The word of the value 0. An entry with this list accepts "off" and what memctx/marks.h reads. */
+/* The word of the value 0. An entry with this list accepts "off", and texts such as "10m,24", which
+ * memctx/marks.h reads. */
 static const char *const marks_words[] = {"off"};
 
 #define WORDS_INT NULL

@@ -465,7 +465,7 @@ static void evaluate(struct watched *process, struct condition_reading *reading,
         if (!result.fires)
             continue;
         if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
-            /* the files of the event with most bytes in use are kept */
+            /* the bytes in use decide whether the files of this event are kept (--keep) */
             read_figures(process, reading, true);
         tell_condition(process, i, &result, reading);
         watch_act_add(process, i, &result, reading->inuse_bytes);
