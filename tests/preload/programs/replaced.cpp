@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Defines only some functions of the malloc family and only some operators, each of which keeps its
  * size in front of the block, and prints how often they were called. The other functions and
- * operators, which are not the program's, have to call those of the program. */
+ * operators, which are not the program's, have to call those of the program. Also defines
+ * clock_gettime, which the library must not call. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <vector>
 
 extern "C" void *__libc_realloc(void *old, size_t size);
@@ -15,7 +19,7 @@ extern "C" void __libc_free(void *block);
 namespace {
 
 constexpr size_t HEAD = 16;
-int news, deletes, aligned_news, aligned_deletes, reallocs, frees;
+int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads;
 
 struct alignas(64) Wide {
     char bytes[64];
@@ -75,6 +79,12 @@ extern "C" void free(void *block) {
     __libc_free(block);
 }
 
+/* As in libfaketime: a second clock, which may wait or allocate. Only the program may call it. */
+extern "C" int clock_gettime(clockid_t clock, timespec *now) {
+    clock_reads++;
+    return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}
+
 int main() {
     setvbuf(stdout, nullptr, _IONBF, 0); // printf takes no memory
     const size_t size = sizeof(long), alignment = alignof(Wide);
@@ -116,5 +126,8 @@ int main() {
            frees);
     free(opaque(reallocarray(nullptr, 10, 10)));
     printf("freed: %d realloc, %d free\n", reallocs, frees);
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    printf("clock_gettime: %d calls\n", clock_reads);
     return 0;
 }
