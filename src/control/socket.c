@@ -90,7 +90,7 @@ void socket_wake(void) {
     if (fd < 0)
         return;
     (void)connect(fd, (const struct sockaddr *)&path.final, sizeof path.final);
-    close(fd);
+    os_close(fd);
 }
 
 void socket_forget(void) {

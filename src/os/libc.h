@@ -76,6 +76,11 @@ INLINE int os_sleep(const struct timespec *time) {
 INLINE int os_accept(int fd, int flags) {
     return os_result(os_syscall(SYS_accept4, fd, 0, 0, flags, 0, 0));
 }
+/* Another library may define close. That of proxychains notes early calls and closes the descriptors
+ * later, which would close the program's, because the control thread has its own. */
+INLINE int os_close(int fd) {
+    return os_result(os_syscall(SYS_close, fd, 0, 0, 0, 0, 0));
+}
 #ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
 #define SYS_close_range 436
 #endif

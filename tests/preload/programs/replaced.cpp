@@ -2,7 +2,7 @@
 /* Defines only some functions of the malloc family and only some operators, each of which keeps its
  * size in front of the block, and prints how often they were called. The other functions and
  * operators, which are not the program's, have to call those of the program. Also defines
- * clock_gettime, which the library must not call. */
+ * clock_gettime and close, which the library must not call. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,7 +19,7 @@ extern "C" void __libc_free(void *block);
 namespace {
 
 constexpr size_t HEAD = 16;
-int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads;
+int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads, closes;
 
 struct alignas(64) Wide {
     char bytes[64];
@@ -79,10 +79,16 @@ extern "C" void free(void *block) {
     __libc_free(block);
 }
 
-/* As in libfaketime: a second clock, which may wait or allocate. Only the program may call it. */
+/* As in libfaketime and proxychains, whose functions may wait, allocate, or close a descriptor
+ * later. */
 extern "C" int clock_gettime(clockid_t clock, timespec *now) {
     clock_reads++;
     return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}
+
+extern "C" int close(int descriptor) {
+    closes++;
+    return static_cast<int>(syscall(SYS_close, descriptor));
 }
 
 int main() {
@@ -128,6 +134,7 @@ int main() {
     printf("freed: %d realloc, %d free\n", reallocs, frees);
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    printf("clock_gettime: %d calls\n", clock_reads);
+    usleep(100000); // the library's thread has closed its copies of the descriptors
+    printf("clock_gettime: %d calls, close: %d calls\n", clock_reads, closes);
     return 0;
 }
