@@ -2,12 +2,13 @@
 /* Defines only some functions of the malloc family and only some operators, each of which keeps its
  * size in front of the block, and prints how often they were called. The other functions and
  * operators, which are not the program's, have to call those of the program. Also defines
- * clock_gettime and close, which the library must not call. */
+ * clock_gettime, close and socket, which the library must not call. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ extern "C" void __libc_free(void *block);
 namespace {
 
 constexpr size_t HEAD = 16;
-int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads, closes;
+int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads, closes, sockets;
 
 struct alignas(64) Wide {
     char bytes[64];
@@ -91,6 +92,11 @@ extern "C" int close(int descriptor) {
     return static_cast<int>(syscall(SYS_close, descriptor));
 }
 
+extern "C" int socket(int family, int type, int protocol) noexcept {
+    sockets++;
+    return static_cast<int>(syscall(SYS_socket, family, type, protocol));
+}
+
 int main() {
     setvbuf(stdout, nullptr, _IONBF, 0); // printf takes no memory
     const size_t size = sizeof(long), alignment = alignof(Wide);
@@ -134,7 +140,7 @@ int main() {
     printf("freed: %d realloc, %d free\n", reallocs, frees);
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    usleep(100000); // the library's thread has closed its copies of the descriptors
-    printf("clock_gettime: %d calls, close: %d calls\n", clock_reads, closes);
+    usleep(100000); // the library's thread has closed its descriptors and has its socket
+    printf("%d calls of clock_gettime, %d of close, %d of socket\n", clock_reads, closes, sockets);
     return 0;
 }
