@@ -182,6 +182,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
     int64_t run_pid = 0;
     const char *run = getenv("MEMCTX_RUN_PID");
+    os_clock_init(rebind_in_libc("clock_gettime"));
     options_read(environ, &warnings);
     /* code that rules match, found by the command */
     const char *ranges = getenv(WIRE_RANGES_VARIABLE);

@@ -18,13 +18,13 @@ bool descriptors_hold(struct held *held, int fd) {
     held->fd = -1;
     if (fd >= 0 && !descriptors_are_own) {
         int high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD));
-        close(fd);
+        os_close(fd);
         fd = high;
     }
     if (fd < 0)
         return false;
     if (OS_TRY(os_fstat(fd, &status))) {
-        close(fd);
+        os_close(fd);
         return false;
     }
     *held = (struct held){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
@@ -40,7 +40,7 @@ bool descriptors_is_held(const struct held *held) {
 
 void descriptors_let_go(struct held *held) {
     if (descriptors_is_held(held))
-        close(held->fd);
+        os_close(held->fd);
     held->fd = -1;
 }
 
@@ -53,5 +53,5 @@ void descriptors_close_from(unsigned first) {
     if (OS_TRY(getrlimit(RLIMIT_NOFILE, &limit)) || limit.rlim_cur > CLOSED_MAX)
         limit.rlim_cur = CLOSED_MAX;
     for (unsigned fd = first; fd < limit.rlim_cur; fd++)
-        close((int)fd);
+        os_close((int)fd);
 }

@@ -36,8 +36,7 @@ bool socket_open(void) {
         complain(reason, "");
         return false;
     }
-    if (!descriptors_hold(&listener,
-                          OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
+    if (!descriptors_hold(&listener, OS_TRY(os_socket()))) {
         complain("cannot create a socket", "");
         return false;
     }
@@ -86,11 +85,11 @@ COLD void socket_remove(void) {
 void socket_wake(void) {
     if (!socket_exists())
         return;
-    int fd = OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = OS_TRY(os_socket());
     if (fd < 0)
         return;
     (void)connect(fd, (const struct sockaddr *)&path.final, sizeof path.final);
-    close(fd);
+    os_close(fd);
 }
 
 void socket_forget(void) {

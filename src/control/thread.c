@@ -123,15 +123,15 @@ static void *thread_main(void *argument) {
      * exit handlers will run in it. */
     descriptors_are_own = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
     if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
-        close(0);
-        close(1);
+        os_close(0);
+        os_close(1);
         descriptors_close_from(options.verbose ? 3 : 2);
     }
     server_begin();
     make_socket();
     record_begin();
     if (descriptors_are_own && options.verbose)
-        close(2);
+        os_close(2);
     server_run();
     unfold_end();
     store_release(&segment_purger, 0);

@@ -21,6 +21,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -75,6 +76,16 @@ INLINE int os_sleep(const struct timespec *time) {
 }
 INLINE int os_accept(int fd, int flags) {
     return os_result(os_syscall(SYS_accept4, fd, 0, 0, flags, 0, 0));
+}
+/* Another library may define socket and close, and keep accounts of descriptors by number. The
+ * control thread mostly has descriptors of its own, whose numbers mean others in the program. (The
+ * close of proxychains notes early calls, and later closes these numbers in the program.) */
+INLINE int os_socket(void) {
+    return os_result(
+        os_syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0));
+}
+INLINE int os_close(int fd) {
+    return os_result(os_syscall(SYS_close, fd, 0, 0, 0, 0, 0));
 }
 #ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
 #define SYS_close_range 436

@@ -46,6 +46,8 @@ int64_t os_resident_bytes(const void *start, size_t bytes);
 bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 
 /* --- time and identity -------------------------------------------------------------------- */
+/* The constructor passes the address of libc's clock_gettime; 0: not found. */
+void os_clock_init(uintptr_t function);
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 /* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);

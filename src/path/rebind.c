@@ -103,15 +103,23 @@ static const struct link_map *find_ours(void) {
     return cfi_find_object((uintptr_t)&rebind_libc, &object) ? object.link_map : NULL;
 }
 
-/* Finds the symbols of this library, and of the libc that it is bound to, which stands behind this
- * library in the loader's list. */
-static bool find_both(struct symbols *ours, struct symbols *libc) {
+/* Returns the loader's description of the libc that this library is bound to, which stands behind
+ * this library in the loader's list; NULL: not found. */
+static const struct link_map *find_libc(void) {
     const struct link_map *map = find_ours();
-    if (!map || !read_dynamic(map, ours))
-        return false;
     while (map && !text_has(map->l_name, "/libc.so.6"))
         map = map->l_next;
-    return map && read_dynamic(map, libc);
+    return map;
+}
+
+uintptr_t rebind_in_libc(const char *name) {
+    const struct link_map *map = find_libc();
+    return map ? find_in(map, name) : 0;
+}
+
+static bool find_both(struct symbols *ours, struct symbols *libc) {
+    const struct link_map *own = find_ours(), *map = find_libc();
+    return own && read_dynamic(own, ours) && map && read_dynamic(map, libc);
 }
 
 /* Returns the object whose malloc is called; NULL: none is known. `malloc_in_use` is mostly the

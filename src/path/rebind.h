@@ -22,6 +22,9 @@ const char *rebind_other_malloc(uintptr_t malloc_in_use);
  * time, also in a signal handler: the objects from this library to libc were loaded with the
  * program and stay. */
 uintptr_t rebind_next(const char *name);
+/* Returns the address of libc's function `name`, even if the program or another library defines one
+ * of this name; 0: libc is not found. */
+uintptr_t rebind_in_libc(const char *name);
 /* True when an address belongs to this library. */
 bool rebind_is_ours(uintptr_t address);
 

@@ -152,11 +152,19 @@ static void read_headers(struct module *module) {
 
 /* Reads the path of the program's file once. The constructor does so, because a filter of system
  * calls may be in place later. If code allocates before the constructor, module_learn does so for
- * the first module. */
+ * the first module. If the loader was started as a program (ld.so PROGRAM), /proc/self/exe is the
+ * loader. The kernel then passes AT_BASE 0, and the loader puts PROGRAM into AT_EXECFN. A relative
+ * PROGRAM is of no use to the command, which runs in another directory. */
 static void read_program_name(void) {
-    if (!global.exe_asked && os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
-        global.exe[0] = 0;
+    struct text path = {.bytes = global.exe, .capacity = sizeof global.exe - 1};
+    const char *name = (const char *)getauxval(AT_EXECFN);
+    if (global.exe_asked)
+        return;
     global.exe_asked = true;
+    if (!getauxval(AT_BASE) && name && *name == '/')
+        text_add(&path, name);
+    else if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
+        global.exe[0] = 0;
 }
 
 static bool is_same(const struct module *a, const struct module *b) {
@@ -186,7 +194,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
         return MODULE_NONE;
     const struct link_map *map = object->link_map;
     read_program_name();
-    const char *name = map->l_name && *map->l_name ? map->l_name : global.exe;
+    bool is_program = !map->l_name || !*map->l_name;
+    const char *name = is_program ? global.exe : map->l_name;
     size_t length = text_length(name) + 1;
     char *copy = meta_alloc(length);
     if (!copy)
@@ -197,7 +206,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
                             .bias = map->l_addr,
                             .path = copy,
                             .link_map = map,
-                            .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
+                            .loader = !is_program &&
+                                      (text_has(copy, "/ld-linux") || text_has(copy, "/libc.so"))};
     read_headers(&learnt);
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];

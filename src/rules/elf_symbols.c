@@ -58,7 +58,7 @@ static const Elf64_Shdr *section_at(const struct elf_file *file, unsigned i) {
 
 static void elf_close(struct elf_file *file) {
     part_free(&file->sections);
-    close(file->fd);
+    os_close(file->fd);
 }
 
 /* True when the file has the build-id of the mapped object, so that no other file has replaced it.

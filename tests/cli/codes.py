@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import harness
 from clitest import CLI, LIB, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
@@ -127,6 +128,27 @@ def control_switched_off():
         row = find_row(live)
         check_equal(row["socket"], False, "socket")
         check("MEMCTX_CONTROL=off" in row["reason"], f"reason: {row['reason']}")
+
+
+@test
+def few_descriptors():
+    """With too few descriptors each verb says so, and calls no process ended or without a socket.
+    memctx run starts its program, whose limit stays."""
+    limit = ["sh", "-c", 'ulimit -n "$0"; exec "$@"']
+    with runtime_dir() as runtime, Target(sleeper(), runtime, MEMCTX_CONTROL="eager") as live:
+        live.wait_socket()
+        for count in (4, 14):
+            for words in (["top", live.pid, "--batch", "1"], ["dump", live.pid], ["ps"], ["mark", live.pid],
+                          ["serve", "--all", "--listen", "127.0.0.1:0"]):
+                done = harness.run_program([*limit, str(count), CLI, *map(str, words)], live.cli_env)
+                check_equal((done.returncode, done.stdout), (1, ""), f"{words} with {count} descriptors: {done.stderr}")
+                check_equal(done.stderr, f"memctx: only {count - 3} file descriptors are free, and 12 are needed; "
+                                         "raise the limit with ulimit -n\n", f"message of {words}")
+        for words in (["top", live.pid, "--batch", "1"], ["doctor", live.pid], ["frag", live.pid]):
+            done = harness.run_program([*limit, "15", CLI, *map(str, words)], live.cli_env)
+            check_equal((done.returncode, done.stderr), (0, ""), f"{words} with 15 descriptors")
+        done = harness.run_program([*limit, "5", CLI, "run", "sh", "-c", "ulimit -n"], live.cli_env)
+        check_equal((done.returncode, done.stdout), (0, "5\n"), f"memctx run with 5 descriptors: {done.stderr}")
 
 
 @test

@@ -158,6 +158,20 @@ def run_refuses_static():
 
 
 @test
+def loader_as_a_program():
+    """The loader, started as a program, preloads as usual. The frames of the program that it loads
+    have that program's name, and the control thread starts in a wait."""
+    with open(os.path.realpath(CLI), "rb") as file:
+        loader = re.search(rb"/lib64/ld-linux[^\0]+", file.read())[0].decode()
+    done = run(loader, "--library-path", "/lib", "/bin/sh", "-c", "echo $0; exit 3", "word")
+    check_equal((done.returncode, done.stdout, done.stderr), (3, "word\n", ""), "ending")
+    with harness.runtime_dir() as runtime, harness.Target([loader, "/bin/sleep", "100"], runtime) as live:
+        live.wait_socket()
+        modules = {os.path.basename(module["path"]) for module in live.dump()["modules"]}
+        check("sleep" in modules, f"the program among the modules: {modules}")
+
+
+@test
 def run_refuses_setuid():
     program = build_program("tests/cli/programs/nothing.c")
     check_equal(run(program).returncode, 0, "the program itself")

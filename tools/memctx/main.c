@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cli.h"
 #include "live/rates.h"
@@ -600,6 +601,27 @@ static void occupy_standard_descriptors(void) {
             (void)!open("/dev/null", (descriptor == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
+/* The most descriptors that a verb needs at once for one process: memctx top has nine. */
+#define DESCRIPTORS_NEEDED 12
+
+/* Ends the command if it may open too few files. Otherwise a process could seem to have ended, or
+ * to have no socket, because a file below /proc could not be opened. */
+static void check_descriptors(void) {
+    int opened[DESCRIPTORS_NEEDED], count = 0, error = 0;
+    while (count < DESCRIPTORS_NEEDED && error == 0) {
+        opened[count] = fcntl(2, F_DUPFD_CLOEXEC, 3);
+        error = opened[count] < 0 ? errno : 0;
+        count += opened[count] >= 0;
+    }
+    for (int i = 0; i < count; i++)
+        close(opened[i]);
+    if (error != 0)
+        cli_die(CLI_REFUSED,
+                "only %d file descriptors are free, and %d are needed; raise the limit with "
+                "ulimit -n",
+                count, DESCRIPTORS_NEEDED);
+}
+
 int main(int argc, char **argv) {
     occupy_standard_descriptors();
     if (argc < 2)
@@ -622,5 +644,7 @@ int main(int argc, char **argv) {
         cli_print_verb_help(verb);
         return cli_finish_output(CLI_DONE);
     }
+    if (verb->run != run_main) /* the program may need few descriptors */
+        check_descriptors();
     return verb->run(argc - 1, argv + 1);
 }

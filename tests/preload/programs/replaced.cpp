@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Defines some functions of the malloc family and some operators new and delete, and prints how
  * often each was called. An operator new stores the size in front of the block. The functions and
- * operators that the program does not define must call those that it defines. */
+ * operators that the program does not define must call those that it defines.
+ * Also defines clock_gettime, close and socket, which the library must not call. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <vector>
 
 extern "C" void *__libc_realloc(void *old, size_t size);
@@ -15,7 +20,7 @@ extern "C" void __libc_free(void *block);
 namespace {
 
 constexpr size_t HEAD = 16;
-int news, deletes, aligned_news, aligned_deletes, reallocs, frees;
+int news, deletes, aligned_news, aligned_deletes, reallocs, frees, clock_reads, closes, sockets;
 
 struct alignas(64) Wide {
     char bytes[64];
@@ -75,6 +80,23 @@ extern "C" void free(void *block) {
     __libc_free(block);
 }
 
+/* As in libfaketime and proxychains, whose functions may wait, allocate, or close a descriptor
+ * later. */
+extern "C" int clock_gettime(clockid_t clock, timespec *now) {
+    clock_reads++;
+    return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}
+
+extern "C" int close(int descriptor) {
+    closes++;
+    return static_cast<int>(syscall(SYS_close, descriptor));
+}
+
+extern "C" int socket(int family, int type, int protocol) noexcept {
+    sockets++;
+    return static_cast<int>(syscall(SYS_socket, family, type, protocol));
+}
+
 int main() {
     setvbuf(stdout, nullptr, _IONBF, 0); // printf takes no memory
     const size_t size = sizeof(long), alignment = alignof(Wide);
@@ -116,5 +138,9 @@ int main() {
            frees);
     free(opaque(reallocarray(nullptr, 10, 10)));
     printf("freed: %d realloc, %d free\n", reallocs, frees);
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    usleep(100000); // the library's thread has closed its descriptors and has its socket
+    printf("%d calls of clock_gettime, %d of close, %d of socket\n", clock_reads, closes, sockets);
     return 0;
 }

@@ -96,6 +96,42 @@ static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t b
     return false;
 }
 
+/* Calls `found` for the entries `tag` of the file's dynamic section, whose values are texts, until
+ * it returns true. Returns the last value of `found`. */
+static bool find_dynamic(int fd, Elf64_Sxword tag, bool (*found)(const char *text, void *argument),
+                         void *argument) {
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    Elf_Scn *section = NULL;
+    GElf_Shdr header;
+    bool done = false;
+    while (elf && !done && (section = elf_nextscn(elf, section))) {
+        Elf_Data *data = NULL;
+        GElf_Dyn entry;
+        if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNAMIC ||
+            !(data = elf_getdata(section, NULL)))
+            continue;
+        for (int i = 0; !done && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL; i++) {
+            const char *text =
+                entry.d_tag == tag ? elf_strptr(elf, header.sh_link, entry.d_un.d_val) : NULL;
+            done = text && found(text, argument);
+        }
+    }
+    elf_end(elf);
+    return done;
+}
+
+static bool is_loader_name(const char *name, void *argument) {
+    (void)argument;
+    return strncmp(name, "ld-linux", strlen("ld-linux")) == 0;
+}
+
+/* True for glibc's dynamic linker. It has no PT_INTERP, but it can be started as a program (ld.so
+ * PROGRAM ARGUMENT...), and then preloads as usual. */
+static bool is_loader(int fd) {
+    return find_dynamic(fd, DT_SONAME, is_loader_name, NULL);
+}
+
 /* The ELF header of this command, at a symbol of the linker. */
 extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 
@@ -115,7 +151,7 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
                         path, header.e_machine, own_header.e_machine);
     }
     if (header.e_phentsize != sizeof(Elf64_Phdr) ||
-        !read_loader(fd, &header, loader, sizeof loader)) {
+        (!read_loader(fd, &header, loader, sizeof loader) && !is_loader(fd))) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s is statically linked: no library can be preloaded into it; link it "
                         "dynamically",
@@ -136,40 +172,26 @@ static const char *const sanitizers[][2] = {
     {"liblsan.so", "LeakSanitizer"},        {"libtsan.so", "ThreadSanitizer"},
     {"libclang_rt.tsan", "ThreadSanitizer"}};
 
-static const char *find_sanitizer(const char *needed) {
-    for (size_t i = 0; i < sizeof sanitizers / sizeof sanitizers[0]; i++)
-        if (strncmp(needed, sanitizers[i][0], strlen(sanitizers[i][0])) == 0)
-            return sanitizers[i][1];
-    return NULL;
+static bool find_sanitizer(const char *needed, void *found) {
+    const char **both = found;
+    for (size_t i = 0; i < sizeof sanitizers / sizeof sanitizers[0]; i++) {
+        if (strncmp(needed, sanitizers[i][0], strlen(sanitizers[i][0])) == 0) {
+            both[0] = sanitizers[i][1];
+            both[1] = cli_copy(needed); /* the text ends with the file's mapping */
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Refuses a program that itself needs the library of a sanitizer. */
 static bool check_needed(const char *path, int fd, struct cli_failure *failure) {
-    elf_version(EV_CURRENT);
-    Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-    Elf_Scn *section = NULL;
-    GElf_Shdr header;
-    bool good = true;
-    while (elf && good && (section = elf_nextscn(elf, section))) {
-        Elf_Data *data = NULL;
-        GElf_Dyn entry;
-        if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNAMIC ||
-            !(data = elf_getdata(section, NULL)))
-            continue;
-        for (int i = 0; good && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL; i++) {
-            const char *needed =
-                entry.d_tag == DT_NEEDED ? elf_strptr(elf, header.sh_link, entry.d_un.d_val) : NULL;
-            const char *sanitizer = needed ? find_sanitizer(needed) : NULL;
-            if (sanitizer) {
-                good = cli_fail(failure, CLI_REFUSED,
-                                "%s is built with %s (%s), which is its allocator and must come "
-                                "first; build it without, or run it without memctx",
-                                path, sanitizer, needed);
-            }
-        }
-    }
-    elf_end(elf);
-    return good;
+    const char *sanitizer[2];
+    return !find_dynamic(fd, DT_NEEDED, find_sanitizer, sanitizer) ||
+           cli_fail(failure, CLI_REFUSED,
+                    "%s is built with %s (%s), which is its allocator and must come first; build "
+                    "it without, or run it without memctx",
+                    path, sanitizer[0], sanitizer[1]);
 }
 
 /* Returns the interpreter that `line` names behind "#!"; NULL: none. */
