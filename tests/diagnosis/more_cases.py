@@ -44,15 +44,18 @@ def check_mapped_growth(found, kind, place):
     return evidence
 
 
-def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=None):
-    """`growth` is what doctor says of the growth of chunks of malloc."""
+def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=None, ends=""):
+    """`growth` is what doctor says of the growth of chunks of malloc; the finding's evidence has to
+    match `ends` at its end."""
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
             found = watched(target)
         said = [finding["evidence"] for finding in of_id(found, "growth")]
         check(not growth or [one for one in said if re.search(growth, one)], f"{growth} in {said}")
         check_equal((found["findings"][0]["function"] or "").split(",")[0], culprit or "", f"who: {found['findings'][0]}")
-        return check_mapped_growth(found, kind, place)
+        evidence = check_mapped_growth(found, kind, place)
+        check(re.search(ends + "$", evidence), evidence)
+        return evidence
     test_named(f"grows-elsewhere-{case}")(run)
 
 
@@ -60,6 +63,8 @@ keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
 keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend",
                    growth="about [0-9]+ threads are new, and there are 1 of these chunks for each new thread$")
+keep_mapped_growth("heaps", "mappings that the program made itself", r"\[anon\]", culprit="worker_start",
+                   ends=r"; about [0-9]+ threads are new, with 2[0-9][0-9]\.[0-9] KiB for each")
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 

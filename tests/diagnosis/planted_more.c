@@ -79,6 +79,19 @@ static void client_attend(int number) {
         pthread_detach(thread);
 }
 
+/* A thread of a language runtime, which maps a heap of its own. */
+static void *sit_on_heap(void *argument) {
+    map_touched(STEP_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    pause();
+    return argument;
+}
+
+static void worker_start(int number) {
+    pthread_t thread;
+    if (number < 1500 && pthread_create(&thread, NULL, sit_on_heap, NULL) == 0)
+        pthread_detach(thread);
+}
+
 static void share_more(int number) {
     static int fd = -1;
     if (number == 0)
@@ -129,6 +142,10 @@ static void brk_heap(void) {
 
 static void stacks(void) {
     go_on(client_attend);
+}
+
+static void heaps(void) {
+    go_on(worker_start);
 }
 
 static void shared(void) {
@@ -363,10 +380,11 @@ int main(int argc, char **argv) {
     } cases[] = {
         {"sessions", sessions}, {"one-after-another", one_after_another},
         {"maps", maps},         {"brk", brk_heap},
-        {"stacks", stacks},     {"shared", shared},
-        {"mallocs", mallocs},   {"collects", collects},
-        {"sleepers", sleepers}, {"labels", labels},
-        {"sectors", sectors},   {"buffers", buffers},
+        {"stacks", stacks},     {"heaps", heaps},
+        {"shared", shared},     {"mallocs", mallocs},
+        {"collects", collects}, {"sleepers", sleepers},
+        {"labels", labels},     {"sectors", sectors},
+        {"buffers", buffers},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);
