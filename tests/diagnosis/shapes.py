@@ -151,6 +151,25 @@ def shape_leak_of_little_in_a_large_process():
     check_equal(alarms, [], "alarms")
 
 
+def come_and_go(dump, found):
+    """Makes 1000 records come and go between two marks."""
+    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]):
+        row = next(one for one in rows if one["id"] == found[KEPT][0]["id"])
+        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            figures["allocs"] += 1000 * number
+            figures["frees"] += 1000 * number
+
+
+@test
+def shape_records_that_come_and_go():
+    """A number of records that varies by chance is no growth, even if it is larger each time; an even
+    rise of as many records is growth."""
+    for alarming, counts in ((False, (9000, 9002, 9035, 9040, 9060)), (True, (9000, 9015, 9030, 9045, 9060))):
+        found, _ = looked(rows(EVEN[:5], counts), change=come_and_go)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {counts}: {growth}")
+
+
 @test
 def shape_cache_whose_entries_have_two_chunks():
     """A cache whose entries have two chunks of different paths is no alarm: the second path's

@@ -17,6 +17,12 @@
 #define THREADS_MIN 4
 #define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
+/* may_be_chance: chance explains growth of up to CHANCE times the standard deviation. Growth is
+ * even if its mean is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not
+ * judged. */
+#define CHANCE 3.0
+#define EVEN 6.0
+#define CHANCE_CHUNKS 64
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
  * of a row is the number of the figures of the first of these contexts. */
@@ -189,6 +195,27 @@ static struct trend_line explaining_line(const struct series *series, int64_t by
     return line;
 }
 
+/* True if the path's growth may be chance: its chunks come and go at random, and at the last sample
+ * there are more of them. The number of such chunks varies by about the square root of the number
+ * of chunks that came or went, and by no more than the square root of twice the number of live
+ * chunks. Growth that is even is not chance. series->values are the bytes of the path. */
+static bool may_be_chance(const struct series *series, size_t number, const struct trend *trend,
+                          const struct growth *growth) {
+    double chunks = (double)series->rows[trend->to][number].live_chunks;
+    double moved = 2 * (double)growth->allocs - (double)growth->chunks; /* came or went */
+    double variance = moved < 2 * chunks ? moved : 2 * chunks;
+    double grown = (double)growth->bytes / (double)larger(1, growth->mean_bytes);
+    if (chunks < CHANCE_CHUNKS || grown * grown > CHANCE * CHANCE * variance)
+        return false;
+    double count = (double)(trend->to - trend->from), mean = (double)growth->bytes / count;
+    double squares = 0;
+    for (size_t i = trend->from + 1; i <= trend->to; i++) {
+        double off = (double)(series->values[i] - series->values[i - 1]) - mean;
+        squares += off * off;
+    }
+    return mean * mean * count * (count - 1) < EVEN * EVEN * squares;
+}
+
 struct growth growth_of(struct series *series, size_t number) {
     take_bytes(series, number);
     struct trend trend = trend_of(series->values, series->samples->count);
@@ -203,8 +230,10 @@ struct growth growth_of(struct series *series, size_t number) {
                             .chunks = to->live_chunks - from->live_chunks,
                             .allocs = larger(0, to->allocs - from->allocs),
                             .mean_bytes = to->requested_bytes / larger(1, to->live_chunks),
-                            .seconds = series->seconds[trend.to] - series->seconds[trend.from],
-                            .slowing = is_slowing(series, number)};
+                            .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
+    if (may_be_chance(series, number, &trend, &growth))
+        return (struct growth){0};
+    growth.slowing = is_slowing(series, number);
     if (number == series->sum) {
         take_bytes(series, number);
         growth.line = explaining_line(series, growth.bytes);
