@@ -77,6 +77,8 @@ static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
     if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
+    if (growth->kind == TREND_STEPS && !growth->line.steady)
+        return SEVERITY_INFO; /* a table may have reached its full size */
     /* so small a part may come and go by chance; a longer watch would show */
     if (growth->bytes < look->rss_bytes / NOISE_PART)
         return SEVERITY_INFO;
@@ -89,6 +91,7 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     case TREND_WAVES:
         return cli_copy("rises and falls, and each of its low points was higher than the one "
                         "before; it grew");
+    case TREND_STEPS: return cli_copy("grew in steps, each by a large factor:");
     case TREND_DIPS:
         return cli_format("grew over %zu intervals, with pauses or small dips:", intervals);
     default:
@@ -101,6 +104,11 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : intervals < 3 ? "open: fewer than four looks show no trend"
+           : growth->kind == TREND_STEPS && !growth->line.steady
+               ? "open: an array that grows by a factor asks for memory seldom; a longer watch "
+                 "shows whether it goes on"
+           : growth->kind == TREND_STEPS
+               ? "likely: the times between the steps fit an array that fills evenly"
            : growth->kind == TREND_STEADY
                ? "likely: it grew in every interval; whether the program still uses the "
                  "memory is not known"
@@ -128,6 +136,9 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
         return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
                           " of these chunks for each new thread",
                           growth->threads, growth->per_thread);
+    if (growth->kind == TREND_STEPS)
+        return cli_copy("it is a list, a table or a buffer to which the program adds, and which it "
+                        "makes larger whenever it is full");
     return cli_copy(intervals >= 3 ? "it is a leak, or a queue that is not drained"
                                    : "two more marks show whether the growth goes on");
 }
@@ -142,7 +153,8 @@ static struct forecast forecast_of(const struct series *series, const struct gro
                              .since_s = series->seconds[line->from],
                              .step_s =
                                  series->seconds[line->from + 1] - series->seconds[line->from],
-                             .began = line->from > 0};
+                             .began = line->from > 0,
+                             .rough = growth->kind == TREND_STEPS};
 }
 
 /* True if Java code allocated the chunks, through a native method. Such a path leads through code
