@@ -121,6 +121,18 @@ def growth_of_malloc_is_not_told_twice():
         check(of_id(found, "growth"), "growth of malloc's memory")
 
 
+@test
+def an_array_that_fills():
+    """Of an array that is not full yet, --watch tells how fast it fills, and when it will be full."""
+    with runtime_dir() as directory, more_c(directory, "array") as target:
+        first = watched(target, 1)["findings"][0]
+    check_equal((first["id"], first["severity"]), ("growth", "info"), f"{first}")
+    check_equal(first["function"].split(",")[0], "array_fill", "who")
+    told = re.fullmatch(r"the program touched ([0-9.]+) MiB more of a chunk of 64.0 MiB, from look to look; at this rate, "
+                        r"the chunk is full in about ([0-9.]+) s", first["evidence"])
+    check(told and 1 < float(told[1]) < 60 and float(told[2]) > 0, first["evidence"])
+
+
 def check_no_alarm(found):
     alarms = [(finding["id"], finding["evidence"]) for finding in found["findings"] if finding["severity"] in ALARMING]
     check_equal(alarms, [], "alarms")

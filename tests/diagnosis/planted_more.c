@@ -122,6 +122,15 @@ static void only_malloc(int number) {
         memset(malloc(1000), 'm', 1000);
 }
 
+/* An array that is large enough for a long time. */
+APART static void array_fill(int number) {
+    static char *array;
+    if (!array)
+        array = malloc(256 * STEP_BYTES);
+    if (number < 256 * 4)
+        memset(array + (size_t)number * (STEP_BYTES / 4), 'a', STEP_BYTES / 4);
+}
+
 /* The heap of a garbage collector: it fills and is emptied, again and again. */
 static void collector(int number) {
     static char *places[100];
@@ -159,6 +168,11 @@ static void buffers(void) {
 
 static void mallocs(void) {
     go_on(only_malloc);
+}
+
+static void array(void) {
+    array_fill(0);
+    go_on(array_fill);
 }
 
 static void collects(void) {
@@ -384,7 +398,7 @@ int main(int argc, char **argv) {
         {"shared", shared},     {"mallocs", mallocs},
         {"collects", collects}, {"sleepers", sleepers},
         {"labels", labels},     {"sectors", sectors},
-        {"buffers", buffers},
+        {"buffers", buffers},   {"array", array},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);
