@@ -6,7 +6,7 @@ import os
 import re
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from harness import Target, check, check_equal, in_tries, run_cli, runtime_dir, test, test_named
 from planted import ALARMING, command, doctor, found_at, installed, pinner
 from text import labelled, told
 
@@ -56,7 +56,8 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=Non
         evidence = check_mapped_growth(found, kind, place)
         check(re.search(ends + "$", evidence), evidence)
         return evidence
-    test_named(f"grows-elsewhere-{case}")(run)
+    # On a busy machine, threads may start while doctor reads the mappings.
+    test_named(f"grows-elsewhere-{case}")(in_tries(run) if ends else run)
 
 
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
@@ -122,15 +123,16 @@ def growth_of_malloc_is_not_told_twice():
 
 
 @test
+@in_tries  # on a busy machine the growth may slow down
 def an_array_that_fills():
     """Of an array that is not full yet, --watch tells how fast it fills, and when it will be full."""
     with runtime_dir() as directory, more_c(directory, "array") as target:
         first = watched(target, 1)["findings"][0]
     check_equal((first["id"], first["severity"]), ("growth", "info"), f"{first}")
     check_equal(first["function"].split(",")[0], "array_fill", "who")
-    told = re.fullmatch(r"the program touched ([0-9.]+) MiB more of a chunk of 64.0 MiB, from look to look; at this rate, "
+    told = re.fullmatch(r"the program touched ([0-9.]+) MiB more of a chunk of 256.0 MiB, from look to look; at this rate, "
                         r"the chunk is full in about ([0-9.]+) s", first["evidence"])
-    check(told and 1 < float(told[1]) < 60 and float(told[2]) > 0, first["evidence"])
+    check(told and 1 < float(told[1]) < 250 and float(told[2]) > 0, first["evidence"])
 
 
 def check_no_alarm(found):

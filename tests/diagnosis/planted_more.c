@@ -126,9 +126,9 @@ static void only_malloc(int number) {
 APART static void array_fill(int number) {
     static char *array;
     if (!array)
-        array = malloc(256 * STEP_BYTES);
-    if (number < 256 * 4)
-        memset(array + (size_t)number * (STEP_BYTES / 4), 'a', STEP_BYTES / 4);
+        array = malloc(1024 * STEP_BYTES);
+    if (number < 1024)
+        memset(array + (size_t)number * STEP_BYTES, 'a', STEP_BYTES);
 }
 
 /* The heap of a garbage collector: it fills and is emptied, again and again. */
