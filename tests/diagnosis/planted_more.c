@@ -79,6 +79,19 @@ static void client_attend(int number) {
         pthread_detach(thread);
 }
 
+/* A thread of a language runtime, which maps a heap of its own. */
+static void *sit_on_heap(void *argument) {
+    map_touched(STEP_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    pause();
+    return argument;
+}
+
+static void worker_start(int number) {
+    pthread_t thread;
+    if (number < 1500 && pthread_create(&thread, NULL, sit_on_heap, NULL) == 0)
+        pthread_detach(thread);
+}
+
 static void share_more(int number) {
     static int fd = -1;
     if (number == 0)
@@ -109,6 +122,15 @@ static void only_malloc(int number) {
         memset(malloc(1000), 'm', 1000);
 }
 
+/* An array that is large enough for a long time. */
+APART static void array_fill(int number) {
+    static char *array;
+    if (!array)
+        array = malloc(1024 * STEP_BYTES);
+    if (number < 1024)
+        memset(array + (size_t)number * STEP_BYTES, 'a', STEP_BYTES);
+}
+
 /* The heap of a garbage collector: it fills and is emptied, again and again. */
 static void collector(int number) {
     static char *places[100];
@@ -131,6 +153,10 @@ static void stacks(void) {
     go_on(client_attend);
 }
 
+static void heaps(void) {
+    go_on(worker_start);
+}
+
 static void shared(void) {
     go_on(share_more);
 }
@@ -142,6 +168,11 @@ static void buffers(void) {
 
 static void mallocs(void) {
     go_on(only_malloc);
+}
+
+static void array(void) {
+    array_fill(0);
+    go_on(array_fill);
 }
 
 static void collects(void) {
@@ -363,10 +394,11 @@ int main(int argc, char **argv) {
     } cases[] = {
         {"sessions", sessions}, {"one-after-another", one_after_another},
         {"maps", maps},         {"brk", brk_heap},
-        {"stacks", stacks},     {"shared", shared},
-        {"mallocs", mallocs},   {"collects", collects},
-        {"sleepers", sleepers}, {"labels", labels},
-        {"sectors", sectors},   {"buffers", buffers},
+        {"stacks", stacks},     {"heaps", heaps},
+        {"shared", shared},     {"mallocs", mallocs},
+        {"collects", collects}, {"sleepers", sleepers},
+        {"labels", labels},     {"sectors", sectors},
+        {"buffers", buffers},   {"array", array},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);

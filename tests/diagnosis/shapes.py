@@ -93,6 +93,11 @@ def rows(seconds, sizes, work=None):
     return list(zip(seconds, sizes, sizes, work or [1 + number for number in range(len(sizes))], strict=True))
 
 
+def array(seconds, sizes):
+    """Rows with one record, an array that is copied into a larger one."""
+    return [(second, size, 1, second) for second, size in zip(seconds, sizes, strict=True)]
+
+
 EVEN = (1, 2, 3, 4, 5, 6, 7, 8)
 SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak": (True, rows(EVEN[:5], (10, 20, 30, 40, 50))),
@@ -107,6 +112,8 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak-after-an-idle-start": (True, rows(EVEN, (10, 10, 10, 10, 20, 30, 40, 50), (1, 1, 1, 1, 20, 40, 60, 80))),
     # The program loads much at its start, is idle, and then leaks a little, not quite evenly.
     "leak-after-a-large-start": (True, rows((1, 2, 3, 4, 5), (800, 800, 900, 995, 1085))),
+    # An array that doubles when it is full, and fills evenly: the next step will be at 34 s.
+    "array-that-doubles": (True, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
     # Memory of a garbage collector: the low points rise by chance, the high points rise much more.
     "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
     "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),
@@ -119,6 +126,9 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
+    # Arrays whose next step is overdue, or comes later each time than even growth would explain.
+    "array-full": (False, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 23 * (16,))),
+    "array-of-keys": (False, array(range(1, 41), (1, 2, 2) + 8 * (4,) + 24 * (8,) + 5 * (16,))),
     "pool-full": (False, rows(EVEN[:6], (20, 40, 60, 64, 64, 64))),
 }
 
@@ -134,7 +144,7 @@ def judge(case, alarming, series):
         check(alarms, f"no alarm: {[(one['severity'], one['evidence']) for one in growth]}")
         check(names(growth[0], KEPT), f"path: {growth[0]['path']}")
         rises = all(before[1] < after[1] for before, after in zip(series, series[1:]))
-        said = f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
+        said = "grew in steps, each by a large factor" if case.startswith("array") else f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
         check(said in growth[0]["evidence"], growth[0]["evidence"])
     test_named(f"shape-{case}")(run)
 
@@ -149,6 +159,25 @@ def shape_leak_of_little_in_a_large_process():
     found, _ = looked(SHAPES["leak"][1], rss_bytes=200 << 30)
     alarms = [(one["severity"], one["evidence"]) for one in found if one["severity"] in ALARMING]
     check_equal(alarms, [], "alarms")
+
+
+def come_and_go(dump, found):
+    """Makes 1000 records come and go between two marks."""
+    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]):
+        row = next(one for one in rows if one["id"] == found[KEPT][0]["id"])
+        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            figures["allocs"] += 1000 * number
+            figures["frees"] += 1000 * number
+
+
+@test
+def shape_records_that_come_and_go():
+    """A number of records that varies by chance is no growth, even if it is larger each time; an even
+    rise of as many records is growth."""
+    for alarming, counts in ((False, (9000, 9002, 9035, 9040, 9060)), (True, (9000, 9015, 9030, 9045, 9060))):
+        found, _ = looked(rows(EVEN[:5], counts), change=come_and_go)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {counts}: {growth}")
 
 
 @test

@@ -124,7 +124,7 @@ def one_cause_in_python():
         found = found_at(target, 4)["findings"]
         text = told(target)
         grown = [finding for finding in found if finding["id"] == "growth" and finding["severity"] != "info"]
-        check_equal(len(grown), 1, f"{[finding['path'][:4] for finding in grown]}")
+        check_equal(len(grown), 1, f"{[(one['id'], one['severity'], one['evidence'], one['path'][:4]) for one in found]}")
         check(len(grown[0]["parts"]) > 5 and "_PyEval_EvalFrameDefault" in grown[0]["path"], f"{grown[0]}")
         check(re.search(r"^ +and \d+ more$", text, re.M), f"more than five call paths: {text}")
         check_equal(text.count(" %, "), 5, f"paths with their shares: {text}")

@@ -42,18 +42,19 @@ static char *write_moment(const struct look *look, double uptime_s) {
     return text;
 }
 
-static char *write_rate(double bytes_per_s, double seen_s) {
+static char *write_rate(double bytes_per_s, double seen_s, const char *sign) {
     double unit_s = seen_s < 30 ? 1 : seen_s < 1800 ? 60 : 3600;
     const char *unit = seen_s < 30 ? "s" : seen_s < 1800 ? "min" : "h";
     double bytes = bytes_per_s * unit_s;
-    return cli_format("+%s/%s", look_bytes(bytes < 9e18 ? (int64_t)bytes : INT64_MAX), unit);
+    return cli_format("%s%s/%s", sign, look_bytes(bytes < 9e18 ? (int64_t)bytes : INT64_MAX), unit);
 }
 
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast) {
     double seen_s = look->model->uptime_s - forecast->since_s;
     char *since = write_moment(look, forecast->since_s);
-    char *rate = write_rate(forecast->bytes_per_s, seen_s), *step = look_time(forecast->step_s);
+    char *rate = write_rate(forecast->bytes_per_s, seen_s, forecast->rough ? "about " : "+");
+    char *step = look_time(forecast->step_s);
     finding->rate = (struct finding_rate){.bytes_per_s = forecast->bytes_per_s,
                                           .since_uptime_s = forecast->since_s,
                                           .began = forecast->began};
@@ -61,7 +62,8 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
     free(finding->since);
     /* For a snapshot `since` is not a time of day but "7.0 s before the snapshot". */
     const char *before = forecast->began ? "" : look->input->now_s ? "before " : "at least ";
-    finding->verdict = cli_format("growth of %s since %s%s", rate + 1, before, since);
+    finding->verdict =
+        cli_format("growth of %s since %s%s", rate + !forecast->rough, before, since);
     finding->since =
         forecast->began
             ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)
@@ -98,7 +100,7 @@ static double part_in_memory(const struct look *look, const struct limits_found 
 static char *write_condition(double own_per_s, double all_per_s, double seen_s, const char *alone) {
     if (all_per_s <= TOLD_TOGETHER * own_per_s)
         return cli_copy(alone);
-    char *rate = write_rate(all_per_s, seen_s);
+    char *rate = write_rate(all_per_s, seen_s, "+");
     char *text = cli_format("if all growth goes on, %s together", rate);
     free(rate);
     return text;

@@ -18,6 +18,7 @@ struct forecast {
     double since_s; /* uptime at which the rise began; if not `began`, uptime of the first look */
     double step_s;  /* time between the look at `since_s` and the next look */
     bool began;     /* there was a look before the rise */
+    bool rough;     /* the rate is not exact */
 };
 
 /* Fills in the finding's verdict, since, and rate. */

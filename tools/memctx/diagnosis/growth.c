@@ -17,6 +17,12 @@
 #define THREADS_MIN 4
 #define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
+/* may_be_chance: chance explains growth of up to CHANCE times the standard deviation. Growth is
+ * even if its mean is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not
+ * judged. */
+#define CHANCE 3.0
+#define EVEN 6.0
+#define CHANCE_CHUNKS 64
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
  * of a row is the number of the figures of the first of these contexts. */
@@ -189,22 +195,86 @@ static struct trend_line explaining_line(const struct series *series, int64_t by
     return line;
 }
 
-struct growth growth_of(struct series *series, size_t number) {
+/* True if the path's growth may be chance: its chunks come and go at random, and at the last sample
+ * there are more of them. The number of such chunks varies by about the square root of the number
+ * of chunks that came or went, and by no more than the square root of twice the number of live
+ * chunks. Growth that is even is not chance. series->values are the bytes of the path. */
+static bool may_be_chance(const struct series *series, size_t number, const struct trend *trend,
+                          const struct growth *growth) {
+    double chunks = (double)series->rows[trend->to][number].live_chunks;
+    double moved = 2 * (double)growth->allocs - (double)growth->chunks; /* came or went */
+    double variance = moved < 2 * chunks ? moved : 2 * chunks;
+    double grown = (double)growth->bytes / (double)larger(1, growth->mean_bytes);
+    if (chunks < CHANCE_CHUNKS || grown * grown > CHANCE * CHANCE * variance)
+        return false;
+    double count = (double)(trend->to - trend->from), mean = (double)growth->bytes / count;
+    double squares = 0;
+    for (size_t i = trend->from + 1; i <= trend->to; i++) {
+        double off = (double)(series->values[i] - series->values[i - 1]) - mean;
+        squares += off * off;
+    }
+    return mean * mean * count * (count - 1) < EVEN * EVEN * squares;
+}
+
+/* Subtracts the old array at samples that were taken while an array was copied: both arrays
+ * existed, so the path had one more chunk. */
+static void subtract_copied(struct series *series, size_t number) {
+    size_t count = series->samples->count;
+    for (size_t i = 1; i < count; i++) {
+        int64_t before = series->rows[i - 1][number].live_chunks;
+        if (series->rows[i][number].live_chunks == before + 1 &&
+            (i + 1 == count || series->rows[i + 1][number].live_chunks == before))
+            series->values[i] -= series->rows[i - 1][number].requested_bytes;
+    }
+}
+
+/* Judges the path as an array that grows by a factor. Sets series->values to its bytes, without
+ * those of arrays that were just being copied. */
+static struct trend find_steps(struct series *series, size_t number) {
+    struct trend none = {TREND_NONE, 0, 0};
+    subtract_copied(series, number);
+    struct trend steps = trend_steps(series->seconds, series->values, series->samples->count);
+    int64_t from = series->rows[steps.from][number].live_chunks;
+    /* more chunks are not larger chunks */
+    return series->rows[steps.to][number].live_chunks > from + 1 ? none : steps;
+}
+
+/* Returns how a path grew, and sets series->values to its bytes. */
+static struct trend find_trend(struct series *series, size_t number) {
+    size_t count = series->samples->count;
     take_bytes(series, number);
-    struct trend trend = trend_of(series->values, series->samples->count);
-    if (trend.kind == TREND_NONE ||
-        (trend.kind == TREND_DIPS &&
-         trend_stopped(series->seconds, series->values, series->samples->count)))
+    struct trend trend = trend_of(series->values, count);
+    bool grew =
+        trend.kind != TREND_NONE &&
+        (trend.kind != TREND_DIPS || !trend_stopped(series->seconds, series->values, count));
+    if (grew && trend.kind != TREND_DIPS)
+        return trend;
+    struct trend steps = find_steps(series, number);
+    if (!grew || (steps.kind == TREND_STEPS &&
+                  trend_line_of_steps(series->seconds, series->values, count).steady))
+        return steps;
+    take_bytes(series, number);
+    return trend;
+}
+
+struct growth growth_of(struct series *series, size_t number) {
+    struct trend trend = find_trend(series, number);
+    if (trend.kind == TREND_NONE)
         return (struct growth){0};
     const struct sample_row *from = &series->rows[trend.from][number];
     const struct sample_row *to = &series->rows[trend.to][number];
     struct growth growth = {.kind = trend.kind,
-                            .bytes = to->requested_bytes - from->requested_bytes,
+                            .bytes = series->values[trend.to] - series->values[trend.from],
                             .chunks = to->live_chunks - from->live_chunks,
                             .allocs = larger(0, to->allocs - from->allocs),
                             .mean_bytes = to->requested_bytes / larger(1, to->live_chunks),
-                            .seconds = series->seconds[trend.to] - series->seconds[trend.from],
-                            .slowing = is_slowing(series, number)};
+                            .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
+    if (may_be_chance(series, number, &trend, &growth))
+        return (struct growth){0};
+    if (trend.kind == TREND_STEPS)
+        growth.line = trend_line_of_steps(series->seconds, series->values, series->samples->count);
+    else
+        growth.slowing = is_slowing(series, number);
     if (number == series->sum) {
         take_bytes(series, number);
         growth.line = explaining_line(series, growth.bytes);
@@ -219,6 +289,9 @@ static struct trend_line line_of_suspect(const struct look *look, struct series 
                                          const struct blame_suspect *suspect) {
     size_t count = series->samples->count;
     int64_t bytes = 0;
+    const struct growth *first = &growths[blame_number(&look->paths, suspect->members[0])];
+    if (suspect->count == 1 && first->kind == TREND_STEPS)
+        return first->line;
     memset(series->values, 0, count * sizeof *series->values);
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
@@ -257,7 +330,8 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
-        sum.kind = part->kind > sum.kind ? part->kind : sum.kind;
+        if (part->kind != TREND_STEPS && part->kind > sum.kind)
+            sum.kind = part->kind;
         sum.bytes = model_tame(sum.bytes + part->bytes);
         sum.chunks = model_tame(sum.chunks + part->chunks);
         sum.allocs = model_tame(sum.allocs + part->allocs);
@@ -266,6 +340,8 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;
     }
+    if (sum.kind == TREND_NONE)
+        sum.kind = TREND_STEPS; /* of all members */
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }

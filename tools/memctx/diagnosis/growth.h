@@ -16,7 +16,7 @@ struct growth {
     double a_day;       /* bytes */
     double seconds;
     bool slowing;           /* it grows ever more slowly, like a cache that fills */
-    struct trend_line line; /* set only for a suspect and for the sum */
+    struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */
     /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks
      * for each of these threads. Both 0: the number of chunks does not follow that of threads. */
     int64_t threads, per_thread;

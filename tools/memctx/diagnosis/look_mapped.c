@@ -12,6 +12,7 @@
 /* anonymous growth is reported only if the library's memory grew by at most OURS_MOST times as much
  */
 #define OURS_MOST 10
+#define THREADS_MIN 4 /* fewer new threads do not explain growth */
 
 /* Language runtimes that map memory for objects themselves, by the name of their executable. PID in
  * a command is replaced by the pid. */
@@ -217,21 +218,74 @@ uint32_t look_new_threads(const struct look *look, int64_t *threads) {
     return starter;
 }
 
-/* Sets the call path of a finding about thread stacks. Stacks are not from malloc, but
- * pthread_create also allocates chunks for each thread, and their call path says who starts the
- * threads. */
+/* Returns how many threads were new at a look, which is the one with this uptime. */
+static int64_t threads_at(const struct look *look, const int64_t *threads, double uptime_s) {
+    const struct samples *samples = look->input->samples;
+    size_t i = samples->count - 1;
+    while (i > 0 && samples->samples[i].uptime_s > uptime_s)
+        i--;
+    return threads[i];
+}
+
+/* Returns the number of new threads if each interval between two looks has new threads and about as
+ * much growth for each of them; else 0. */
+static int64_t threads_followed(const struct look *look, enum model_place_kind kind,
+                                const struct mapped_trend *growth, const int64_t *threads) {
+    const struct samples_mapped *mapped = look->input->samples->mapped;
+    int64_t all = threads_at(look, threads, mapped[growth->to].uptime_s) -
+                  threads_at(look, threads, mapped[growth->from].uptime_s);
+    if (all < THREADS_MIN)
+        return 0;
+    int64_t each = growth->bytes / all;
+    for (size_t i = growth->from + 1; i <= growth->to; i++) {
+        int64_t bytes = mapped[i].mapped.sums[kind] - mapped[i - 1].mapped.sums[kind];
+        int64_t started = threads_at(look, threads, mapped[i].uptime_s) -
+                          threads_at(look, threads, mapped[i - 1].uptime_s);
+        if (started < 1 || bytes < each * started / 2 || bytes > 2 * each * started)
+            return 0;
+    }
+    return all;
+}
+
+/* Sets the call path of a finding about memory of threads to the path that starts the threads.
+ * Their stacks and heaps are not from malloc, but pthread_create also allocates chunks for each
+ * thread. */
 static void tell_starter(const struct look *look, struct finding *finding, uint32_t starter) {
     const struct model_context *context = &look->model->contexts[starter];
     finding->example = finding->context = starter;
     finding->frames = context->level;
     finding->contexts = 1;
-    finding->why = "Each thread has a stack of its own. The stack of a thread that has ended stays "
-                   "until another thread joins it, unless it was detached.";
-    finding->advice = "Join or detach each thread (pthread_join, pthread_detach), or let a fixed "
-                      "number of threads do the work.";
     free(finding->action);
     finding->action =
         cli_format("memctx dump %s --flat --context %" PRIu32, look->input->target, context->id);
+}
+
+/* If threads explain the growth, sets the finding's call path, reason and advice. */
+static void tell_threads(const struct look *look, struct finding *finding,
+                         enum model_place_kind kind, const struct mapped_trend *growth) {
+    int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
+    uint32_t starter = look_new_threads(look, threads);
+    int64_t followed = threads_followed(look, kind, growth, threads);
+    free(threads);
+    if (starter == WIRE_NONE)
+        return;
+    if (kind == MODEL_PLACE_STACK) {
+        tell_starter(look, finding, starter);
+        finding->why = "Each thread has a stack of its own. The stack of a thread that has ended "
+                       "stays until another thread joins it, unless it was detached.";
+        finding->advice = "Join or detach each thread (pthread_join, pthread_detach), or let a "
+                          "fixed number of threads do the work.";
+    } else if (followed > 0) {
+        tell_starter(look, finding, starter);
+        char *evidence = finding->evidence;
+        finding->evidence = cli_format("%s; about %" PRId64 " threads are new, with %s for each",
+                                       evidence, followed, look_bytes(growth->bytes / followed));
+        free(evidence);
+        finding->why = "The memory grew as the number of threads did. A thread of a language "
+                       "runtime may map a heap of its own, which it keeps until it ends.";
+        finding->advice = "Find out why threads are started and do not end, or let a fixed number "
+                          "of threads do the work.";
+    }
 }
 
 static void tell_growth(struct look *look, const struct rule *rule, enum model_place_kind kind,
@@ -270,15 +324,10 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
-    if (kind == MODEL_PLACE_ANONYMOUS && look_mapped_by_runtime(model, finding))
-        return;
-    if (kind != MODEL_PLACE_STACK)
-        return;
-    int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
-    uint32_t starter = look_new_threads(look, threads);
-    free(threads);
-    if (starter != WIRE_NONE)
-        tell_starter(look, finding, starter);
+    if (kind == MODEL_PLACE_ANONYMOUS)
+        look_mapped_by_runtime(model, finding);
+    if (kind == MODEL_PLACE_ANONYMOUS || kind == MODEL_PLACE_STACK)
+        tell_threads(look, finding, kind, growth);
 }
 
 void look_for_mapped_growth(struct look *look, const struct rule *rule) {

@@ -16,6 +16,9 @@
 #define NEAR_LINE 8 /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4
 #define STOPPED_INTERVALS 6
+#define STEP_PART 4   /* a step is at least 1/4 of the value before it */
+#define OVERDUE 1.1   /* the next step is overdue after this many times the expected time */
+#define STEPS_MOST 16 /* a line goes through at most this many of the newest steps */
 /* a series has stopped if its last quarter adds less than 1/16 of the rise */
 #define STOPPED_SHARE 16
 #define SLOW_AT_ALL 0.5 /* the last rate is below this part of the average since x was 0 */
@@ -221,4 +224,42 @@ size_t trend_few(const double *x, size_t count, size_t *few) {
             few[chosen++] = at;
     }
     return chosen;
+}
+
+struct trend trend_steps(const double *x, const int64_t *values, size_t count) {
+    struct trend none = {TREND_NONE, 0, 0}, steps = {TREND_STEPS, 0, 0};
+    size_t found = 0, before = 0; /* `before`: the step before the last one */
+    for (size_t i = 1; i < count; i++) {
+        int64_t step = values[i] - values[i - 1];
+        if (step == 0)
+            continue;
+        if (values[i - 1] <= 0 || step < values[i - 1] / STEP_PART)
+            return none;
+        steps.from = found == 0 ? i - 1 : steps.from;
+        before = steps.to;
+        steps.to = i;
+        found++;
+    }
+    if (found < 2)
+        return none;
+    int64_t step = values[steps.to] - values[steps.to - 1];
+    double longer = (double)step / (double)(values[before] - values[before - 1]);
+    double apart = x[steps.to] - x[before - 1]; /* of the last two steps, at most */
+    return x[count - 1] - x[steps.to] > OVERDUE * longer * apart ? none : steps;
+}
+
+struct trend_line trend_line_of_steps(const double *x, const int64_t *values, size_t count) {
+    double times[STEPS_MOST];
+    int64_t full[STEPS_MOST];
+    size_t at[STEPS_MOST], first = STEPS_MOST;
+    for (size_t i = count; i-- > 1 && first > 0;) {
+        if (values[i] == values[i - 1])
+            continue;
+        at[--first] = i;
+        times[first] = x[i];
+        full[first] = values[i - 1];
+    }
+    struct trend_line line = trend_line(times + first, full + first, STEPS_MOST - first);
+    line.from = line.from > 0 ? at[first + line.from] : 0;
+    return line;
 }

@@ -20,6 +20,7 @@ enum trend_kind {
     /* at least three low points; each low point is higher than the previous one, and each high
      * point too */
     TREND_WAVES,
+    TREND_STEPS, /* at least two rises, each by a large factor, and no fall (trend_steps) */
 };
 
 struct trend {
@@ -40,6 +41,18 @@ struct trend_line {
 /* Finds the longest straight rise up to the last element: it has at least three intervals, and no
  * element is off the line by more than an eighth of the rise. The elements of `x` rise. */
 struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
+
+/* Judges the size of an array that becomes larger by a factor whenever it is full. Such a series
+ * never falls, and has two steps or more, each of at least a quarter of the value before it. If the
+ * array fills evenly, the times between its steps become longer as the steps become larger; a
+ * series whose next step is long overdue has stopped. Returns the elements before the first step
+ * and at the last one; TREND_NONE for other series. */
+struct trend trend_steps(const double *x, const int64_t *values, size_t count);
+
+/* Finds the line along which the array of a series with TREND_STEPS fills: at each step it is full.
+ * The line is steady only if there are at least four steps. Its `from` is an element of the series.
+ */
+struct trend_line trend_line_of_steps(const double *x, const int64_t *values, size_t count);
 
 /* True if a series that grew has stopped: less than a sixteenth of its rise is in the last quarter
  * of x. False for fewer than six intervals. */

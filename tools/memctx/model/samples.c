@@ -13,12 +13,15 @@ static struct sample *add_sample(struct samples *samples, const struct model *mo
 }
 
 static struct sample_row row_of(int64_t requested_bytes, int64_t live_chunks, int64_t allocs) {
-    return (struct sample_row){model_tame(requested_bytes), model_tame(live_chunks),
-                               model_tame(allocs)};
+    return (struct sample_row){.requested_bytes = model_tame(requested_bytes),
+                               .live_chunks = model_tame(live_chunks),
+                               .allocs = model_tame(allocs)};
 }
 
 static struct sample_row row_of_totals(const struct model_totals *self) {
-    return row_of(self->requested_bytes, self->live_chunks, self->allocs);
+    struct sample_row row = row_of(self->requested_bytes, self->live_chunks, self->allocs);
+    row.resident_bytes = model_tame(self->resident_bytes);
+    return row;
 }
 
 static int by_time(const void *a, const void *b) {
@@ -50,9 +53,9 @@ static void fill_left_out(struct sample *sample, const struct model *model,
             model->contexts[figures->context].id >= mark->left_out.ids_below)
             continue;
         struct sample_row now = row_of_totals(&figures->self);
-        sample->rows[i] = (struct sample_row){
-            now.requested_bytes < most ? now.requested_bytes : most,
-            now.live_chunks < most ? now.live_chunks : most, now.allocs < most ? now.allocs : most};
+        sample->rows[i] = row_of(now.requested_bytes < most ? now.requested_bytes : most,
+                                 now.live_chunks < most ? now.live_chunks : most,
+                                 now.allocs < most ? now.allocs : most);
     }
 }
 
@@ -89,6 +92,7 @@ static void own_rows(struct model *model, const struct samples_look *look) {
 static void add_look(struct samples *samples, const struct model *model,
                      const struct samples_look *look) {
     struct sample *sample = add_sample(samples, model, look->uptime_s);
+    sample->has_resident = look->mapped.known;
     for (size_t i = 0; i < look->count; i++) {
         uint32_t index = model_find_context(model, look->rows[i].id);
         if (index != WIRE_NONE)
@@ -133,5 +137,6 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
     struct sample *now = add_sample(samples, model, model->uptime_s);
     for (size_t i = 0; i < model->figures_count; i++)
         now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
+    now->has_resident = mapped.known;
     now->allocs = sum_allocs(now, model);
 }

@@ -11,10 +11,12 @@
 
 struct sample_row {
     int64_t requested_bytes, live_chunks, allocs;
+    int64_t resident_bytes; /* only if sample.has_resident; marks do not have it */
 };
 
 struct sample {
     double uptime_s;
+    bool has_resident;
     /* indexed by the number of a context's figures in the last model; zeros if the context did not
      * exist yet */
     struct sample_row *rows;
