@@ -7,6 +7,7 @@ starts is bounded in time and is killed, by its own pid, when the test that star
 import atexit
 import contextlib
 import functools
+import gc
 import glob
 import json
 import operator
@@ -35,6 +36,9 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           "-Wno-unused-result", "-Wno-deprecated-declarations"]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
+# A dump of 50 000 contexts makes some 300 000 dictionaries and lists. Python's default, a collection
+# of garbage after each 700 of them, doubles the time to read a dump and to sum it.
+gc.set_threshold(200000)
 # How long a test waits for a state that an idle machine reaches at once. The limit is long, because
 # it only has to detect a program that hangs.
 PATIENCE_S = 60
