@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// causes.rs - orders with a string, a vector and a map are never dropped. It prints "look" and waits
-// for a line, as planted.cc does. black_box keeps rustc from giving each round call sites of its own.
+// causes.rs - orders with a string, a vector and a map are never dropped. It prints "look" and
+// waits for a line, as planted.cc does. The number of rounds is read as volatile, so that rustc
+// does not give each round call sites of its own; Debian 12's rustc has no black_box.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -13,7 +14,7 @@ fn order_accept(n: u64) -> Order {
 }
 fn main() {
     let mut all: Vec<Order> = Vec::with_capacity(1_000_000);
-    for _ in 0..std::hint::black_box(4) {
+    for _ in 0..unsafe { std::ptr::read_volatile(&4) } {
         for i in 0..20000u64 { all.push(order_accept(i)); }
         println!("look"); io::stdout().flush().unwrap();
         let mut line = String::new(); io::stdin().lock().read_line(&mut line).unwrap();

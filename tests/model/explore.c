@@ -294,20 +294,18 @@ static bool next_order(unsigned bound) {
         known = 0;
     for (; known < shared->count; known++)
         firsts[known] = shared->points[known].chosen;
-    while (known > 0) {
+    unsigned before = preemptions(known);
+    for (; known > 0; known--) {
         struct point *last = &shared->points[known - 1];
-        int choice = next_choice(last, firsts[known - 1]);
-        if (choice >= 0 &&
-            preemptions(known - 1) + is_preemption(last, (unsigned)choice) <= bound) {
+        int choice;
+        before -= is_preemption(last, last->chosen);
+        while ((choice = next_choice(last, firsts[known - 1])) >= 0) {
             last->chosen = (uint8_t)choice;
-            shared->forced = known;
-            return true;
+            if (before + is_preemption(last, last->chosen) <= bound) {
+                shared->forced = known;
+                return true;
+            }
         }
-        if (choice >= 0) { /* this choice would exceed the bound: try the next one */
-            last->chosen = (uint8_t)choice;
-            continue;
-        }
-        known--;
     }
     return false;
 }

@@ -42,7 +42,7 @@ with recursive tree(n, path) as (
     select 1, array[1] union all select n * 2 + k, path || (n * 2 + k)
     from tree, generate_series(0, 1) k where n < 2000)
 select count(*), sum(n), max(array_length(path, 1)) from tree;
-select sum(length(repeat('x', i * 1000))) from generate_series(1, 2000) i;
+select sum(octet_length(repeat(repeat('x', 1000), i))) from generate_series(1, 2000) i;
 select regexp_replace(repeat('abc123', 2000), '([a-z]+)([0-9]+)', '\2\1', 'g') = repeat('123abc', 2000);
 select count(*) from regexp_split_to_table(repeat('a,b;c', 3000), '[,;]') t;
 prepare find (int) as select word from item where id = $1;
