@@ -158,14 +158,15 @@ static struct replays *make_first(struct paths *paths) {
     return paths->replays;
 }
 
-/* Replaces the table by a larger one, which has no notes yet. */
-static NOINLINE void grow(struct paths *paths) {
+/* Replaces the table by a larger one, which has no notes yet. False: there is no room for it. */
+static NOINLINE bool grow(struct paths *paths) {
     struct replays *larger = make_replays(BITS_GROWN);
     if (!larger)
-        return;
+        return false;
     replay_end(paths);
     larger->replayed = paths->replayed;
     paths->replays = larger;
+    return true;
 }
 
 void replay_before(struct paths *paths) {
@@ -179,14 +180,11 @@ void replay_before(struct paths *paths) {
         return;
     }
     if (UNLIKELY(++replays->walks == LOOK_EVERY)) {
+        if (replays->replaced > REPLACED_MANY && replays->bits < BITS_GROWN && grow(paths))
+            return;
         replays->pause = paths->replayed - replays->replayed < REPLAYED_LEAST ? PAUSE_FOR : 0;
         replays->replayed = paths->replayed;
-        replays->walks = 0;
-        if (!replays->pause && replays->replaced > REPLACED_MANY && replays->bits < BITS_GROWN) {
-            grow(paths);
-            return;
-        }
-        replays->replaced = 0;
+        replays->walks = replays->replaced = 0;
     }
     bool known = stack->count && paths->nodes_valid == stack->count &&
                  paths->first_cold == UINT32_MAX && stack->frames[stack->count - 1].length;

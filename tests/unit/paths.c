@@ -47,6 +47,30 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
+/* The table of children is dense, and old tables are freed when no look-up can search in them. */
+Test(tree, old_tables_of_children_are_freed) {
+    enum { NODES = 22000 }; /* at most three quarters of 32 768 places, and more than half */
+    int64_t before = load_relaxed(&tables_used_bytes);
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
+        cr_assert_neq(tree_child(TREE_ROOT, frame, TABLES_MUST), 0);
+    }
+    int64_t nodes = NODES * TREE_NODE_COUNTED, places = 32768 * sizeof(uint32_t);
+    int64_t old = load_relaxed(&tables_used_bytes) - before - nodes - places;
+    cr_assert_gt(old, places * 9 / 10, "the old tables have %ld bytes", (long)old);
+    lock_take(&tree_lock);
+    cr_assert(tree_note_old());
+    tree_free_old();
+    cr_assert_not(tree_note_old(), "an old table is still there");
+    lock_release(&tree_lock);
+    int64_t left = load_relaxed(&tables_used_bytes) - before - nodes - places;
+    cr_assert_lt(left, 16384, "%ld bytes more than the nodes and the table", (long)left);
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
+        cr_assert_neq(tree_find(TREE_ROOT, frame), 0);
+    }
+}
+
 /* A forked child does not link its first new nodes. It finds each of them again: at once, after
  * some more nodes, and after many. */
 Test(tree, a_forked_child_finds_its_new_nodes) {
@@ -245,7 +269,8 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     cr_assert_lt(counts.missed, 90000);
 }
 
-/* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
+/* Each allocates at each of its levels. The bits of `turns` choose the calls, so for five levels
+ * there are 31 paths. */
 typedef void turn_function(unsigned turns, int levels);
 static turn_function turn_left, turn_right;
 #define TURN(name)                                                                                 \
@@ -258,6 +283,33 @@ static turn_function turn_left, turn_right;
     }
 TURN(turn_left)
 TURN(turn_right)
+
+#define DEEP_LEVELS 8
+static void turn_deep(int turns) {
+    turn_left((unsigned)turns, DEEP_LEVELS);
+}
+
+/* The stack changes in more ways than the first table of replays has room for, and in fewer ways
+ * than the second one has room for. */
+Test(paths, many_changes_of_the_stack_are_replayed) {
+    enum { LEVELS = DEEP_LEVELS, PATHS = 1 << LEVELS, ROUNDS = 60, LAST = 10 };
+    struct lookup_counts before = {0};
+    unwind_rules_init();
+    unwind_rules_new_generation();
+    turn_left(0, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round == ROUNDS - LAST)
+            before = context_counts();
+        for (int turns = 0; turns < PATHS; turns++) {
+            paths_of(thread_heap)->passing = true;
+            context_time_next(paths_of(thread_heap)); /* no guess of a trace comes first */
+            shapes_apart(turn_deep, turns);
+        }
+    }
+    uint64_t replayed = context_counts().replayed - before.replayed;
+    cr_assert_gt(replayed, LAST * PATHS * (LEVELS + 1) * 7 / 10, "%lu of %d", replayed,
+                 LAST * PATHS * (LEVELS + 1));
+}
 
 /* The paths come in one order over and over, so each first guess can be right. At some addresses of
  * the stack, two first guesses have one entry. They must not stay wrong. */
