@@ -116,13 +116,17 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
                  "memory is not known";
 }
 
+/* True if the chunks became larger, such as a buffer by realloc, rather than more. */
+static bool chunks_became_larger(const struct growth *growth) {
+    return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
+}
+
 /* Returns a text that says how many of the chunks that the path allocates stay alive. The caller
  * frees it. */
 static char *what_stays(const struct growth *growth) {
-    if (growth->chunks <= 0)
-        return cli_copy("the number of chunks did not grow, so the chunks are larger");
-    if (growth->bytes / growth->chunks > LARGER * growth->mean_bytes)
-        return cli_copy("the number of chunks hardly grew, so the chunks are larger");
+    if (chunks_became_larger(growth))
+        return cli_format("the number of chunks %s, so the chunks are larger",
+                          growth->chunks <= 0 ? "did not grow" : "hardly grew");
     int64_t kept_of = growth->allocs / growth->chunks;
     return kept_of > 1 ? cli_format("one of %" PRId64 " chunks stays", kept_of)
                        : cli_copy("nearly every chunk stays");
@@ -139,8 +143,12 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->kind == TREND_STEPS)
         return cli_copy("it is a list, a table or a buffer to which the program adds, and which it "
                         "makes larger whenever it is full");
-    return cli_copy(intervals >= 3 ? "it is a leak, or a queue that is not drained"
-                                   : "two more marks show whether the growth goes on");
+    if (intervals < 3)
+        return cli_copy("two more marks show whether the growth goes on");
+    return cli_copy(chunks_became_larger(growth)
+                        ? "the program adds more to them than it removes, as to a buffer, a list "
+                          "or a table that is not emptied"
+                        : "it is a leak, or a queue that is not drained");
 }
 
 /* Returns the straight growth of a suspect. The rate is 0 if the growth is not straight or slows
@@ -221,7 +229,8 @@ static char *what_is_next(const struct look *look, const struct finding *finding
 
 /* Returns the text that says what to change in the program. NULL: the rule's own advice fits. */
 static const char *advice_for(const struct look *look, const struct finding *finding,
-                              const struct growth *growth, bool tracemalloc_shows) {
+                              const struct blame_suspect *suspect, const struct growth *growth,
+                              bool tracemalloc_shows) {
     if (tracemalloc_shows)
         return "The call paths show the functions of the interpreter, not the lines of the script; "
                "tracemalloc shows these. Then free these objects, or give the container that keeps "
@@ -235,9 +244,16 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
+    if (suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER)
+        return "The call paths show the functions of the interpreter, not the lines of the script. "
+               "Find out which objects of the script become more, and what should free them; or "
+               "give the container that keeps them a limit.";
     if (growth->per_thread > 0)
         return "If the number of threads has a limit, this growth has a limit, too. Otherwise find "
                "out why threads are started and do not end.";
+    if (chunks_became_larger(growth))
+        return "Find out what should make these chunks smaller, or free them, and when; or give "
+               "the buffer, list or table a limit.";
     return NULL;
 }
 
@@ -270,7 +286,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(stays);
     free(a_day);
     bool tracemalloc_shows = look_is_python(look->model) && !is_from_libraries(look, suspect);
-    const char *advice = advice_for(look, finding, growth, tracemalloc_shows);
+    const char *advice = advice_for(look, finding, suspect, growth, tracemalloc_shows);
     finding->advice = advice ? advice : finding->advice;
     finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);
     return finding;
