@@ -16,6 +16,8 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
+/* Spread growth is told with another finding only if that finding is AROUND_TIMES as large. */
+#define AROUND_TIMES 4
 #define NOISE_PART 1000 /* growth by less than 1/NOISE_PART of the resident set is no warning */
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
  */
@@ -385,6 +387,61 @@ static char *diff_since_first(const struct look *look) {
     return NULL;
 }
 
+/* Returns a finding about growth that is at least AROUND_TIMES as large as the suspect, at least as
+ * severe as `severity`, and whose function also has the suspect's paths below it. NULL: there is
+ * none. */
+static struct finding *find_around(const struct look *look, const struct rule *rule,
+                                   const struct blame_suspect *suspect, enum severity severity) {
+    for (size_t i = 0; i < look->findings->count; i++) {
+        struct finding *finding = &look->findings->list[i];
+        if (strcmp(finding->id, rule->id) == 0 && finding->part_count > 0 &&
+            finding->severity >= severity && finding->bytes / AROUND_TIMES >= suspect->figure &&
+            who_find(look->model, suspect->common, finding->common).context != WIRE_NONE)
+            return finding;
+    }
+    return NULL;
+}
+
+/* Adds a finding for growth that is spread over the suspect's paths. If it has the same cause as
+ * another finding, adds a sentence to that finding instead. */
+static void tell_spread(struct look *look, const struct rule *rule, struct series *series,
+                        const struct blame_suspect *suspect, struct growth *growth, bool at_once) {
+    enum severity severity = growth_severity(look, series->samples->count - 1, growth);
+    struct finding *around = find_around(look, rule, suspect, severity);
+    if (around) {
+        const struct who_part part = {suspect->common, {.context = WIRE_NONE}, true};
+        char *before = around->evidence, *function = who_write_short(look->model, &part);
+        around->evidence =
+            cli_format("%s; below the function that these paths share, %zu more call paths (%s) "
+                       "grew by %s in all, each too little or too unevenly to be judged alone",
+                       before, suspect->count, function, look_bytes(suspect->figure));
+        free(before);
+        free(function);
+        return;
+    }
+    struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
+    char *evidence = finding->evidence;
+    finding->evidence =
+        at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
+                             "interval, but many in turns",
+                             evidence, finding->contexts)
+                : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
+                             "than %d chunks and %s",
+                             evidence, finding->contexts, CHUNKS_MIN,
+                             look_bytes(floor_of(look, MIB, 1)));
+    free(evidence);
+    char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
+    if (diff) {
+        free(finding->action);
+        finding->action = diff;
+    }
+    struct forecast forecast = forecast_of(series, growth);
+    if (forecast.bytes_per_s > 0) {
+        forecast_tell_rate(look, finding, &forecast);
+        forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
+    }
+}
+
 /* Adds a finding for growth that is spread over many call paths, none of which is large enough for
  * its own finding. `taken`: the paths that are judged alone. Needs at least four looks. */
 static void look_for_spread(struct look *look, const struct rule *rule, struct series *series,
@@ -406,27 +463,7 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
         growth.a_day *= (double)suspect->figure / (double)growth.bytes;
         growth.bytes = suspect->figure;
-        struct finding *finding =
-            tell_growth(look, rule, growth_severity(look, intervals, &growth), suspect, &growth);
-        char *evidence = finding->evidence;
-        finding->evidence =
-            at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
-                                 "interval, but many in turns",
-                                 evidence, finding->contexts)
-                    : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
-                                 "than %d chunks and %s",
-                                 evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
-        free(evidence);
-        char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
-        if (diff) {
-            free(finding->action);
-            finding->action = diff;
-        }
-        struct forecast forecast = forecast_of(series, &growth);
-        if (forecast.bytes_per_s > 0) {
-            forecast_tell_rate(look, finding, &forecast);
-            forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
-        }
+        tell_spread(look, rule, series, suspect, &growth, at_once);
     }
     blame_free(&blame);
     free(figures);
