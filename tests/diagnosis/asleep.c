@@ -4,11 +4,14 @@
  * ahead of CLOCK_MONOTONIC, as after a suspend. It prints "look" after 2 s and goes on until a line
  * comes.
  */
+#include <dlfcn.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,12 +24,25 @@
 
 static volatile bool slept;
 
-/* Also the library calls this function, because the program exports it. */
-__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *now) {
+static int read_clock(clockid_t clock, struct timespec *now) {
     long done = syscall(SYS_clock_gettime, clock, now);
     if (clock == CLOCK_BOOTTIME && slept)
         now->tv_sec += SLEPT_S;
     return (int)done;
+}
+
+/* Puts a jump to read_clock at the start of libc's clock_gettime. The library calls that function
+ * even if the program defines one of the same name. */
+__attribute__((constructor)) static void replace_clock(void) {
+    unsigned char jump[] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0}; /* mov rax; jmp rax */
+    int (*to)(clockid_t, struct timespec *) = read_clock;
+    char *clock = dlsym(RTLD_DEFAULT, "clock_gettime");
+    size_t page = 4096;
+    char *start = clock - (uintptr_t)clock % page;
+    memcpy(jump + 2, &to, sizeof to);
+    if (!clock || mprotect(start, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
+        exit(1);
+    memcpy(clock, jump, sizeof jump);
 }
 
 static double now_s(void) {

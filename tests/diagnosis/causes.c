@@ -5,6 +5,8 @@
  *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
  *     causes requests   parts of requests, made below one function, are never freed
  *     causes buffers    buffers stay; each has a small header beside it
+ *     causes frames     frames stay; each owns two buffers, made in one function
+ *     causes titles     buffers stay, too, and of three calls, one keeps a title
  *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
  *     causes two        two independent containers grow
  *     causes shared     two functions keep 1 of 500 small chunks each, in the same pages
@@ -164,6 +166,52 @@ static void buffers(void) {
     }
 }
 
+/* --- frames that own two buffers ------------------------------------------------------------- */
+
+struct frame {
+    char *left, *right;
+    char rest[32];
+};
+
+NOINLINE static char *plane_make(void) {
+    char *plane = xmalloc(3000);
+    plane[0] = 'p';
+    return plane;
+}
+
+NOINLINE static struct frame *frame_open(void) {
+    struct frame *frame = xmalloc(sizeof *frame);
+    frame->left = plane_make();
+    frame->right = plane_make();
+    return frame;
+}
+
+NOINLINE static void frames_play(int count) {
+    for (int i = 0; i < count; i++)
+        kept = frame_open();
+}
+
+static void frames(void) {
+    for (int round = 0; round < 4; round++) {
+        frames_play(2000);
+        look();
+    }
+}
+
+NOINLINE static void show_title(int number) {
+    kept = number % 3 == 0 ? xmalloc(60) : kept;
+    kept = plane_make();
+    kept = plane_make();
+}
+
+static void titles(void) {
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 2000; i++)
+            show_title(i);
+        look();
+    }
+}
+
 /* --- two causes ------------------------------------------------------------------------------ */
 
 NOINLINE static void *cache_fill(int round) {
@@ -200,6 +248,10 @@ int main(int argc, char **argv) {
         requests();
     else if (strcmp(what, "buffers") == 0)
         buffers();
+    else if (strcmp(what, "frames") == 0)
+        frames();
+    else if (strcmp(what, "titles") == 0)
+        titles();
     enum { COUNT = 60000 };
     static struct order *all[COUNT];
     for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {

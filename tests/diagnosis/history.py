@@ -251,7 +251,7 @@ def history_bad_settings():
 @in_tries
 def history_of_a_machine_that_slept():
     """If the machine slept three hours, times of marks include the sleep and the rate does not."""
-    program = harness.build_program("tests/diagnosis/asleep.c", flags=["-rdynamic"])
+    program = harness.build_program("tests/diagnosis/asleep.c")
     with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")
         looked = time.time()

@@ -76,6 +76,27 @@ __attribute__((noinline)) static void parts_load(int round) {
     __asm__ volatile("");
 }
 
+__attribute__((noinline)) static char *request_keep(void) {
+    char *request = malloc(45000);
+    memset(request, 'r', 45000);
+    return request;
+}
+
+__attribute__((noinline)) static char *reply_keep(void) {
+    char *reply = malloc(46000);
+    memset(reply, 'a', 46000);
+    return reply;
+}
+
+__attribute__((noinline)) static void serve(void) {
+    for (int k = 0; k < 64; k++) {
+        kept[count++] = request_keep();
+        kept[count++] = reply_keep();
+    }
+    handlers_run();
+    __asm__ volatile("");
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     for (int round = 0; round < 4; round++) {
@@ -89,6 +110,8 @@ int main(int argc, char **argv) {
             handlers_burst(round);
         } else if (strcmp(what, "phases") == 0) {
             parts_load(round);
+        } else if (strcmp(what, "served") == 0) {
+            serve();
         } else if (strcmp(what, "full") != 0 || round <= 1) {
             handlers_run();
         }

@@ -42,6 +42,17 @@ leaks("cc", "leak", "import_all<...>", 200, 200 * 4 * 3 * 2100)
 
 
 @test
+def spread_below_the_function_of_another_finding():
+    """Spread growth below the function of larger growth is a sentence of that finding, not a second
+    finding."""
+    with runtime_dir() as directory, spread(directory, "c", "served") as target:
+        found = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+    check_equal([finding["function"].split(",")[0] for finding in found], ["serve"], "what grew")
+    check(re.search(r"; below the function that these paths share, 300 more call paths \(handlers_run, spread.c:\d+\) grew by 3\.9 MiB in all",
+                    found[0]["evidence"]), found[0]["evidence"])
+
+
+@test
 def spread_healthy():
     """Paths that replace chunks of other paths, and growth that stops, are no alarm."""
     for language, case in (("c", "replaced"), ("c", "full"), ("c", "phases"), ("cc", "bounded")):

@@ -79,9 +79,10 @@ def one_finding(case, ident, function, parts, looks):
         check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001, f"shares do not add up: {same[0]}")
         check(names(same[0], function), f"path: {same[0]['path']}")
         # The largest part is named, too, if that is another line than the cause.
-        place = re.search(rf"\({function}, causes\.\w+:\d+(; largest part: \w+, causes\.c:\d+)?\)", verdict(text))
+        place = re.search(rf"\({function}, causes\.\w+:\d+(; (largest part:|nearly all through) \w+, causes\.c:\d+)?\)", verdict(text))
         check(place, text)
-        check_equal(bool(place[1]), case in ("sessions", "requests", "buffers"), f"a largest part: {text}")
+        check_equal(place[2], {"sessions": "largest part:", "requests": "largest part:", "buffers": "largest part:",
+                               "frames": "nearly all through"}.get(case), f"a function nearer to malloc: {text}")
         check(labelled(text, 1, "who").startswith(f"{function} (causes."), text)
         check_equal(text.count(f"({ident})"), 1, text)
         return labelled(text, 1, "who")
@@ -93,6 +94,7 @@ one_finding("requests", "growth", "request_handle", 3, 4)
 one_finding("orders", "growth", "order_accept", 4, 4)
 one_finding("threads", "nearly-empty-pages", "session_open", 3, 1)
 one_finding("buffers", "growth", "picture_load", 2, 4)
+one_finding("frames", "growth", "frame_open", 3, 4)
 one_finding("main", "nearly-empty-pages", "main", 3, 1)
 one_finding("rust", "growth", "causes::order_accept", 4, 4)
 
@@ -181,6 +183,15 @@ def two_causes_are_two_findings():
             check_near("the rate of all growth", sum(rates), rate_in(text, number, "out", "together"))
         check_equal([(finding["function"].split(",")[0], finding["parts"]) for finding in grown],
                     [("cache_fill", []), ("log_keep", [])], "what grew")
+
+
+@test
+def small_chunks_beside_large_ones():
+    """Small chunks that do not exist as often as the buffers beside them are another finding."""
+    with runtime_dir() as directory, causes(directory, "titles") as target:
+        found = found_at(target, 4)["findings"]
+    check_equal([finding["function"].split(",")[0] for finding in found if finding["id"] == "growth"], ["plane_make", "show_title"],
+                "what grew")
 
 
 @test

@@ -202,8 +202,8 @@ static const struct rule rules[] = {
     {"thrashing", "memory that is returned to the kernel and soon needed again",
      "Each OS page that the kernel hands out again costs a page fault and is filled with zeros. "
      "Memory that memctx keeps for reuse costs neither.",
-     "A working set that is kept and reused needs no memory from the kernel.", COUNTED,
-     look_for_thrashing},
+     "Keep buffers and use them again, instead of freeing much memory and allocating it again.",
+     COUNTED, look_for_thrashing},
     {"past-peak", "a peak in the past",
      "Nothing needs to be done now. The program may need as much memory again.", NULL,
      "certain for the peak; the call path is the one that shrank most", look_for_past_peak},

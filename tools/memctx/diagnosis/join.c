@@ -379,6 +379,46 @@ static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t roo
     free(joined);
 }
 
+/* True if the counts differ by at most a fiftieth. */
+static bool are_nearly_equal(int64_t a, int64_t b) {
+    int64_t more = a > b ? a : b, less = a > b ? b : a;
+    return less > 0 && more - less <= more / 50;
+}
+
+/* `inside` has the suspects with the cause `cause`. Each object of a program may own several of
+ * their chunks, and its own chunk may be too small to change what has nearly all of the figure.
+ * Such objects are suspects with as many chunks as the largest suspect of `inside` has. Their
+ * function calls `cause`, and allocates the objects itself. Adds these suspects to `inside` and
+ * returns the node of that function. Returns `cause` if there are no such suspects. */
+static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t root,
+                           const struct blame *blame, const uint32_t *causes, bool *inside) {
+    bool *owners = cli_alloc(blame->count, sizeof *owners);
+    bool *direct = cli_alloc(blame->count, sizeof *direct);
+    size_t largest = 0, candidates = 0;
+    while (!inside[largest])
+        largest++;
+    int64_t chunks = count_chunks(tree, &blame->suspects[largest]);
+    for (size_t i = 0; i < blame->count; i++) {
+        owners[i] = !inside[i] && causes[i] == 0 &&
+                    are_nearly_equal(chunks, count_chunks(tree, &blame->suspects[i]));
+        candidates += owners[i];
+    }
+    uint32_t found = cause;
+    for (uint32_t at = cause; at != root && candidates > 0 && found == cause;) {
+        at = tree->nodes[at].parent;
+        if (at == 0 || kind_of(tree, at) != WHO_MEANS)
+            continue;
+        find_direct(tree, at, blame, direct);
+        for (size_t i = 0; i < blame->count; i++) {
+            found = owners[i] && direct[i] ? at : found;
+            inside[i] = inside[i] || (owners[i] && direct[i]);
+        }
+    }
+    free(owners);
+    free(direct);
+    return found;
+}
+
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes);
 
@@ -408,9 +448,10 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     uint32_t cause = find_cause(tree, innermost, root);
     size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
     bool found = count > 1;
+    uint32_t owner = found ? find_owner(tree, cause, root, blame, causes, inside) : cause;
     for (size_t i = 0; i < blame->count && found; i++)
         if (inside[i])
-            causes[i] = cause;
+            causes[i] = owner;
     while (count == 1 && !inside[first])
         first++;
     if (count == 1)

@@ -12,6 +12,10 @@
  * allocates, suspects are joined if their numbers of chunks are small multiples of each other: of a
  * session of four chunks, each chunk exists equally often.
  *
+ * If objects own several chunks each, the chunks may have nine tenths of the sum without the
+ * objects. The objects are joined with their chunks if they exist equally often, and if the
+ * function that allocates an object calls the function at which the chunks are joined.
+ *
  * A recursion deeper than MEMCTX_DEPTH cuts the outer end off some paths. If the full paths show
  * only one caller of such a path's outermost function, the path is treated as if it came through
  * that caller.

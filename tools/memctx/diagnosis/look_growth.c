@@ -16,6 +16,8 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
+/* Spread growth is told with another finding only if that finding is AROUND_TIMES as large. */
+#define AROUND_TIMES 4
 #define NOISE_PART 1000 /* growth by less than 1/NOISE_PART of the resident set is no warning */
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
  */
@@ -116,13 +118,17 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
                  "memory is not known";
 }
 
+/* True if the chunks became larger, such as a buffer by realloc, rather than more. */
+static bool chunks_became_larger(const struct growth *growth) {
+    return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
+}
+
 /* Returns a text that says how many of the chunks that the path allocates stay alive. The caller
  * frees it. */
 static char *what_stays(const struct growth *growth) {
-    if (growth->chunks <= 0)
-        return cli_copy("the number of chunks did not grow, so the chunks are larger");
-    if (growth->bytes / growth->chunks > LARGER * growth->mean_bytes)
-        return cli_copy("the number of chunks hardly grew, so the chunks are larger");
+    if (chunks_became_larger(growth))
+        return cli_format("the number of chunks %s, so the chunks are larger",
+                          growth->chunks <= 0 ? "did not grow" : "hardly grew");
     int64_t kept_of = growth->allocs / growth->chunks;
     return kept_of > 1 ? cli_format("one of %" PRId64 " chunks stays", kept_of)
                        : cli_copy("nearly every chunk stays");
@@ -139,8 +145,12 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->kind == TREND_STEPS)
         return cli_copy("it is a list, a table or a buffer to which the program adds, and which it "
                         "makes larger whenever it is full");
-    return cli_copy(intervals >= 3 ? "it is a leak, or a queue that is not drained"
-                                   : "two more marks show whether the growth goes on");
+    if (intervals < 3)
+        return cli_copy("two more marks show whether the growth goes on");
+    return cli_copy(chunks_became_larger(growth)
+                        ? "the program adds more to them than it removes, as to a buffer, a list "
+                          "or a table that is not emptied"
+                        : "it is a leak, or a queue that is not drained");
 }
 
 /* Returns the straight growth of a suspect. The rate is 0 if the growth is not straight or slows
@@ -221,7 +231,8 @@ static char *what_is_next(const struct look *look, const struct finding *finding
 
 /* Returns the text that says what to change in the program. NULL: the rule's own advice fits. */
 static const char *advice_for(const struct look *look, const struct finding *finding,
-                              const struct growth *growth, bool tracemalloc_shows) {
+                              const struct blame_suspect *suspect, const struct growth *growth,
+                              bool tracemalloc_shows) {
     if (tracemalloc_shows)
         return "The call paths show the functions of the interpreter, not the lines of the script; "
                "tracemalloc shows these. Then free these objects, or give the container that keeps "
@@ -235,9 +246,16 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
+    if (suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER)
+        return "The call paths show the functions of the interpreter, not the lines of the script. "
+               "Find out which objects of the script become more, and what should free them; or "
+               "give the container that keeps them a limit.";
     if (growth->per_thread > 0)
         return "If the number of threads has a limit, this growth has a limit, too. Otherwise find "
                "out why threads are started and do not end.";
+    if (chunks_became_larger(growth))
+        return "Find out what should make these chunks smaller, or free them, and when; or give "
+               "the buffer, list or table a limit.";
     return NULL;
 }
 
@@ -270,7 +288,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(stays);
     free(a_day);
     bool tracemalloc_shows = look_is_python(look->model) && !is_from_libraries(look, suspect);
-    const char *advice = advice_for(look, finding, growth, tracemalloc_shows);
+    const char *advice = advice_for(look, finding, suspect, growth, tracemalloc_shows);
     finding->advice = advice ? advice : finding->advice;
     finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);
     return finding;
@@ -369,6 +387,61 @@ static char *diff_since_first(const struct look *look) {
     return NULL;
 }
 
+/* Returns a finding about growth that is at least AROUND_TIMES as large as the suspect, at least as
+ * severe as `severity`, and whose function also has the suspect's paths below it. NULL: there is
+ * none. */
+static struct finding *find_around(const struct look *look, const struct rule *rule,
+                                   const struct blame_suspect *suspect, enum severity severity) {
+    for (size_t i = 0; i < look->findings->count; i++) {
+        struct finding *finding = &look->findings->list[i];
+        if (strcmp(finding->id, rule->id) == 0 && finding->part_count > 0 &&
+            finding->severity >= severity && finding->bytes / AROUND_TIMES >= suspect->figure &&
+            who_find(look->model, suspect->common, finding->common).context != WIRE_NONE)
+            return finding;
+    }
+    return NULL;
+}
+
+/* Adds a finding for growth that is spread over the suspect's paths. If it has the same cause as
+ * another finding, adds a sentence to that finding instead. */
+static void tell_spread(struct look *look, const struct rule *rule, struct series *series,
+                        const struct blame_suspect *suspect, struct growth *growth, bool at_once) {
+    enum severity severity = growth_severity(look, series->samples->count - 1, growth);
+    struct finding *around = find_around(look, rule, suspect, severity);
+    if (around) {
+        const struct who_part part = {suspect->common, {.context = WIRE_NONE}, true};
+        char *before = around->evidence, *function = who_write_short(look->model, &part);
+        around->evidence =
+            cli_format("%s; below the function that these paths share, %zu more call paths (%s) "
+                       "grew by %s in all, each too little or too unevenly to be judged alone",
+                       before, suspect->count, function, look_bytes(suspect->figure));
+        free(before);
+        free(function);
+        return;
+    }
+    struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
+    char *evidence = finding->evidence;
+    finding->evidence =
+        at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
+                             "interval, but many in turns",
+                             evidence, finding->contexts)
+                : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
+                             "than %d chunks and %s",
+                             evidence, finding->contexts, CHUNKS_MIN,
+                             look_bytes(floor_of(look, MIB, 1)));
+    free(evidence);
+    char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
+    if (diff) {
+        free(finding->action);
+        finding->action = diff;
+    }
+    struct forecast forecast = forecast_of(series, growth);
+    if (forecast.bytes_per_s > 0) {
+        forecast_tell_rate(look, finding, &forecast);
+        forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
+    }
+}
+
 /* Adds a finding for growth that is spread over many call paths, none of which is large enough for
  * its own finding. `taken`: the paths that are judged alone. Needs at least four looks. */
 static void look_for_spread(struct look *look, const struct rule *rule, struct series *series,
@@ -390,27 +463,7 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
         growth.a_day *= (double)suspect->figure / (double)growth.bytes;
         growth.bytes = suspect->figure;
-        struct finding *finding =
-            tell_growth(look, rule, growth_severity(look, intervals, &growth), suspect, &growth);
-        char *evidence = finding->evidence;
-        finding->evidence =
-            at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
-                                 "interval, but many in turns",
-                                 evidence, finding->contexts)
-                    : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
-                                 "than %d chunks and %s",
-                                 evidence, finding->contexts, CHUNKS_MIN, look_bytes(floor));
-        free(evidence);
-        char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
-        if (diff) {
-            free(finding->action);
-            finding->action = diff;
-        }
-        struct forecast forecast = forecast_of(series, &growth);
-        if (forecast.bytes_per_s > 0) {
-            forecast_tell_rate(look, finding, &forecast);
-            forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
-        }
+        tell_spread(look, rule, series, suspect, &growth, at_once);
     }
     blame_free(&blame);
     free(figures);
