@@ -220,8 +220,7 @@ static bool link_node(uint32_t id, enum tables_share share) {
             return true;
         }
     if ((!tree.table || tables_hash_is_full(tree.table_count, tree.table->mask)) &&
-        !table_grow(share) &&
-        !may_be_fuller(0))
+        !table_grow(share) && !may_be_fuller(0))
         return false;
     uint64_t at = place_in_table(tree.table, node->parent, frame);
     tree.table_count += !tree.table->ids[at];
