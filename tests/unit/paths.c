@@ -269,8 +269,7 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     cr_assert_lt(counts.missed, 90000);
 }
 
-/* Each allocates at each of its levels. The bits of `turns` choose the calls, so for five levels
- * there are 31 paths. */
+/* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
 typedef void turn_function(unsigned turns, int levels);
 static turn_function turn_left, turn_right;
 #define TURN(name)                                                                                 \
@@ -283,33 +282,6 @@ static turn_function turn_left, turn_right;
     }
 TURN(turn_left)
 TURN(turn_right)
-
-#define DEEP_LEVELS 8
-static void turn_deep(int turns) {
-    turn_left((unsigned)turns, DEEP_LEVELS);
-}
-
-/* The stack changes in more ways than the first table of replays has room for, and in fewer ways
- * than the second one has room for. */
-Test(paths, many_changes_of_the_stack_are_replayed) {
-    enum { LEVELS = DEEP_LEVELS, PATHS = 1 << LEVELS, ROUNDS = 60, LAST = 10 };
-    struct lookup_counts before = {0};
-    unwind_rules_init();
-    unwind_rules_new_generation();
-    turn_left(0, 0);
-    for (int round = 0; round < ROUNDS; round++) {
-        if (round == ROUNDS - LAST)
-            before = context_counts();
-        for (int turns = 0; turns < PATHS; turns++) {
-            paths_of(thread_heap)->passing = true;
-            context_time_next(paths_of(thread_heap)); /* no guess of a trace comes first */
-            shapes_apart(turn_deep, turns);
-        }
-    }
-    uint64_t replayed = context_counts().replayed - before.replayed;
-    cr_assert_gt(replayed, LAST * PATHS * (LEVELS + 1) * 7 / 10, "%lu of %d", replayed,
-                 LAST * PATHS * (LEVELS + 1));
-}
 
 /* The paths come in one order over and over, so each first guess can be right. At some addresses of
  * the stack, two first guesses have one entry. They must not stay wrong. */
