@@ -119,13 +119,20 @@ def the_doctor_and_the_page():
 
 @test
 def the_page_escapes_names():
-    name = 'a<b>"&\'c'
+    # \udcff is the byte 0xff, which is not UTF-8; a terminal obeys \x9b, as it obeys ESC [.
+    name = 'a<b>"&\'c\x9b\udcff'
+    escaped = "a&lt;b&gt;&quot;&amp;'c??\ufffd"
     with served(name=name) as target, Server(target.runtime, target.pid) as server:
         page = server.get("/").decode()
-        check(html.escape(name, quote=False).replace('"', "&quot;") in page and "<b>" not in page, page)
+        check(escaped in page and "<b>" not in page, page)
+        report = os.path.join(target.runtime, "report.html")
+        done = run_cli("report", target.pid, "-o", report, env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        with open(report, encoding="utf-8") as file:
+            check(f"<title>{escaped} " in file.read(), "no escaped name in the title of the report")
         link = html.unescape(re.search(r'href="(doctor\?[^"]*)"', page)[1])
         check_equal(json.loads(server.get("/" + link))["pid"], target.pid, "the process that the page links to")
-        check_equal(server.metrics().one("memctx_up", program=name), 1, "up")
+        check_equal(server.metrics().one("memctx_up", program=html.unescape(escaped)), 1, "up")
 
 
 @test

@@ -101,9 +101,11 @@ char *cli_format(const char *format, ...) {
 }
 
 char *cli_clean(char *text) {
-    for (char *at = text; *at != '\0'; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
+        if (*at < 0x20 || *at == 0x7f)
             *at = '?';
+        else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) /* U+0080 to U+009F in UTF-8 */
+            at[0] = at[1] = '?';
     return text;
 }
 

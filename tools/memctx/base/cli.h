@@ -67,7 +67,8 @@ void *cli_grow(void *array, size_t count, size_t size_bytes);
 char *cli_copy(const char *text);
 char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
 
-/* Replaces control characters, which a terminal would obey, by '?'. Returns `text`. */
+/* Replaces control characters, which a terminal would obey, by '?'. Those above U+007F are found in
+ * UTF-8 only. Returns `text`. */
 char *cli_clean(char *text);
 
 /* Returns the next option as getopt_long does; -1 behind the last one. Handles --help and

@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "base/cli.h"
+#include "base/json.h"
 
 /* The unfinished file of this process; NULL: there is none. */
 static char *unfinished;
@@ -122,4 +123,18 @@ void output_finish(struct output *output) {
     if (unfinished == output->temporary)
         unfinished = NULL;
     free(output->temporary);
+}
+
+void output_put_html(FILE *file, const char *text, size_t length) {
+    for (const char *end = text + length; text < end;) {
+        size_t bytes = json_utf8_length(text);
+        switch (*text) {
+        case '<': fputs("&lt;", file); break;
+        case '>': fputs("&gt;", file); break;
+        case '&': fputs("&amp;", file); break;
+        case '"': fputs("&quot;", file); break;
+        default: fwrite(bytes > 0 ? text : "\xef\xbf\xbd", 1, bytes > 0 ? bytes : 3, file);
+        }
+        text += bytes > 0 ? bytes : 1;
+    }
 }

@@ -30,5 +30,8 @@ void output_begin_compressed(struct output *output, const char *path);
  */
 FILE *output_gzip(int fd, int level);
 void output_finish(struct output *output);
+/* Writes `length` bytes as the text of an HTML element: the characters that HTML reserves are
+ * escaped, and bytes that are not UTF-8 are replaced by U+FFFD. A 0 stands behind the bytes. */
+void output_put_html(FILE *file, const char *text, size_t length);
 
 #endif

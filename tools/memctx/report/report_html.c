@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/output.h"
+
 #define ASSET(name, file)                                                                          \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"tools/memctx/formats/page/" file          \
             "\"\n.byte 0\n.popsection\n");                                                         \
@@ -35,16 +37,6 @@ static void put_escaped(FILE *file, const char *text, size_t length) {
     }
 }
 
-static void put_text(FILE *file, const char *text) { /* the text of an HTML element */
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", file); break;
-        case '&': fputs("&amp;", file); break;
-        default: putc(*text, file); break;
-        }
-    }
-}
-
 /* A word between two @ in the page, and the text that replaces it. */
 struct filling {
     const char *mark, *text;
@@ -59,7 +51,7 @@ static void write_page(FILE *file, const struct filling *fillings, const char *t
         fwrite(text, 1, (size_t)(mark - text), file);
         size_t length = strcspn(mark + 1, "@");
         if (strncmp(mark + 1, "TITLE", length) == 0)
-            put_text(file, title);
+            output_put_html(file, title, strlen(title));
         else if (strncmp(mark + 1, "DATA", length) == 0)
             put_escaped(file, data, data_length);
         for (const struct filling *filling = fillings; filling->mark; filling++)

@@ -9,22 +9,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/output.h"
 #include "serve/job.h"
 
 #define DOCTOR_MS 10000 /* longest time for the verdict on one process */
 #define ALL_MS 25000    /* longest time for all verdicts */
 
-/* Writes the first paragraph of a text, with the characters that HTML reserves escaped. */
-static void put_html(FILE *file, const char *text) {
-    for (; *text != '\0' && strncmp(text, "\n\n", 2) != 0; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", file); break;
-        case '>': fputs("&gt;", file); break;
-        case '&': fputs("&amp;", file); break;
-        case '"': fputs("&quot;", file); break;
-        default: putc(*text, file);
-        }
-    }
+/* Writes the first paragraph of a text. */
+static void put_paragraph(FILE *file, const char *text) {
+    const char *end = strstr(text, "\n\n");
+    output_put_html(file, text, end ? (size_t)(end - text) : strlen(text));
 }
 
 /* Writes a text as an argument of a URL, with %XX where needed. */
@@ -58,9 +52,9 @@ static void put_verdict(FILE *file, const struct fleet_process *process, int64_t
     if (job.late)
         fputs("doctor took too long", file);
     else if (job.status == 0)
-        put_html(file, job.out.length > 0 ? job.out.bytes : "");
+        put_paragraph(file, job.out.length > 0 ? job.out.bytes : "");
     else
-        put_html(file, job.error.length > 0 ? job.error.bytes : "doctor has ended");
+        put_paragraph(file, job.error.length > 0 ? job.error.bytes : "doctor has ended");
     job_free(&job);
 }
 
@@ -88,7 +82,7 @@ void page_write(int fd, const void *argument) {
         const struct fleet_process *process = fleet->processes[i];
         int64_t limit_ms = clock_now_ms() + DOCTOR_MS;
         fputs("<tr><td>", file);
-        put_html(file, process->program);
+        output_put_html(file, process->program, strlen(process->program));
         fprintf(file, "</td><td>%u</td><td>", process->number);
         fflush(file); /* before job_start forks */
         put_verdict(file, process, limit_ms < end_ms ? limit_ms : end_ms);
