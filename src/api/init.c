@@ -177,6 +177,19 @@ static void tell_of_other_malloc(const char *file) {
     os_print(&text);
 }
 
+/* True if a library in front of this one has a malloc of its own that takes the chunks from this
+ * library's malloc, as libraries do that count or limit allocations. A malloc in the program itself
+ * is not called: it may not work before main. */
+static bool malloc_is_passed_on(void) {
+    const char *file = rebind_other_malloc((uintptr_t)&malloc);
+    if (!file || !text_has(file, "/"))
+        return false;
+    void *chunk = malloc(1);
+    bool ours = chunk && segment_page_of(chunk);
+    free(chunk);
+    return ours;
+}
+
 __attribute__((constructor)) static void start(int count, char **arguments) {
     char lines[1024];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
@@ -195,7 +208,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     unwind_rules_new_generation(); /* earlier traces have the default depth */
     policy_rules_begin(ranges);
     if (load_relaxed(&heap_global.threads_seen) <= 1)
-        rebind_libc((uintptr_t)&malloc);
+        rebind_libc((uintptr_t)&malloc, malloc_is_passed_on());
     if (options.verbose)
         tell_of_other_malloc(rebind_other_malloc((uintptr_t)&malloc));
     thread_init();

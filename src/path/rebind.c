@@ -167,11 +167,11 @@ const char *rebind_other_malloc(uintptr_t malloc_in_use) {
     return theirs->l_name && theirs->l_name[0] ? theirs->l_name : "the program itself";
 }
 
-void rebind_libc(uintptr_t malloc_in_use) {
+void rebind_libc(uintptr_t malloc_in_use, bool passed_on) {
     ElfW(Sym) * from[NAMES], *to[NAMES];
     uintptr_t start = UINTPTR_MAX, end = 0;
     struct symbols ours, libc;
-    if (!find_both(&ours, &libc) || find_malloc(malloc_in_use) != find_ours())
+    if (!find_both(&ours, &libc) || (find_malloc(malloc_in_use) != find_ours() && !passed_on))
         /* find_malloc finds another object if the program has a malloc in front of this
          * library's */
         return;

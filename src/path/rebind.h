@@ -9,10 +9,11 @@
 /* number of libc's functions that were redirected to this library */
 INTERNAL uint32_t rebind_count;
 
-/* The constructor calls this function once, while there is one thread. `malloc_in_use` is the
- * address of `malloc` as the loader tells it to this library. Nothing changes if the malloc that is
- * called is not this library's, if the kernel refuses, or if libc lacks one of the names. */
-void rebind_libc(uintptr_t malloc_in_use);
+/* The constructor calls this function while there is one thread. `malloc_in_use` is the address of
+ * `malloc` as the loader tells it to this library. Nothing changes if the kernel refuses, if libc
+ * lacks one of the names, or if the malloc that is called is not this library's. `passed_on`: that
+ * malloc takes its chunks from this library, so the addresses are changed nevertheless. */
+void rebind_libc(uintptr_t malloc_in_use, bool passed_on);
 /* Returns the file that malloc comes from; NULL: malloc comes from this library. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
