@@ -100,6 +100,14 @@ def process_without_library():
 
 
 @test
+def process_without_memory():
+    """A thread of the kernel has no address space, like a process between its exit and its end."""
+    if not os.path.exists("/proc/2/comm") or open("/proc/2/comm", encoding="ascii").read() != "kthreadd\n":
+        raise Skip("no thread of the kernel is seen here")
+    expect(3, r"^memctx: pid 2 \(kthreadd\) has no memory: it is ending, or it is a thread of the kernel", "dump", 2)
+
+
+@test
 def process_that_has_ended():
     process = subprocess.Popen(["/bin/true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -500,6 +500,11 @@ static bool fail_without_socket(const struct client *client, const struct proces
                 : "%s cannot be examined; this user may not read its memory map (setuid, "
                   "or not dumpable); run memctx as root",
             named);
+    case PROCESS_NO_MEMORY:
+        return cli_fail(failure, CLI_NO_TARGET,
+                        "%s has no memory: it is ending, or it is a thread of the kernel; see "
+                        "memctx ps",
+                        named);
     case PROCESS_WITHOUT: {
         char *program = process_program(facts);
         cli_set_failure(failure, CLI_NO_TARGET,

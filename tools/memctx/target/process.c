@@ -146,12 +146,15 @@ enum process_library process_find_library(const struct process_facts *facts) {
     snprintf(path, sizeof path, "/proc/%d/maps", (int)facts->thread);
     FILE *file = fopen(path, "re");
     if (!file)
-        return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
+        return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE
+               : errno == ENOENT                 ? PROCESS_NO_MEMORY
+                                                 : PROCESS_WITHOUT;
     char *line = NULL;
     size_t capacity = 0;
-    bool found = false;
+    bool found = false, any = false;
     errno = 0;
     while (!found && getline(&line, &capacity, file) > 0) {
+        any = true;
         /* A process that reads symbols maps the file, too, but not as code. */
         const char *rights = strchr(line, ' '), *name = strrchr(line, '/');
         bool is_code = rights && strnlen(rights, 4) == 4 && rights[3] == 'x';
@@ -160,7 +163,10 @@ enum process_library process_find_library(const struct process_facts *facts) {
     bool refused = !found && (errno == EACCES || errno == EPERM);
     free(line);
     fclose(file);
-    return found ? PROCESS_WITH : refused ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
+    return found     ? PROCESS_WITH
+           : refused ? PROCESS_UNREADABLE
+           : any     ? PROCESS_WITHOUT
+                     : PROCESS_NO_MEMORY;
 }
 
 bool process_read_askable(pid_t pid, struct process_facts *facts) {

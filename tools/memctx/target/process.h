@@ -30,7 +30,9 @@ struct process_facts {
     char command[256]; /* the command line with spaces, or the name in brackets */
 };
 
-enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE };
+/* PROCESS_NO_MEMORY: the process has no address space (any more). It ends at present, or is a
+ * thread of the kernel. */
+enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCESS_NO_MEMORY };
 
 /* Returns false if the process does not exist (any more). */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
