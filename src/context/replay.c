@@ -90,6 +90,13 @@ INLINE void put(struct stack *stack, const struct change *change, unsigned stay,
     stack->check_count = (uint32_t)(check - stack->checks);
 }
 
+/* True if there is room for the new frames and their checks. A recursion whose functions are folded
+ * has one change at each level, so replays alone may come to a stack of any depth. */
+INLINE bool has_room(const struct stack *stack, int stay, const struct change *change) {
+    return (unsigned)stay + 1 + change->count <= stack->room &&
+           stack->frames[stay].checks + change->count <= stack->room * 2;
+}
+
 /* Returns the frame that stays, if the change may apply to the stack at `sp`, else -1. */
 INLINE int may_be(const struct stack *stack, const struct change *change, uintptr_t sp) {
     int stay = (int)stack->count - 1 - change->left;
@@ -124,7 +131,7 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
         int stay = may_be(stack, change, sp);
         if (stay < 0)
             continue;
-        if (!all_hold(stack, stay) ||
+        if (UNLIKELY(!has_room(stack, stay, change)) || !all_hold(stack, stay) ||
             word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
             return NULL;
         put(stack, change, (unsigned)stay, sp);

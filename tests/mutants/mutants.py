@@ -564,7 +564,11 @@ MUTANTS = {
         "src/context/admit.c", "    bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);", "    bool wanted = false;",
         ["tables:a-path-named-by-a-rule"]),
     "replays-believe-the-stack": (
-        "src/context/replay.c", "        if (!all_hold(stack, stay) ||\n", "        if (0 ||\n", ["tables:trees-below-two-callers"]),
+        "src/context/replay.c", "!has_room(stack, stay, change)) || !all_hold(stack, stay) ||\n",
+        "!has_room(stack, stay, change)) || 0 ||\n", ["tables:trees-below-two-callers"]),
+    "replays-need-no-room": (
+        "src/context/replay.c", "        if (UNLIKELY(!has_room(stack, stay, change)) ||", "        if (0 ||",
+        ["tables:a-recursion-deeper-than-any-before"]),
     "others-have-many-nodes": (
         "src/context/tree.c", "    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS}, share);",
         "    static uintptr_t turn;\n    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS, .address = turn++}, share);",

@@ -217,6 +217,16 @@ def levels_while_marks_and_resets_are_asked():
 
 
 @test
+def a_recursion_deeper_than_any_before():
+    """Replays of a recursion whose function is folded stop where the walked stack has no room."""
+    program = harness.build_program("tests/tables/deep.c", "tables-deep", [*FLAGS, "-O2", "-fomit-frame-pointer"])
+    plain = harness.run_program([program], harness.clean_env())
+    ours = harness.run_program([program], harness.preloaded_env())
+    check_equal(ours.returncode, 0, f"status; {ours.stderr}")
+    check_equal(ours.stdout, plain.stdout, "number of allocations")
+
+
+@test
 def trees_below_two_callers():
     """Equal changes of the stack below two callers are replayed for the right caller."""
     with levels(f"trees={scaled(12, 120)}", "rounds=2", MEMCTX_TABLES="4M") as program:
