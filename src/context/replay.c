@@ -12,16 +12,20 @@ struct change {
     uint32_t stay_above; /* distance of that frame's stack pointer above the new innermost one */
     uint16_t left;       /* number of frames that the program left */
     uint16_t count;      /* number of new frames */
-    struct {             /* the new frames, the outermost first */
+    /* place of the word with the rbp of the frame that stays. This and all other places are counted
+     * in words of 8 bytes, from the exported function's frame pointer upwards. */
+    uint16_t stay_rbp_at;
+    struct { /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
         uint32_t node, low_proof; /* low_proof: the lower half of stack_frame.proof */
-        /* distance of the frame's stack pointer above the new innermost one */
-        uint32_t above;
-        uint32_t rbp_above; /* distance of the word with the caller's rbp; KEPT: not saved */
+        uint16_t sp;              /* place of the frame's stack pointer */
+        uint16_t saved;  /* place of the word with the caller's rbp; 0: the frame keeps rbp */
+        uint16_t rbp;    /* place that the frame's rbp points to; 0: the walk does not use it */
+        uint16_t rbp_at; /* place of the word with the frame's rbp */
     } frames[REPLAY_FRAMES];
 };
-#define KEPT 1U
+#define PLACE_MAX UINT16_MAX
 #define BEFORE_SHIFT 17 /* position of the field `before` in stack_frame.proof */
 
 struct replays {
@@ -62,29 +66,44 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
+INLINE uintptr_t at_place(uintptr_t frame, uint16_t place) {
+    return frame + place * 8UL;
+}
+
 /* True if all words that prove frame `i` and the frames further out are on the stack. */
 INLINE bool all_hold(const struct stack *stack, int i) {
     return stack_compare(stack->checks + stack->frames[i].checks, stack->checks) == stack->checks;
 }
 
-/* Puts the new frames of the change behind frame `stay`. */
-INLINE void put(struct stack *stack, const struct change *change, unsigned stay, uintptr_t sp) {
+/* Puts the new frames of the change behind frame `stay`. `base`: the exported function's frame
+ * pointer. */
+INLINE void put(struct stack *stack, const struct change *change, unsigned stay, uintptr_t base) {
     struct stack_frame *frame = &stack->frames[stay];
     struct stack_check *check = &stack->checks[frame->checks];
     uintptr_t outer_sp = frame->sp, address = frame->address;
     uint64_t proof = STACK_PROOF_NO_USE(STACK_PROOF_FRESH(frame->proof));
+    int16_t use = frame->rbp_use;
     for (unsigned i = 0; i < change->count; i++) {
-        uint32_t rbp_above = change->frames[i].rbp_above;
+        uint16_t saved = change->frames[i].saved, rbp = change->frames[i].rbp;
         proof += STACK_PROOF_CHECK;
         *check++ = (struct stack_check){outer_sp - 8, address};
         frame++;
         frame->address = address = change->frames[i].address;
-        frame->sp = outer_sp = sp + change->frames[i].above;
+        frame->sp = outer_sp = at_place(base, change->frames[i].sp);
         frame->rule = change->frames[i].rule;
-        frame->caller_rbp = rbp_above == KEPT ? RBP_KEPT : sp + rbp_above;
+        frame->caller_rbp = saved ? at_place(base, saved) : RBP_KEPT;
         frame->node = change->frames[i].node;
         frame->hash = UINT32_MAX; /* all folded functions may be on the path */
+        use = saved ? -1 : use;
+        if (UNLIKELY(rbp)) {
+            use = (int16_t)(check - stack->checks);
+            proof += STACK_PROOF_CHECK;
+            *check++ =
+                (struct stack_check){at_place(base, change->frames[i].rbp_at), at_place(base, rbp)};
+        }
         frame->proof = proof | change->frames[i].low_proof;
+        if (UNLIKELY(use >= 0))
+            frame->rbp_use = use;
     }
     stack->count = stay + 1 + change->count;
     stack->check_count = (uint32_t)(check - stack->checks);
@@ -94,21 +113,39 @@ INLINE void put(struct stack *stack, const struct change *change, unsigned stay,
  * has one change at each level, so replays alone may come to a stack of any depth. */
 INLINE bool has_room(const struct stack *stack, int stay, const struct change *change) {
     return (unsigned)stay + 1 + change->count <= stack->room &&
-           stack->frames[stay].checks + change->count <= stack->room * 2;
+           stack->frames[stay].checks + 2U * change->count <= stack->room * 2;
 }
 
 /* Returns the frame that stays, if the change may apply to the stack at `sp`, else -1. */
 INLINE int may_be(const struct stack *stack, const struct change *change, uintptr_t sp) {
     int stay = (int)stack->count - 1 - change->left;
     const struct stack_frame *kept = &stack->frames[stay];
-    if (stay < 0 || kept->node != change->stay || !kept->length || kept->rbp_use >= 0 ||
+    uintptr_t base = sp - 16;
+    if (stay < 0 || kept->node != change->stay || !kept->length ||
         kept->sp != sp + change->stay_above || kept->sp > stack->high ||
-        word_at(sp - 8) != change->frames[change->count - 1].address)
+        (kept->rbp_use >= 0 &&
+         word_at(at_place(base, change->stay_rbp_at)) != stack->checks[kept->rbp_use].value))
         return -1;
-    for (unsigned i = 0; i + 1U < change->count; i++)
-        if (word_at(sp + change->frames[i].above - 8) != change->frames[i].address)
+    for (unsigned i = 0; i < change->count; i++) {
+        uint16_t rbp = change->frames[i].rbp;
+        if (word_at(at_place(base, change->frames[i].sp) - 8) != change->frames[i].address ||
+            (rbp && word_at(at_place(base, change->frames[i].rbp_at)) != at_place(base, rbp)))
             return -1;
+    }
     return stay;
+}
+
+/* Like all_hold, for a frame whose rbp the frame or one further out uses: the word with that rbp
+ * may stand at another place now. */
+__attribute__((no_sanitize("address"))) static NOINLINE bool
+all_hold_with_rbp(struct stack *stack, int i, uintptr_t rbp_at) {
+    struct stack_check *check = &stack->checks[stack->frames[i].rbp_use];
+    uintptr_t before = check->at;
+    check->at = rbp_at;
+    if (LIKELY(all_hold(stack, i)))
+        return true;
+    check->at = before;
+    return false;
 }
 
 /* The words that proved the frames of an earlier walk may have any use now. Some may lie in the
@@ -131,10 +168,13 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
         int stay = may_be(stack, change, sp);
         if (stay < 0)
             continue;
-        if (UNLIKELY(!has_room(stack, stay, change)) || !all_hold(stack, stay) ||
-            word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
+        bool uses_rbp = UNLIKELY(stack->frames[stay].rbp_use >= 0);
+        if (UNLIKELY(!has_room(stack, stay, change)) ||
+            word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address ||
+            !(uses_rbp ? all_hold_with_rbp(stack, stay, at_place(frame, change->stay_rbp_at))
+                       : all_hold(stack, stay)))
             return NULL;
-        put(stack, change, (unsigned)stay, sp);
+        put(stack, change, (unsigned)stay, frame);
         paths->nodes_valid = stack->count;
         return change->view;
     }
@@ -202,9 +242,18 @@ void replay_before(struct paths *paths) {
     replays->count = stack->count;
 }
 
+/* True if the frame finds its caller by the stack pointer or by rbp, and the caller's rbp by the
+ * CFA. */
 static bool is_plain(const struct stack_frame *frame) {
-    return frame->length && !frame->exact && rule_kind(frame->rule) == CFI_SP &&
+    enum cfi_kind kind = rule_kind(frame->rule);
+    return frame->length && !frame->exact && (kind == CFI_SP || kind == CFI_RBP) &&
            rule_rbp(frame->rule) <= CFI_RBP_AT_CFA;
+}
+
+/* Returns the place of an address; a number greater than PLACE_MAX: the change cannot be noted. */
+static uintptr_t place_of(uintptr_t frame, uintptr_t address) {
+    uintptr_t bytes = address - frame;
+    return bytes % 8 ? UINTPTR_MAX : bytes / 8;
 }
 
 void replay_note(struct paths *paths, struct view *view) {
@@ -223,8 +272,7 @@ void replay_note(struct paths *paths, struct view *view) {
         return;
     const struct stack_frame *stay = &stack->frames[kept - 1];
     int64_t moved = (int64_t)(leaf->sp - replays->sp);
-    if (!stay->length || stay->rbp_use >= 0 || stay->sp - leaf->sp > UINT32_MAX ||
-        moved != (int32_t)moved)
+    if (!stay->length || stay->sp - leaf->sp > UINT32_MAX || moved != (int32_t)moved)
         return;
     struct change change = {.key = key_of(replays->node, (uint32_t)moved),
                             .view = view,
@@ -232,20 +280,27 @@ void replay_note(struct paths *paths, struct view *view) {
                             .stay_above = (uint32_t)(stay->sp - leaf->sp),
                             .left = (uint16_t)(replays->count - kept),
                             .count = (uint16_t)count};
-    for (uint32_t i = 0; i < count; i++) {
+    uintptr_t base = leaf->sp - 16, rbp_at = 0;
+    for (uint32_t i = count; i-- > 0;) { /* from the innermost frame on, to know where rbp is */
         const struct stack_frame *frame = &stack->frames[kept + i];
-        uintptr_t rbp_above = frame->caller_rbp - leaf->sp;
-        bool saves = frame->caller_rbp != RBP_KEPT;
-        if (!is_plain(frame) || frame->rbp_use >= 0 ||
-            (saves && (rbp_above > UINT32_MAX || rbp_above % 8)))
+        bool saves = frame->caller_rbp != RBP_KEPT, uses = rule_kind(frame->rule) == CFI_RBP;
+        uintptr_t cfa = frame[-1].sp, sp = place_of(base, frame->sp);
+        uintptr_t saved = saves ? place_of(base, frame->caller_rbp) : 0;
+        uintptr_t offset = (uintptr_t)(intptr_t)rule_cfa_offset(frame->rule);
+        uintptr_t rbp = uses ? place_of(base, cfa - offset) : 0;
+        if (!is_plain(frame) || sp > PLACE_MAX || saved > PLACE_MAX || rbp > PLACE_MAX)
             return;
         change.frames[i].address = frame->address;
         change.frames[i].rule = frame->rule;
-        change.frames[i].above = (uint32_t)(frame->sp - leaf->sp);
         change.frames[i].node = frame->node;
         change.frames[i].low_proof = frame->length | ADMIT_BEFORE_UNKNOWN << BEFORE_SHIFT;
-        change.frames[i].rbp_above = saves ? (uint32_t)rbp_above : KEPT;
+        change.frames[i].sp = (uint16_t)sp;
+        change.frames[i].saved = (uint16_t)saved;
+        change.frames[i].rbp = (uint16_t)rbp;
+        change.frames[i].rbp_at = (uint16_t)rbp_at;
+        rbp_at = saves ? saved : rbp_at;
     }
+    change.stay_rbp_at = (uint16_t)rbp_at;
     struct change *place = changes_at(replays, change.key);
     unsigned way = 0;
     while (way + 1 < REPLAY_WAYS && place[way].key &&

@@ -25,15 +25,16 @@ def build_step():
     return target
 
 
-def build_levels():
-    """Builds levels.c without frame pointers, as most code is: only such frames are replayed."""
-    return harness.build_program("tests/tables/levels.c", "tables-levels", [*FLAGS, "-O2", "-fomit-frame-pointer"])
+def build_levels(linked):
+    """Builds levels.c with frame pointers if `linked` is true, else without."""
+    name, flag = ("tables-linked-levels", "-fno-omit-frame-pointer") if linked else ("tables-levels", "-fomit-frame-pointer")
+    return harness.build_program("tests/tables/levels.c", name, [*FLAGS, "-O2", flag])
 
 
-def levels(*options, **env):
+def levels(*options, linked=False, **env):
     walks = next((option for option in options if option.startswith("walks=")), f"walks={scaled(20000, 200000)}")
     options = [option for option in options if option != walks]
-    return Program("levels", walks, f"seed={SEED}", *options, program=build_levels(), LEVELS_LIBRARY=build_step(),
+    return Program("levels", walks, f"seed={SEED}", *options, program=build_levels(linked), LEVELS_LIBRARY=build_step(),
                    **{"MEMCTX_TABLES": TABLES, **env})
 
 
@@ -229,7 +230,11 @@ def a_recursion_deeper_than_any_before():
 @test
 def trees_below_two_callers():
     """Equal changes of the stack below two callers are replayed for the right caller."""
-    with levels(f"trees={scaled(12, 120)}", "rounds=2", MEMCTX_TABLES="4M") as program:
+    return f"{replay_trees(False)}; with frame pointers {replay_trees(True)}"
+
+
+def replay_trees(linked):
+    with levels(f"trees={scaled(12, 120)}", "rounds=2", linked=linked, MEMCTX_TABLES="4M") as program:
         for _ in range(2):
             program.go()
             dump = program.dump()

@@ -242,6 +242,7 @@ static void walk_at_random(void (*run)(int levels)) {
         srand(round % 3 ? round % 11 : round);
         shapes_apart(run, 5);
     }
+    cr_assert_gt(context_counts().replayed, 20000, "%lu replays", context_counts().replayed);
     expect_no_mismatch(10000);
 }
 
