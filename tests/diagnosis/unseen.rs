@@ -16,7 +16,7 @@ fn order_insert(orders: &mut HashMap<String, Vec<String>>, number: usize) {
 }
 
 fn main() {
-    let numbers = std::env::args().nth(1).is_some_and(|case| case == "orders");
+    let numbers = std::env::args().nth(1).map_or(false, |case| case == "orders");
     let (mut events, mut orders) = (vec![], HashMap::new());
     let mut count = 0;
     loop {

@@ -52,10 +52,11 @@ static const struct {
     {"<alloc::string::*", WHO_LIBRARY, "String"},
     {"<str as *", WHO_LIBRARY, "String"},
     {"<&str as *", WHO_LIBRARY, "String"},
-    /* Only the core library implements traits for built-in types, such as u64, i32, usize and f64.
-     */
+    /* Only the core library implements its traits for built-in types, such as u64, i32, usize and
+     * f64, and for a reference to any type, &mut W. */
     {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
     {"<[iu]size as core::*", WHO_LIBRARY, "core"},
+    {"<&mut W as core::*", WHO_LIBRARY, "core"},
     {"<bool as core::*", WHO_LIBRARY, "core"},
     {"<char as core::*", WHO_LIBRARY, "core"},
     {"alloc::boxed::*", WHO_LIBRARY, "Box"},
