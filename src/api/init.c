@@ -178,11 +178,12 @@ static void tell_of_other_malloc(const char *file) {
 }
 
 /* True if a library in front of this one has a malloc of its own that takes the chunks from this
- * library's malloc, as libraries do that count or limit allocations. A malloc in the program itself
- * is not called: it may not work before main. */
+ * library's malloc, as libraries do that count or limit allocations. To find out, calls that
+ * malloc. False without a call for a malloc in the program itself, and for a library with
+ * constructors: they have not run yet, and such a malloc may not work before. */
 static bool malloc_is_passed_on(void) {
     const char *file = rebind_other_malloc((uintptr_t)&malloc);
-    if (!file || !text_has(file, "/"))
+    if (!file || !text_has(file, "/") || rebind_other_has_constructors((uintptr_t)&malloc))
         return false;
     void *chunk = malloc(1);
     bool ours = chunk && segment_page_of(chunk);

@@ -135,8 +135,8 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
     return stay;
 }
 
-/* Like all_hold, for a frame whose rbp the frame or one further out uses: the word with that rbp
- * may stand at another place now. */
+/* Like all_hold, for a frame with rbp_use >= 0. Its rbp stands in the word at `rbp_at` now. If all
+ * words hold, the check of rbp is moved to that word. */
 __attribute__((no_sanitize("address"))) static NOINLINE bool
 all_hold_with_rbp(struct stack *stack, int i, uintptr_t rbp_at) {
     struct stack_check *check = &stack->checks[stack->frames[i].rbp_use];
@@ -288,7 +288,8 @@ void replay_note(struct paths *paths, struct view *view) {
         uintptr_t saved = saves ? place_of(base, frame->caller_rbp) : 0;
         uintptr_t offset = (uintptr_t)(intptr_t)rule_cfa_offset(frame->rule);
         uintptr_t rbp = uses ? place_of(base, cfa - offset) : 0;
-        if (!is_plain(frame) || sp > PLACE_MAX || saved > PLACE_MAX || rbp > PLACE_MAX)
+        if (!is_plain(frame) || sp > PLACE_MAX || saved > PLACE_MAX || rbp > PLACE_MAX ||
+            (uses && !rbp) || (saves && frame->caller_rbp >= cfa))
             return;
         change.frames[i].address = frame->address;
         change.frames[i].rule = frame->rule;
@@ -319,7 +320,7 @@ void replay_hope(struct paths *paths) {
     struct replays *replays = paths->replays;
     if (!replays)
         return;
-    replays->pause = replays->walks = 0;
+    replays->pause = replays->walks = replays->replaced = 0;
     replays->replayed = paths->replayed;
 }
 

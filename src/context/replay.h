@@ -11,8 +11,9 @@
  * nor the nodes have to be looked up.
  *
  * For: threads whose look-ups are mostly walks. The new frames find their callers by the stack
- * pointer, or by rbp, as in code that is built with frame pointers. Cost: some 15 ns for a replay that finds the view. Memory: 256 notes for each thread
- * whose look-ups are mostly walks; 1 024 if these 256 places are too few, and the budget has room.
+ * pointer, or by rbp, as in code that is built with frame pointers. Cost: some 15 ns for a replay
+ * that finds the view. Memory: 256 notes for each thread whose look-ups are mostly walks; 1 024 if
+ * many notes take the place of others, and the budget has room.
  *
  * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
  * context/visit.c may call replay_forget and replay_end.

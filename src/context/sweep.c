@@ -40,10 +40,10 @@ static struct {
     /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
      * budget counts them with the nodes. NULL: there was no memory, or the block has no node. */
     uint16_t *seen[TREE_BLOCKS];
-    uint32_t seen_count;                  /* contexts with lower ids have an entry in `seen` */
-    bool leaving;                         /* some node is TREE_LEAVING */
-    bool old;                             /* tree_note_old has noted a table */
-    bool alone;                           /* atomic: a thread of the program made the last sweep */
+    uint32_t seen_count; /* contexts with lower ids have an entry in `seen` */
+    bool leaving;        /* some node is TREE_LEAVING */
+    bool old;   /* the table of children has replaced older ones, which tree_free_old may free */
+    bool alone; /* atomic: a thread of the program made the last sweep */
     uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
 } state;
 

@@ -32,8 +32,8 @@ struct choice {
     bool tried;        /* the trial has been judged, or there is none */
     uint8_t sizes;     /* number of block sizes when the choice was made */
     /* The waste in per cent, when the choice was made and when the trial was judged. For slab: the
-     * spare bytes of the live blocks. For generation: the touched bytes of the pages that no
-     * request uses. */
+     * spare bytes of the live blocks. For generation: the part of the pages' touched bytes
+     * that was not requested. */
     int16_t before, after;
     int64_t frees_then; /* the context's frees when the choice was made */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libc.h - functions and variables of libc that older versions of glibc, from 2.28 on, keep in
- * another library or lack.
+ * another library or lack, and functions that another library may replace.
  *
  * One binary of the library serves glibc 2.28 and all later versions. Newer wrappers of system
  * calls (stat, close_range) are not used; libc.h and libc.c make these calls by number. Functions
@@ -77,9 +77,9 @@ INLINE int os_sleep(const struct timespec *time) {
 INLINE int os_accept(int fd, int flags) {
     return os_result(os_syscall(SYS_accept4, fd, 0, 0, flags, 0, 0));
 }
-/* Another library may define socket and close, and keep accounts of descriptors by number. The
- * control thread mostly has descriptors of its own, whose numbers mean others in the program. (The
- * close of proxychains notes early calls, and later closes these numbers in the program.) */
+/* A preloaded library may replace socket and close, to note which descriptors of the process are
+ * open. The control thread mostly has a descriptor table of its own, so its numbers would be wrong
+ * there. (proxychains notes an early close, and later closes that number in the program.) */
 INLINE int os_socket(void) {
     return os_result(
         os_syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0));

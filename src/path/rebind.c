@@ -167,6 +167,15 @@ const char *rebind_other_malloc(uintptr_t malloc_in_use) {
     return theirs->l_name && theirs->l_name[0] ? theirs->l_name : "the program itself";
 }
 
+bool rebind_other_has_constructors(uintptr_t malloc_in_use) {
+    const struct link_map *theirs = find_malloc(malloc_in_use);
+    size_t bytes = 0;
+    for (const ElfW(Dyn) *entry = theirs ? theirs->l_ld : NULL; entry && entry->d_tag; entry++)
+        if (entry->d_tag == DT_INIT_ARRAYSZ)
+            bytes = entry->d_un.d_val;
+    return bytes > sizeof(void *); /* gcc gives each object one function: frame_dummy */
+}
+
 void rebind_libc(uintptr_t malloc_in_use, bool passed_on) {
     ElfW(Sym) * from[NAMES], *to[NAMES];
     uintptr_t start = UINTPTR_MAX, end = 0;

@@ -17,6 +17,9 @@ void rebind_libc(uintptr_t malloc_in_use, bool passed_on);
 /* Returns the file that malloc comes from; NULL: malloc comes from this library. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
+/* True if the object that malloc comes from has constructors, which may not have run yet. */
+bool rebind_other_has_constructors(uintptr_t malloc_in_use);
+
 /* Returns the address of the function `name` that a call would reach if this library did not define
  * it. That is the function in the first object behind this library in the loader's list, or else in
  * any other object; 0: no object has the function. Only reads memory, so it may be called at any

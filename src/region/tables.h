@@ -94,7 +94,6 @@ INLINE int64_t tables_reserve(int64_t limit) {
 /* Atomic: the limit without the part that heaps always have (TABLES_HEAP_BYTES), as last
  * computed. */
 INTERNAL int64_t tables_limit_known;
-#define TABLES_HASH_LARGE 8192U /* places of a large hash table, see tables_hash_is_full */
 /* Counts a thread that gets a heap (`change` 1), or that leaves its heap (-1). `kept`: the bytes
  * that the heap keeps, or kept, while it has no thread; 0: the heap is new. */
 void tables_count_heap(int change, int64_t kept);
@@ -119,6 +118,7 @@ INLINE bool tables_are_crowded(int64_t more) {
                   load_relaxed(&tables_idle_bytes) + more;
     return all * TABLES_PARTS > load_relaxed(&tables_limit_known) * TABLES_CROWDED;
 }
+#define TABLES_HASH_LARGE 8192U /* a hash table with more places than this is large */
 /* True if a hash table with `mask` + 1 places and `count` used ones is to grow. A small table is at
  * most half full, because searches are short then. A large one takes much of the budget, and is at
  * most three quarters full. */

@@ -144,7 +144,7 @@ def judge(case, alarming, series):
         check(alarms, f"no alarm: {[(one['severity'], one['evidence']) for one in growth]}")
         check(names(growth[0], KEPT), f"path: {growth[0]['path']}")
         rises = all(before[1] < after[1] for before, after in zip(series, series[1:]))
-        said = "grew in steps, each by a large factor" if case.startswith("array") else f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
+        said = "grew in steps, each by a quarter or more" if case.startswith("array") else f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
         check(said in growth[0]["evidence"], growth[0]["evidence"])
     test_named(f"shape-{case}")(run)
 

@@ -601,7 +601,7 @@ static void occupy_standard_descriptors(void) {
             (void)!open("/dev/null", (descriptor == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
-/* The most descriptors that a verb needs at once for one process: memctx top has nine. */
+/* memctx top, which needs most, has nine open for one process; libraries may need some more. */
 #define DESCRIPTORS_NEEDED 12
 
 /* Ends the command if it may open too few files. Otherwise a process could seem to have ended, or

@@ -27,13 +27,16 @@ test_process_dlopen() {
 }
 
 # The program and a library that is bound to libc's malloc (RTLD_DEEPBIND) free each other's chunks,
-# also where a library in front of memctx has a malloc that passes the calls on.
+# also where a library in front of memctx has a malloc that passes the calls on. If that malloc may
+# not be called yet, memctx does not call it.
 test_process_deepbind() {
-    build bound.so passing.so
+    build bound.so passing.so late.so
     own_program 0 deepbind "$bin_dir"
     LD_PRELOAD=$bin_dir/passing.so:$LIBRARY "$bin_dir/deepbind" "$bin_dir" >"$T/passed.out" ||
         fail "with another malloc in front: exit status $?"
     cmp "$T/plain.out" "$T/passed.out" || fail "with another malloc in front: other output"
+    LD_PRELOAD=$bin_dir/late.so:$LIBRARY /bin/cat /dev/null ||
+        fail "with a malloc in front that works later: exit status $?"
     hold_begin deepbind "$bin_dir/deepbind" "$bin_dir"
     equal "frees of chunks that are not ours" 0 "$(statistic "$held_pid" foreign_frees)"
     equal "names of libc's that lead to us" 18 "$(statistic "$held_pid" libc_names)"

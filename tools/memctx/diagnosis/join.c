@@ -385,11 +385,10 @@ static bool are_nearly_equal(int64_t a, int64_t b) {
     return less > 0 && more - less <= more / 50;
 }
 
-/* `inside` has the suspects with the cause `cause`. Each object of a program may own several of
- * their chunks, and its own chunk may be too small to change what has nearly all of the figure.
- * Such objects are suspects with as many chunks as the largest suspect of `inside` has. Their
- * function calls `cause`, and allocates the objects itself. Adds these suspects to `inside` and
- * returns the node of that function. Returns `cause` if there are no such suspects. */
+/* `inside` has the suspects with the cause `cause`. An object may own several of their chunks, and
+ * be small itself. Looks for suspects with about as many chunks as the largest suspect of `inside`,
+ * which a caller of `cause` allocates directly. Adds them to `inside` and returns that caller's
+ * node; returns `cause` if there are none. */
 static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t root,
                            const struct blame *blame, const uint32_t *causes, bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);

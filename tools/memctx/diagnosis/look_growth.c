@@ -16,7 +16,8 @@
 #define SPREAD_PATHS_MOST 50000
 #define SPREAD_INTERVALS 3
 #define SPREAD_PART 16
-/* Spread growth is told with another finding only if that finding is AROUND_TIMES as large. */
+/* Spread growth is told with another finding only if that finding is AROUND_TIMES times as large.
+ */
 #define AROUND_TIMES 4
 #define NOISE_PART 1000 /* growth by less than 1/NOISE_PART of the resident set is no warning */
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
@@ -93,7 +94,7 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     case TREND_WAVES:
         return cli_copy("rises and falls, and each of its low points was higher than the one "
                         "before; it grew");
-    case TREND_STEPS: return cli_copy("grew in steps, each by a large factor:");
+    case TREND_STEPS: return cli_copy("grew in steps, each by a quarter or more:");
     case TREND_DIPS:
         return cli_format("grew over %zu intervals, with pauses or small dips:", intervals);
     default:
@@ -387,9 +388,9 @@ static char *diff_since_first(const struct look *look) {
     return NULL;
 }
 
-/* Returns a finding about growth that is at least AROUND_TIMES as large as the suspect, at least as
- * severe as `severity`, and whose function also has the suspect's paths below it. NULL: there is
- * none. */
+/* Returns a finding about growth that is at least AROUND_TIMES times as large as the suspect, at
+ * least as severe as `severity`, and whose function also has the suspect's paths below it. NULL:
+ * there is none. */
 static struct finding *find_around(const struct look *look, const struct rule *rule,
                                    const struct blame_suspect *suspect, enum severity severity) {
     for (size_t i = 0; i < look->findings->count; i++) {
@@ -469,8 +470,9 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     free(figures);
 }
 
-/* Returns by how many bytes the resident part of a path's large chunks grew from look to look,
- * while the path got no more chunks; else 0. Sets *left_s to the time after which the chunks are
+/* Returns how many bytes of a path's large chunks (1 MiB or more) became resident since the first
+ * look. 0: the number of chunks changed, there are fewer than four looks, or the growth slows down
+ * or is no trend. Sets *left_s to the time after which the chunks are
  * full at this rate, or to 0 if the rate is not steady. `x` and `values` have room for all samples.
  */
 static int64_t filled_bytes(const struct look *look, size_t number, double *x, int64_t *values,
@@ -523,14 +525,14 @@ static void look_for_filling(struct look *look, const struct rule *rule, const b
                          ? cli_format("; at this rate, the chunk is full in about %s", when)
                          : cli_copy("");
         finding->title = "large chunks that fill";
-        finding->verdict =
-            cli_format("%s more of large chunks were touched", look_bytes(suspect->figure));
+        finding->verdict = cli_format("%s more of large chunks were touched since the first look",
+                                      look_bytes(suspect->figure));
         finding->evidence =
-            chunks == 1 ? cli_format("the program touched %s more of a chunk of %s, from look to "
-                                     "look%s",
+            chunks == 1 ? cli_format("since the first look the program touched %s more of a chunk "
+                                     "of %s%s",
                                      look_bytes(suspect->figure), look_bytes(asked), full)
-                        : cli_format("the program touched %s more of %" PRId64
-                                     " chunks, %s in all, from look to look",
+                        : cli_format("since the first look the program touched %s more of %" PRId64
+                                     " chunks, %s in all",
                                      look_bytes(suspect->figure), chunks, look_bytes(asked));
         finding->why = "Chunks take no more memory than their size. But an array that is full is "
                        "often copied into a larger one.";

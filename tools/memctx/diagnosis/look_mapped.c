@@ -218,7 +218,7 @@ uint32_t look_new_threads(const struct look *look, int64_t *threads) {
     return starter;
 }
 
-/* Returns how many threads were new at a look, which is the one with this uptime. */
+/* Returns the number of new threads, since the first look, at the last look up to this uptime. */
 static int64_t threads_at(const struct look *look, const int64_t *threads, double uptime_s) {
     const struct samples *samples = look->input->samples;
     size_t i = samples->count - 1;

@@ -20,7 +20,7 @@ enum trend_kind {
     /* at least three low points; each low point is higher than the previous one, and each high
      * point too */
     TREND_WAVES,
-    TREND_STEPS, /* at least two rises, each by a large factor, and no fall (trend_steps) */
+    TREND_STEPS, /* at least two rises, each by a quarter or more, and no fall (trend_steps) */
 };
 
 struct trend {

@@ -146,9 +146,9 @@ enum process_library process_find_library(const struct process_facts *facts) {
     snprintf(path, sizeof path, "/proc/%d/maps", (int)facts->thread);
     FILE *file = fopen(path, "re");
     if (!file)
-        return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE
-               : errno == ENOENT                 ? PROCESS_NO_MEMORY
-                                                 : PROCESS_WITHOUT;
+        return errno == EACCES || errno == EPERM   ? PROCESS_UNREADABLE
+               : errno == ENOENT || errno == ESRCH ? PROCESS_NO_MEMORY
+                                                   : PROCESS_WITHOUT;
     char *line = NULL;
     size_t capacity = 0;
     bool found = false, any = false;

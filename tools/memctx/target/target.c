@@ -32,7 +32,8 @@ static bool visit_process(pid_t pid, void *argument) {
     switch (process_find_library(&facts)) {
     case PROCESS_WITH: search->found[search->count++] = pid; break;
     case PROCESS_UNREADABLE: search->closed++; break;
-    default: search->without_library++;
+    case PROCESS_WITHOUT: search->without_library++; break;
+    case PROCESS_NO_MEMORY: break;
     }
     return search->count < sizeof search->found / sizeof search->found[0];
 }
