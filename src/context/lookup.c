@@ -192,7 +192,8 @@ void context_time_next(struct paths *paths) {
 }
 
 INLINE bool traces_are_wanted(const struct paths *paths) {
-    return UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST;
+    return UNLIKELY(load_relaxed(&tables_want_traces)) &&
+           (paths->trace_room > CACHE_TRACES_FIRST || replay_is_grown(paths));
 }
 
 static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size) {
@@ -201,6 +202,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     evict_look(heap);
     if (UNLIKELY(traces_are_wanted(paths))) {
         store_owner(&tables_want_traces, false);
+        if (replay_is_grown(paths))
+            replay_end(paths);
         cache_shrink(paths);
         admit_shrink(paths);
     }

@@ -207,7 +207,8 @@ static struct replays *make_first(struct paths *paths) {
 
 /* Replaces the table by a larger one, which has no notes yet. False: there is no room for it. */
 static NOINLINE bool grow(struct paths *paths) {
-    struct replays *larger = make_replays(BITS_GROWN);
+    bool crowded = tables_are_crowded((int64_t)bytes_of(BITS_GROWN));
+    struct replays *larger = crowded ? NULL : make_replays(BITS_GROWN);
     if (!larger)
         return false;
     replay_end(paths);
@@ -322,6 +323,10 @@ void replay_hope(struct paths *paths) {
         return;
     replays->pause = replays->walks = replays->replaced = 0;
     replays->replayed = paths->replayed;
+}
+
+bool replay_is_grown(const struct paths *paths) {
+    return paths->replays && paths->replays->bits > BITS_FIRST;
 }
 
 void replay_end(struct paths *paths) {

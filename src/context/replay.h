@@ -37,6 +37,8 @@ void replay_note(struct paths *paths, struct view *view);
 void replay_forget(struct paths *paths);
 /* Makes the next look-ups try replays at once, even if hardly any served before. */
 void replay_hope(struct paths *paths);
+/* True if the thread has the larger table of notes. */
+bool replay_is_grown(const struct paths *paths);
 void replay_end(struct paths *paths); /* gives the memory back */
 
 #endif

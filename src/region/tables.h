@@ -74,7 +74,7 @@ INTERNAL int64_t tables_live_bytes;
 bool tables_ask_live(void);
 /* When the bytes in use and tables_idle_bytes together pass this share, only traces and requests of
  * the shares from TABLES_SITE on get new bytes. */
-#define TABLES_ADMITTED_IDLE 28
+#define TABLES_ADMITTED_IDLE 26
 /* When the bytes in use, traces included, pass this share, threads give traces back before other
  * tables need the room. */
 #define TABLES_CROWDED 29
