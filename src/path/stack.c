@@ -199,15 +199,18 @@ static NOINLINE int join_at_not_inlined(struct stack *stack, int join, unsigned 
 }
 
 /* The usual walk meets some new frames and then old ones, and its new frames are *plain*: their
- * unwind rules find the caller by the stack pointer. struct plain_frame is a new frame of such a
- * walk. */
+ * unwind rules find the caller by the stack pointer or by rbp. struct plain_frame is a new frame of
+ * such a walk. */
 struct plain_frame {
     uintptr_t address, sp;
     uint64_t rule;
+    /* where the frame's rbp was read; set only if the frame finds its caller by rbp */
+    uintptr_t rbp_at;
 };
 struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp; /* frame: where the walk began; address, sp: where it is now */
+    unsigned by_rbp;              /* number of new frames that find their callers by rbp */
     /* bound for sp: while sp is not above `end`, an old frame stands at sp or further out, and all
      * words below `end` are mapped */
     uintptr_t end;
@@ -216,11 +219,15 @@ struct plain {
     unsigned depth;
 };
 
-/* True if a frame with this rule finds its caller by the stack pointer. If the frame saved rbp, the
- * rule must find it by the CFA. */
-INLINE bool rule_is_plain(uint64_t rule) {
-    _Static_assert(CFI_SP == 3 && CFI_RBP_AT_CFA == 1, "all other bits of kind and rbp are 0");
-    return LIKELY((rule & 0x17) == CFI_SP);
+/* True if a frame with this rule is plain and finds its caller by the stack pointer, or by rbp. If
+ * the frame saved rbp, the rule must find the saved rbp by the CFA. */
+#define PLAIN_BITS 0x17 /* the kind, and the higher bit of enum cfi_rbp */
+_Static_assert(CFI_SP == 3 && CFI_RBP == 4 && CFI_RBP_AT_CFA == 1, "plain rules have these bits");
+INLINE bool plain_by_sp(uint64_t rule) {
+    return LIKELY((rule & PLAIN_BITS) == CFI_SP);
+}
+INLINE bool plain_by_rbp(uint64_t rule) {
+    return (rule & PLAIN_BITS) == CFI_RBP;
 }
 
 /* True if a plain frame saved its caller's rbp. */
@@ -232,33 +239,61 @@ INLINE uintptr_t plain_rbp(uint64_t rule, uintptr_t cfa) {
     return cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
 }
 
-/* Returns the address of the word with the rbp of the frame that the walk has come to. */
-INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
-    uintptr_t cfa = plain->sp;
-    for (const struct plain_frame *fresh = plain->next; fresh-- > plain->first; cfa = fresh->sp)
-        if (plain_saves_rbp(fresh->rule))
-            return plain_rbp(fresh->rule, cfa);
+/* Returns the address of the word with the rbp of the frame that the walk has come to. `next` is
+ * the end of the new frames, and `sp` is the stack pointer of the frame. */
+INLINE uintptr_t plain_rbp_at(const struct plain *plain, const struct plain_frame *next,
+                              uintptr_t sp) {
+    for (uintptr_t cfa = sp; next-- > plain->first; cfa = next->sp)
+        if (plain_saves_rbp(next->rule))
+            return plain_rbp(next->rule, cfa);
     return plain->frame;
 }
 
-/* Returns the distance from a plain frame's stack pointer to its caller's stack pointer; 0: the
- * frame is not plain, or the distance is larger than `room`. */
-INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
+/* Returns the distance from the stack pointer of a frame to its caller's, for a frame that finds
+ * its caller by rbp. 0: the frame is not plain, or its rbp leads out of the known stack. */
+INLINE uintptr_t bytes_by_rbp(struct plain *plain, struct plain_frame *next, uintptr_t sp,
+                              uint64_t rule) {
+    uintptr_t at = plain_rbp_at(plain, next, sp);
+    if (UNLIKELY(!plain_by_rbp(rule)) || UNLIKELY(at - plain->frame >= plain->end - plain->frame) ||
+        UNLIKELY(at & 7))
+        return 0;
+    uintptr_t bytes = word_at(at) + (uintptr_t)(intptr_t)rule_cfa_offset(rule) - sp;
+    next->rbp_at = at;
+    plain->by_rbp++;
+    return LIKELY(!(bytes & 7)) ? bytes : 0;
+}
+
+/* Returns the distance from the stack pointer of a frame to its caller's. 0: the frame is not
+ * plain, or the distance is larger than `room`. */
+INLINE uintptr_t plain_bytes(struct plain *plain, struct plain_frame *next, uintptr_t sp,
+                             uint64_t rule, uintptr_t room) {
     uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
-    return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
+    if (!plain_by_sp(rule))
+        bytes = bytes_by_rbp(plain, next, sp, rule);
+    return LIKELY(bytes - 1 < room) ? bytes : 0;
+}
+
+INLINE void plain_add(struct plain_frame *next, uintptr_t address, uintptr_t sp, uint64_t rule) {
+    next->address = address;
+    next->sp = sp;
+    next->rule = rule;
 }
 
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* The old frames from plain->old outwards, up to but without `outer`, are unchanged: makes new
- * frames of them. The walk then goes on at `outer`. */
+/* Makes new frames of the old frames from plain->old outwards, up to but without `outer`. These old
+ * frames are unchanged, but the last of them may have another caller now. The walk then goes on at
+ * `outer`. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
-        uintptr_t bytes = plain_bytes(old->rule, plain->end - old->sp);
-        if (UNLIKELY(old->exact) || UNLIKELY(!bytes) || plain->next == plain->first + PLAIN_MAX)
+        if (UNLIKELY(old->exact) || plain->next == plain->first + PLAIN_MAX)
             return JOIN_FAILED;
-        *plain->next++ = (struct plain_frame){old->address, old->sp, old->rule};
+        uintptr_t room = plain->end - old->sp;
+        uintptr_t bytes = plain_bytes(plain, plain->next, old->sp, old->rule, room);
+        if (UNLIKELY(!bytes))
+            return JOIN_FAILED;
+        plain_add(plain->next++, old->address, old->sp, old->rule);
         plain->sp = old->sp + bytes;
         plain->address = word_at(plain->sp - 8);
     }
@@ -278,7 +313,7 @@ static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     if (UNLIKELY(old->exact) || UNLIKELY((unsigned)at + 1 < wanted && stack->end == STACK_OPEN))
         return JOIN_FAILED;
     if (old->rbp_use >= 0) {
-        rbp_at = plain_rbp_at(plain);
+        rbp_at = plain_rbp_at(plain, plain->next, plain->sp);
         if (UNLIKELY(!readable(stack, rbp_at)))
             return JOIN_FAILED;
     }
@@ -291,7 +326,7 @@ static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
         if (outer-- == stack->frames)
             return JOIN_FAILED;
     while (outer->checks > k);
-    return outer->checks == k ? take_over_plainly(plain, outer) : JOIN_FAILED;
+    return take_over_plainly(plain, outer);
 }
 
 /* Puts the new frames in place of the old frames that are further in than the one that the walk
@@ -313,6 +348,12 @@ INLINE void plain_put(const struct plain *plain) {
             proof = STACK_PROOF_NO_USE(proof);
         }
         *check++ = (struct stack_check){sp - 8, address};
+        if (plain_by_rbp(fresh->rule)) {
+            uintptr_t rbp = sp - (uintptr_t)(intptr_t)rule_cfa_offset(fresh->rule);
+            *check++ = (struct stack_check){fresh->rbp_at, rbp};
+            proof += STACK_PROOF_CHECK;
+            proof = STACK_PROOF_USE(proof);
+        }
         top->address = address = fresh->address;
         top->sp = sp = fresh->sp;
         top->proof = proof += STACK_PROOF_CHECK;
@@ -327,7 +368,7 @@ INLINE void plain_put(const struct plain *plain) {
  * rules. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     uint64_t packed = unwind_rules_find(address, false);
-    if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
+    if ((plain_by_sp(packed) || plain_by_rbp(packed)) && rule_module(packed) != MODULE_NONE)
         *place = (struct rule){address, packed};
     return packed;
 }
@@ -378,13 +419,10 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
         /* One branch tests both conditions, because the processor cannot predict either of them. */
         if (!((old->sp ^ sp) | rule_difference(rule, old->rule)))
             break;
-        uintptr_t bytes = plain_bytes(rule, end - sp);
-        if (UNLIKELY(!bytes) || UNLIKELY(next == last))
+        uintptr_t bytes = LIKELY(next != last) ? plain_bytes(plain, next, sp, rule, end - sp) : 0;
+        if (UNLIKELY(!bytes))
             return 0;
-        next->address = address;
-        next->sp = sp;
-        next->rule = rule;
-        next++;
+        plain_add(next++, address, sp, rule);
         sp += bytes;
         address = word_at(sp - 8);
     }
@@ -428,7 +466,7 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     unsigned count = (unsigned)(plain.next - plain.first);
     unsigned at = (unsigned)(plain.old - stack->frames);
     if (UNLIKELY(at + 1 + count > stack->room) ||
-        UNLIKELY(plain.old->checks + count > stack->room * 2))
+        UNLIKELY(plain.old->checks + count + plain.by_rbp > stack->room * 2))
         return false;
     plain_put(&plain);
     return true;

@@ -65,7 +65,9 @@ struct stack_frame {
 };
 #define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL)   /* makes length, exact and before 0 */
 #define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32) /* makes rbp_use -1 */
-#define STACK_PROOF_CHECK (1UL << 48)                        /* adds one to `checks` */
+/* makes rbp_use the index of the check after the frame's present ones */
+#define STACK_PROOF_USE(proof) (((proof) & ~(0xffffUL << 32)) | (proof) >> 48 << 32)
+#define STACK_PROOF_CHECK (1UL << 48) /* adds one to `checks` */
 _Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
                    offsetof(struct stack_frame, checks) - offsetof(struct stack_frame, proof) == 6,
                "where these stand in `proof`");

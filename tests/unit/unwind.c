@@ -109,8 +109,8 @@ Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
         depth_now = depths[i];
         kept = (struct stack){0};
         cr_assert(stack_make_room(&kept, 1) && stack_make_room(&fresh, 1));
-        for (int round = 0; round < 600; round++)
-            shapes_run(rand() % 7);
+        for (int round = 0; round < 4000; round++)
+            (round % 2 ? linked_shapes_run : shapes_run)(rand() % 7);
     }
     cr_assert_gt(leaves, 2000);
     cr_assert_gt(reused, 500, "nothing was reused, so nothing was tested");
@@ -227,7 +227,7 @@ Test(cache, two_paths_that_miss_in_turns_are_both_kept) {
 
 Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     unwind_rules_init();
-    srand(44);
+    srand(43);
     cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
     paths->fast_generation = unwind_rules_generation;
     at_leaf = use_cache;
