@@ -192,9 +192,14 @@ void target_open(struct target *target, const char *word, bool live) {
                     word);
         }
     } else if (!is_file(word)) {
-        cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                "%s: cannot be opened; %s; make a snapshot with memctx dump TARGET -o FILE", word,
-                strerror(errno));
+        int error = errno;
+        const char *dot = strrchr(word, '.');
+        cli_die(error == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET, "%s: cannot be opened; %s; %s",
+                word, strerror(error),
+                dot && strcmp(dot, ".rec") == 0
+                    ? "a program leaves a recording if it has run for 0.1 s under memctx run "
+                      "--record, its children if they have run for 2 s"
+                    : "make a snapshot with memctx dump TARGET -o FILE");
     }
     if (live) {
         cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
