@@ -280,6 +280,7 @@ def mark_diff_reset_trim_set_options():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
+        expect(1, "no mark .*; to compare with a snapshot, name the snapshot first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)

@@ -421,9 +421,11 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     struct model_mark *mark = model_find_mark(model, name);
     if (!mark && name) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
-                model->mark_count > 0 ? "see the marks in memctx dump"
-                : target->is_snapshot ? "compare it with another file"
-                                      : "set one with memctx mark");
+                !target->is_snapshot && target_is_file(name)
+                    ? "to compare with a snapshot, name the snapshot first"
+                : model->mark_count > 0 ? "see the marks in memctx dump"
+                : target->is_snapshot   ? "compare it with another file"
+                                        : "set one with memctx mark");
     }
     if (!mark) {
         cli_die(CLI_REFUSED, "%s has no mark to compare with; %s", model->source,

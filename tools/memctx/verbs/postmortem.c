@@ -388,7 +388,8 @@ int postmortem_main(int argc, char **argv) {
         record_names_add(target.path, &request.telling.names);
     target_load(&target, &model, &load);
     if (!model.recording)
-        cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);
+        cli_die(CLI_REFUSED, "%s is a %s, not a recording; see memctx doctor %s", word,
+                target.client.outside ? "core file" : "snapshot", word);
     bool has_before = load_before(&before, &model, target.path, &request);
     reading_resolve(&model, &target, &request.telling.names);
     if (has_before) {
