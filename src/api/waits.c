@@ -7,12 +7,13 @@
  * library, by a jump: no frame of this library is on the stack while the program waits. So the wait
  * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
  * function. As long as the control thread was never started, a call that may wait for LONG_S
- * seconds or more starts the thread first. A process that has lived for less than START_AFTER_MS
- * may end soon. In such a young process some functions first wait for START_AFTER_MS only, and
- * start no thread if an event comes in this time: poll, epoll_wait and sigsuspend; select,
- * pselect and ppoll if the call has no time-out. The thread does not start in a signal handler or
- * in a vfork child, nor if the stack walk cannot find all callers: these functions, unlike malloc,
- * may be called in a handler that interrupted pthread_create.
+ * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, any call
+ * does: an event loop may wait in short pieces. A process that has lived for less than
+ * START_AFTER_MS may end soon. In such a young process some functions first wait for START_AFTER_MS
+ * only, and start no thread if an event comes in this time: poll, epoll_wait and sigsuspend;
+ * select, pselect and ppoll if the call has no time-out. The thread does not start in a signal
+ * handler or in a vfork child, nor if the stack walk cannot find all callers: these functions,
+ * unlike malloc, may be called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -221,7 +222,8 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
     int saved = errno;
     uintptr_t function = next_function(wait);
     if (!load_relaxed(&control_waiting) ||
-        !is_long(waits[wait].time_out, arguments, waits[wait].place) || !may_start())
+        !(is_long(waits[wait].time_out, arguments, waits[wait].place) || control_is_old()) ||
+        !may_start())
         return function;
     int result = control_is_young() ? wait_first(wait, function, arguments) : 0;
     if (result) {

@@ -11,9 +11,9 @@
  * outside libc and the loader. The process must have lived for 20 ms, and 20 ms must have passed
  * since its last fork. The last fork is ignored in a process that is older than 1 s; age and fork
  * are ignored in a process with a second thread. A call that may wait for a second or more
- * (api/waits.c) starts the thread at any age. A forked child starts its own thread in the same way;
- * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
- * line only with MEMCTX_VERBOSE.
+ * (api/waits.c) starts the thread at any age, a shorter wait in a process that is older than 0.5 s.
+ * A forked child starts its own thread in the same way; launchers (api/init.c) have none. When the
+ * thread gets no socket or no directory, it prints a line only with MEMCTX_VERBOSE.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). It does not start where a filter was installed
@@ -31,12 +31,16 @@ INTERNAL uint32_t control_waiting;
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
 bool control_is_due(void);
-/* Like control_is_due, but for a wait of a second or more: a process that waits that long does not
- * end soon. False in a vfork child. */
+/* Like control_is_due, but for a wait of a second or more, or any wait in an old process. False in
+ * a vfork child. */
 bool control_is_due_in_wait(void);
 /* True for START_AFTER_MS after the process started or was forked. */
 #define START_AFTER_MS 20
 bool control_is_young(void);
+/* True from OLD_AFTER_MS after the process started or was forked. A process that lives so long pays
+ * little for the thread. */
+#define OLD_AFTER_MS 500
+bool control_is_old(void);
 /* Starts the thread, once. The caller has left the allocator, or is about to wait. */
 void control_start(void);
 

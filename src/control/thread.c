@@ -27,6 +27,7 @@
 
 /* The thread starts at the earliest this long after the process started, or last forked. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
+#define OLD_AFTER_NS (OLD_AFTER_MS * 1000000UL)
 /* A process that forks again and again starts the thread in a pause between its forks, or when it
  * is FORKING_NS old: in a program with two threads glibc's fork costs ten page faults more. */
 #define FORKING_NS 1000000000U
@@ -276,6 +277,10 @@ COLD bool control_is_due_in_wait(void) {
 
 COLD bool control_is_young(void) {
     return os_now_ns() < control.start_ns + START_AFTER_NS;
+}
+
+COLD bool control_is_old(void) {
+    return os_now_ns() >= control.start_ns + OLD_AFTER_NS;
 }
 
 COLD void control_start(void) {

@@ -44,9 +44,10 @@ def usage_errors():
     for verb in ["dumb", *LATER]:
         expect(2, f"unknown verb: {verb}", verb)
     for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim", "set"]:
-        expect(2, "needs a TARGET", verb)
+        expect(2, "needs a FILE: a recording" if verb == "postmortem" else "needs a TARGET", verb)
         expect(2, "unknown option", verb, "--nonsense", "1")
         expect(2, "unknown option -q", verb, "-q", "1")
+    expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when", "rss>1M")
     expect(2, "unexpected argument: 2", "dump", "1", "2")
     expect(2, "needs a value", "dump", "1", "--sort")
     expect(2, "--sort takes one of", "dump", "1", "--sort", "size")
@@ -82,7 +83,8 @@ def no_such_target():
     expect(3, "no process has pid 0", "dump", "0")
     expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")
     expect(3, "neither a process .* nor a file", "dump", "no-such-name-anywhere")
-    expect(3, "cannot be opened; No such file", "dump", "./no-such-file")
+    expect(3, "cannot be opened; No such file or directory; make a snapshot", "dump", "./no-such-file")
+    expect(3, "cannot be opened; No such file or directory; a program leaves a recording if", "postmortem", "./no-such-file.rec")
 
 
 @test
@@ -278,6 +280,7 @@ def mark_diff_reset_trim_set_options():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
+        expect(1, "no mark .*; to compare with a snapshot, name the snapshot first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)

@@ -381,8 +381,9 @@ def core_equals_socket():
                   f"frag suggests what a core file cannot do: {text}")
         text = harness.run_cli("dump", saved).stdout
         check(f"read from the core file {core}" in text, "a snapshot of a core does not say so")
-        for verb in (["mark", core, "x"], ["top", core]):
-            check_equal(harness.run_cli(*verb).returncode, 1, f"exit status of {verb}")
+        for verb in (["mark", core, "x"], ["top", core], ["postmortem", core]):
+            done = harness.run_cli(*verb)
+            check_equal((done.returncode, " is a core file" in done.stderr), (1, verb[0] != "mark"), f"{verb}: {done.stderr}")
 
 
 @test

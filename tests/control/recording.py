@@ -313,6 +313,8 @@ def recording_has_a_history():
         target.process.kill()
         target.process.wait(timeout=60)
         report = postmortem_of(path)
+        # a control group that is nearly full makes the OOM killer the likely cause
+        check(re.search("by _exit, or by a call of exec$| of its limit: |OOM killer$", report["ended_text"]), report["ended_text"])
         moments = report["moments"]
         check_equal(len(moments), len(moments_of(read(path))), "moments")
         for at, moment in (("start", moments[0]), ("now", moments[-1])):
@@ -461,6 +463,16 @@ def recording_that_is_damaged():
         check(abs(uptime - uptimes[-2]) < 0.02, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
+        without_moments, without_paths = bytearray(whole), bytearray(whole)
+        for moment in moments:
+            without_moments[moment[0] + BLOCK.size] ^= 1
+        for directory_at in (4096, (4096 + RING_AT) // 2):
+            without_paths[directory_at + 4] ^= 1
+        for data, message in ((without_moments, "none of its moments is complete"), (whole[:RING_AT], "or the file is cut off"),
+                              (without_paths, "neither of its two directories of call paths is complete")):
+            check_damaged(data, [1])
+            found = run_cli("dump", path).stderr
+            check(message in found, f"{found!r}, want {message!r}")
         written = [range(0, 2000), range(4096, 4096 + BLOCK_BYTES), range(RING_AT, len(whole))]
         for _ in range(40):
             data = bytearray(whole)

@@ -3,12 +3,13 @@
 before."""
 import contextlib
 import os
+import time
 
 import harness
 from harness import check_equal, runtime_dir, test
 
 WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until pause sigsuspend sigwait
-sigwaitinfo sigtimedwait poll poll-for-ever ppoll __poll_chk __ppoll_chk select pselect epoll_wait
+sigwaitinfo sigtimedwait poll poll-in-pieces poll-for-ever ppoll __poll_chk __ppoll_chk select pselect epoll_wait
 epoll_pwait accept accept4""".split()
 
 
@@ -37,9 +38,15 @@ def waits_start_the_thread():
 
 @test
 def waits_that_are_short():
-    """A wait of some milliseconds, or with MEMCTX_CONTROL=off, starts no control thread."""
+    """A wait of some milliseconds in a process younger than 0.5 s, or with MEMCTX_CONTROL=off, starts
+    no control thread."""
     with runtime_dir() as directory:
-        check_equal(run("short", XDG_RUNTIME_DIR=directory), "1\n", "threads")
+        for _ in range(20):  # a process that was scheduled late is older, so the test tries again
+            begin = time.monotonic()
+            said = run("short", XDG_RUNTIME_DIR=directory)
+            if time.monotonic() - begin < 0.4:
+                break
+        check_equal(said, "1\n", "threads")
         with harness.Target([program(), "sleep"], directory, MEMCTX_CONTROL="off") as off:
             with harness.Target([program(), "sleep"], directory) as automatic:
                 automatic.wait_socket()

@@ -144,8 +144,12 @@ def tls_with_a_certificate():
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 check(b"memctx_up" not in raw.recv(100), "an answer without TLS")
         with runtime_dir() as runtime:
-            refused("check --cert and --key", "--cert", write(certificate, "nothing"), "--key", key, "--listen", "127.0.0.1:0",
-                    runtime=runtime, code=1)
+            words = ("--cert", certificate, "--key", key, "--listen", "127.0.0.1:0")
+            done = run_cli("serve", "--all", "--check", *words)
+            check_equal((done.returncode, done.stderr), (0, ""), "--check of a good certificate")
+            write(certificate, "nothing")
+            refused("check --cert and --key", *words, runtime=runtime, code=1)
+            refused("check --cert and --key", *words, "--check", runtime=runtime, code=1)
 
 
 @test

@@ -534,21 +534,28 @@ static size_t unescape(void *closure, struct MHD_Connection *connection, char *t
     return strstr(text, "%00") ? strlen(text) : mhd.http_unescape(text);
 }
 
+/* Starts the HTTP library. An `fd` below 0 makes a server that nobody can connect to. */
 static bool start(struct server *server, int fd) {
     const struct server_options *options = server->options;
     bool tls = options->certificate != NULL;
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-    struct MHD_OptionItem secrets[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)options->certificate},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key},
-        {MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                     (fd < 0 ? MHD_USE_NO_LISTEN_SOCKET : 0);
+    struct MHD_OptionItem items[4], *item = items;
+    if (fd >= 0)
+        *item++ = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
+    if (tls) {
+        *item++ = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0,
+                                          (void *)(uintptr_t)options->certificate};
+        *item++ =
+            (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key};
+    }
+    *item = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     server->daemon = mhd.start_daemon(
         flags | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER,
-        log_line, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-        MHD_OPTION_NOTIFY_COMPLETED, end_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        note_connection, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
-        tls ? secrets : secrets + 2, MHD_OPTION_END);
+        log_line, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, end_request,
+        server, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
+        unescape, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
     server->started = true;
     return server->daemon != NULL;
 }
@@ -582,6 +589,23 @@ static int open_signals(void) {
     return fd;
 }
 
+_Noreturn static void die_not_started(const struct server_options *options) {
+    cli_die(CLI_REFUSED, "the HTTP server cannot start%s",
+            options->certificate ? "; check --cert and --key" : "");
+}
+
+void server_check(const struct server_options *options) {
+    struct server server = {.options = options};
+    struct cli_failure failure;
+    if (!options->certificate)
+        return;
+    if (!mhd_load(&failure))
+        cli_die_failure(&failure);
+    if (!start(&server, -1))
+        die_not_started(options);
+    mhd.stop_daemon(server.daemon);
+}
+
 int server_run(const struct server_options *options) {
     static struct server server;
     struct cli_failure failure;
@@ -601,8 +625,7 @@ int server_run(const struct server_options *options) {
         cli_die_failure(&failure);
     if (!start(&server, fd)) {
         address_remove(&address);
-        cli_die(CLI_REFUSED, "the HTTP server cannot start%s",
-                options->certificate ? "; check --cert and --key" : "");
+        die_not_started(options);
     }
     fleet_refresh(&server.fleet);
     char *text = address_write(&address, options->certificate != NULL);

@@ -21,6 +21,9 @@ struct server_options {
     int64_t every_ms;              /* time between two looks at a process that a live page shows */
 };
 
+/* Ends the command with a message if TLS cannot use the certificate and the key. */
+void server_check(const struct server_options *options);
+
 /* Serves until SIGINT, SIGTERM or SIGHUP. Returns the exit code. */
 int server_run(const struct server_options *options);
 

@@ -451,14 +451,28 @@ static bool load(struct snapshot_replay *reader, size_t chosen) {
     return true;
 }
 
+static bool fail_without_moment(const struct snapshot_replay *reader) {
+    uint32_t kind = 0;
+    if (reader->length >= RECORD_RING_AT + sizeof kind)
+        memcpy(&kind, reader->bytes + RECORD_RING_AT, sizeof kind);
+    if (kind != 0)
+        return damaged(reader, "none of its moments is complete");
+    return cli_fail(reader->failure, CLI_REFUSED,
+                    "%s: a recording without a moment; the process ended before the first moment "
+                    "was written, or the file is cut off",
+                    reader->model->source);
+}
+
 static bool read_file(struct snapshot_replay *reader, const char *when) {
     size_t chosen;
     if (!read_head(reader))
         return false;
     find_directory(reader);
     find_moments(reader);
-    if (!reader->directory || reader->count == 0)
-        return damaged(reader, "the process ended before its first moment was written");
+    if (reader->count == 0)
+        return fail_without_moment(reader);
+    if (!reader->directory)
+        return damaged(reader, "neither of its two directories of call paths is complete");
     if (!choose(reader, when, &chosen) || !load(reader, chosen))
         return false;
     snapshot_read_names(reader->model, reader->bytes, reader->length);

@@ -380,8 +380,9 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
             reason, bytes,
             "its control thread has not started: no directory for the socket was writable, a "
             "limit on processes or descriptors forbade the thread or its socket, or since its "
-            "first 20 ms the process has neither allocated nor waited for a second in poll, "
-            "sleep or the like; or a thread that is gone had its system calls filtered (seccomp), "
+            "first 20 ms the process has neither allocated nor, since its first 0.5 s, waited in "
+            "poll, sleep or the like; or a thread that is gone had its system calls filtered "
+            "(seccomp), "
             "which ended the control thread; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 "
             "to see the reason");
     }

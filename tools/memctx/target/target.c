@@ -192,9 +192,14 @@ void target_open(struct target *target, const char *word, bool live) {
                     word);
         }
     } else if (!is_file(word)) {
-        cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                "%s: cannot be opened; %s; make a snapshot with memctx dump TARGET -o FILE", word,
-                strerror(errno));
+        int error = errno;
+        const char *dot = strrchr(word, '.');
+        cli_die(error == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET, "%s: cannot be opened; %s; %s",
+                word, strerror(error),
+                dot && strcmp(dot, ".rec") == 0
+                    ? "a program leaves a recording if it has run for 0.1 s under memctx run "
+                      "--record, its children if they have run for 2 s"
+                    : "make a snapshot with memctx dump TARGET -o FILE");
     }
     if (live) {
         cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
@@ -416,9 +421,11 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     struct model_mark *mark = model_find_mark(model, name);
     if (!mark && name) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
-                model->mark_count > 0 ? "see the marks in memctx dump"
-                : target->is_snapshot ? "compare it with another file"
-                                      : "set one with memctx mark");
+                !target->is_snapshot && target_is_file(name)
+                    ? "to compare with a snapshot, name the snapshot first"
+                : model->mark_count > 0 ? "see the marks in memctx dump"
+                : target->is_snapshot   ? "compare it with another file"
+                                        : "set one with memctx mark");
     }
     if (!mark) {
         cli_die(CLI_REFUSED, "%s has no mark to compare with; %s", model->source,

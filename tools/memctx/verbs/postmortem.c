@@ -193,7 +193,7 @@ static char *tell_ending(const struct model *model, enum ending ending) {
             "the end, and whether it ran is not known");
     }
     return cli_copy("was ended without its exit handler: by a signal (SIGKILL, the OOM killer, a "
-                    "crash) or by _exit");
+                    "crash), by _exit, or by a call of exec");
 }
 
 /* --- text --------------------------------------------------------------------------------------
@@ -364,6 +364,8 @@ static bool load_before(struct model *before, const struct model *model, const c
 
 int postmortem_main(int argc, char **argv) {
     struct request request = parse(argc, argv);
+    if (optind >= argc)
+        cli_usage("postmortem needs a FILE: a recording, memctx-PID-NAME.rec");
     const char *word = reading_target_word(argc, argv, 1);
     struct target target;
     struct model model, before;
@@ -386,7 +388,8 @@ int postmortem_main(int argc, char **argv) {
         record_names_add(target.path, &request.telling.names);
     target_load(&target, &model, &load);
     if (!model.recording)
-        cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", word, word);
+        cli_die(CLI_REFUSED, "%s is a %s, not a recording; see memctx doctor %s", word,
+                target.client.outside ? "core file" : "snapshot", word);
     bool has_before = load_before(&before, &model, target.path, &request);
     reading_resolve(&model, &target, &request.telling.names);
     if (has_before) {

@@ -73,10 +73,9 @@ void reading_finish(struct symbols_work *work, struct model *model,
 }
 
 const char *reading_target_word(int argc, char **argv, int maximum) {
-    if (optind >= argc) {
-        cli_usage("%s needs a TARGET: a pid, a process name or a snapshot file",
+    if (optind >= argc)
+        cli_usage("%s needs a TARGET, such as a pid or the name of a process",
                   cli_current_verb->name);
-    }
     if (argc - optind > maximum)
         cli_usage("unexpected argument: %s", argv[optind + maximum]);
     return argv[optind];

@@ -73,8 +73,10 @@ static struct server_options parse(int argc, char **argv, bool *check) {
 int serve_main(int argc, char **argv) {
     bool check = false;
     struct server_options options = parse(argc, argv, &check);
-    if (check)
+    if (check) {
+        server_check(&options);
         return CLI_DONE;
+    }
     serving_check_targets(&options.wanted);
     return server_run(&options);
 }
