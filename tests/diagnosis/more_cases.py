@@ -69,6 +69,22 @@ keep_mapped_growth("heaps", "mappings that the program made itself", r"\[anon\]"
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 
+
+@test
+@in_tries  # on a busy machine the program may start few threads
+def grows_elsewhere_unjoined():
+    """Stacks of threads that nobody joins are the warning. The chunks of these threads are not,
+    and tell no time at which memory is used up."""
+    with runtime_dir() as directory, more_c(directory, "unjoined") as target:
+        found = watched(target, 1)
+    first = found["findings"][0]
+    check_equal((first["id"], first["severity"]), ("growth-not-malloc", "warning"), f"{found}")
+    check(first["bytes"] < 4 << 20, f"the stacks alone are a warning: {first['evidence']}")
+    check_equal((first["function"] or "").split(",")[0], "audit_start", "who")
+    chunks = of_id(found, "growth")
+    check_equal([(one["severity"], one["out"]) for one in chunks], [("info", None)], f"{chunks}")
+
+
 PYTHON_GROWS = """
 import select, sys
 kept = []

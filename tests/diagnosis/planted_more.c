@@ -153,6 +153,24 @@ static void stacks(void) {
     go_on(client_attend);
 }
 
+static void *end_at_once(void *argument) {
+    volatile char room[32 << 10];
+    for (size_t i = 0; i < sizeof room; i += 4096)
+        room[i] = 'e';
+    return argument;
+}
+
+/* Starts a thread that ends, and never joins it. */
+static void audit_start(int number) {
+    pthread_t thread;
+    if (number < 2000 && pthread_create(&thread, NULL, end_at_once, NULL) != 0)
+        _exit(3);
+}
+
+static void unjoined(void) {
+    go_on(audit_start);
+}
+
 static void heaps(void) {
     go_on(worker_start);
 }
@@ -395,10 +413,11 @@ int main(int argc, char **argv) {
         {"sessions", sessions}, {"one-after-another", one_after_another},
         {"maps", maps},         {"brk", brk_heap},
         {"stacks", stacks},     {"heaps", heaps},
-        {"shared", shared},     {"mallocs", mallocs},
-        {"collects", collects}, {"sleepers", sleepers},
-        {"labels", labels},     {"sectors", sectors},
-        {"buffers", buffers},   {"array", array},
+        {"unjoined", unjoined}, {"shared", shared},
+        {"mallocs", mallocs},   {"collects", collects},
+        {"sleepers", sleepers}, {"labels", labels},
+        {"sectors", sectors},   {"buffers", buffers},
+        {"array", array},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);

@@ -23,6 +23,9 @@
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
  */
 #define LARGER 4
+/* Chunks that take less than this for each new thread may be smaller than the thread's stack. Their
+ * rate does not tell when memory will be used up. */
+#define STACK_BYTES (64 * KIB)
 
 /* Returns the bytes by which paths with the suspect's site (allocating function) shrank. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
@@ -253,7 +256,8 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "give the container that keeps them a limit.";
     if (growth->per_thread > 0)
         return "If the number of threads has a limit, this growth has a limit, too. Otherwise find "
-               "out why threads are started and do not end.";
+               "out why threads are started and do not end, or are not joined. Each thread has a "
+               "stack, too, which no figure here contains.";
     if (chunks_became_larger(growth))
         return "Find out what should make these chunks smaller, or free them, and when; or give "
                "the buffer, list or table a limit.";
@@ -304,6 +308,7 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
     struct forecast *forecasts = cli_alloc(blame->count, sizeof *forecasts);
     double all_per_s = 0;
     size_t told = 0;
+    bool *with_stacks = cli_alloc(blame->count, sizeof *with_stacks);
     for (size_t i = 0; i < blame->count; i++) {
         const struct blame_suspect *suspect = &blame->suspects[i];
         struct growth growth = growth_of_suspect(look, series, growths, suspect);
@@ -314,11 +319,13 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         forecasts[told] = forecast_of(series, &growth);
         if (forecasts[told].bytes_per_s > 0)
             forecast_tell_rate(look, finding, &forecasts[told]);
+        with_stacks[told] = growth.per_thread > 0 && growth.bytes / growth.threads < STACK_BYTES;
         all_per_s += forecasts[told++].bytes_per_s;
     }
     for (size_t i = 0; i < told; i++)
-        if (forecasts[i].bytes_per_s > 0)
+        if (forecasts[i].bytes_per_s > 0 && !with_stacks[i])
             forecast_tell_end(look, &look->findings->list[first + i], &forecasts[i], all_per_s);
+    free(with_stacks);
     free(forecasts);
 }
 

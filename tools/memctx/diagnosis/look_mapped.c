@@ -260,9 +260,28 @@ static void tell_starter(const struct look *look, struct finding *finding, uint3
         cli_format("memctx dump %s --flat --context %" PRIu32, look->input->target, context->id);
 }
 
+/* pthread_create allocates a small chunk for each thread. If these chunks grow so that their own
+ * finding is a warning, the stacks of these threads, which take more memory, become the warning
+ * instead: both have one cause. The time at which the chunks alone would use up memory is wrong. */
+static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
+    for (size_t i = 0; i < look->findings->count; i++) {
+        struct finding *chunks = &look->findings->list[i];
+        if (strcmp(chunks->id, "growth") != 0 || chunks->contexts != 1 ||
+            chunks->context != stacks->context || chunks->severity == SEVERITY_INFO ||
+            chunks->bytes >= stacks->bytes)
+            continue;
+        chunks->severity = SEVERITY_INFO;
+        free(chunks->out);
+        chunks->out = NULL;
+        chunks->out_s = 0;
+        if (stacks->severity == SEVERITY_INFO)
+            stacks->severity = SEVERITY_WARNING;
+    }
+}
+
 /* If threads explain the growth, sets the finding's call path, reason and advice. */
-static void tell_threads(const struct look *look, struct finding *finding,
-                         enum model_place_kind kind, const struct mapped_trend *growth) {
+static void tell_threads(struct look *look, struct finding *finding, enum model_place_kind kind,
+                         const struct mapped_trend *growth) {
     int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
     uint32_t starter = look_new_threads(look, threads);
     int64_t followed = threads_followed(look, kind, growth, threads);
@@ -275,6 +294,8 @@ static void tell_threads(const struct look *look, struct finding *finding,
                        "stays until another thread joins it, unless it was detached.";
         finding->advice = "Join or detach each thread (pthread_join, pthread_detach), or let a "
                           "fixed number of threads do the work.";
+        if (!growth->slowing && look->input->samples->mapped_count >= 4)
+            take_warning_of_chunks(look, finding);
     } else if (followed > 0) {
         tell_starter(look, finding, starter);
         char *evidence = finding->evidence;
