@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // unseen.cc - programs of other kinds than planted.cc. `registry`: 200 modules add handlers to one
 // list. `observers`: closures of a local class that are never removed. `tenants`: buffers of two
-// kinds of requests grow by realloc. `churn`: rows are replaced at random, from another line than
-// they were made at. Healthy: `rebuild` builds a new index and then drops the old one, `arena` has
-// one large request among small ones, `batch` has phases, `late-pool` starts twelve threads in the
-// third round, `lru` is a full cache. Each prints "look" and waits for a line, the healthy ones six
-// times, the others for ever.
+// kinds of requests grow by realloc. `wrapped`: one of three callers of an allocator with three
+// layers leaks. `lines`: lines that getline allocates are not freed. `churn`: rows are replaced at
+// random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
+// drops the old one, `arena` has one large request among small ones, `batch` has phases,
+// `late-pool` starts twelve threads in the third round, `lru` is a full cache. Each prints "look"
+// and waits for a line, the healthy ones six times, the others for ever.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -253,6 +254,75 @@ static void lru() {
     }
 }
 
+// --- wrapped ---
+
+KEEP static void *memory_take(size_t size) {
+    void *chunk = malloc(size);
+    if (!chunk)
+        _exit(3);
+    return chunk;
+}
+
+KEEP static char *zone_take(size_t size) {
+    return static_cast<char *>(memset(memory_take(size), 0, size));
+}
+
+KEEP static char *object_make(size_t size) {
+    char *object = zone_take(size);
+    object[0] = 1;
+    return object;
+}
+
+KEEP static char *certificate_load() {
+    char *object = object_make(900);
+    object[1] = 2;
+    return object;
+}
+
+KEEP static char *hello_read() {
+    char *object = object_make(500);
+    object[1] = 3;
+    return object;
+}
+
+KEEP static char *ciphers_list() {
+    char *object = object_make(300);
+    object[1] = 4;
+    return object;
+}
+
+static char *volatile last_certificate;
+
+static void wrapped() {
+    for (;; look())
+        for (int i = 0; i < 2000; i++) {
+            free(hello_read());
+            free(ciphers_list());
+            last_certificate = certificate_load();
+        }
+}
+
+// --- lines ---
+
+static char *settings[10];
+
+KEEP static void settings_read() {
+    FILE *file = fopen("/etc/passwd", "r");
+    for (size_t i = 0, size = 0; file && i < 10; i++, size = 0) {
+        settings[i] = nullptr;
+        if (getline(&settings[i], &size, file) < 0)
+            break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static void lines() {
+    for (;; look())
+        for (int i = 0; i < 1500; i++)
+            settings_read();
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
@@ -260,6 +330,8 @@ int main(int argc, char **argv) {
     } cases[] = {{"registry", registry_grows},
                  {"observers", observers_grow},
                  {"tenants", tenants_grow},
+                 {"wrapped", wrapped},
+                 {"lines", lines},
                  {"churn", churn},
                  {"rebuild", rebuild},
                  {"arena", arena},

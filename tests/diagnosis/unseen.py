@@ -64,6 +64,24 @@ def unseen_closures_in_a_local_class():
     check("_M_" not in labelled(text, 1, "who"), text)
 
 
+@test
+def unseen_wrappers_of_wrappers():
+    """Where other callers share the three innermost functions, the text names the function to which
+    the growth belongs, too."""
+    with started("wrapped") as target:
+        _, text = growth_at(target)
+    check(re.search(r"\(memory_take, unseen.cc:\d+; called for certificate_load, unseen.cc:\d+\)$", verdict(text)), text)
+    check(re.match(r"memory_take \(\S+\) < zone_take \(\S+\) < object_make \(\S+\) < certificate_load \(\S+\) \(context", labelled(text, 1, "who")), text)
+
+
+@test
+def unseen_inline_function_of_the_c_library():
+    """doctor blames the caller of getline, which the header of the C library makes inline."""
+    with started("lines") as target:
+        growth, _ = growth_at(target)
+    check(growth["function"].startswith("settings_read, unseen.cc:"), growth["function"])
+
+
 def growth_in_rust(*arguments):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unseen.rs")
     with runtime_dir() as directory:

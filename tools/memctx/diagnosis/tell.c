@@ -9,11 +9,13 @@
 #include "diagnosis/look.h"
 #include "formats/wrap.h"
 #include "model/frames.h"
+#include "model/tails.h"
 
 #define FINDINGS_TOLD 5
 #define PART_NAMED 0.1    /* the first line names the largest part if it has at least this share */
 #define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
 #define THROUGH_PARTS 200 /* to save time, only this many of the largest groups are read */
+#define OWN_FUNCTIONS 8   /* most functions that are shown without --depth */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -89,6 +91,83 @@ static bool find_through(const struct model *model, const struct finding *findin
     return found;
 }
 
+/* True if two contexts have equal return addresses. */
+static bool same_frame(const struct model *model, uint32_t a, uint32_t b) {
+    const struct model_frame *one = model->contexts[a].frame, *other = model->contexts[b].frame;
+    return one->kind == other->kind && one->address == other->address;
+}
+
+/* Returns how many of the innermost frames of two paths are equal, at most `most`. */
+static uint32_t equal_frames(const struct model *model, uint32_t a, uint32_t b, uint32_t most) {
+    uint32_t count = 0;
+    while (count < most && a != WIRE_NONE && b != WIRE_NONE && same_frame(model, a, b)) {
+        a = model->contexts[a].parent;
+        b = model->contexts[b].parent;
+        count++;
+    }
+    return count;
+}
+
+/* Returns the context of the innermost frame that serves mainly the finding: at most half as many
+ * allocations as the finding's come from other paths with the same frames up to this one. The
+ * frames nearer to malloc are functions that many callers share, such as a wrapper of malloc or a
+ * list. */
+static uint32_t find_own_frame(const struct model *model, const struct finding *finding) {
+    uint32_t frames = finding->frames, at = finding->example;
+    int64_t *allocs = cli_alloc((size_t)frames + 1, sizeof *allocs);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        uint32_t equal = figures->context == WIRE_NONE
+                             ? 0
+                             : equal_frames(model, figures->context, finding->example, frames);
+        allocs[equal] = model_tame(allocs[equal] + model_tame(figures->self.allocs));
+    }
+    int64_t others = 0;
+    uint32_t own = frames > 0 ? frames - 1 : 0;
+    for (; own > 0 && model_tame(others + allocs[own]) <= allocs[frames] / 2; own--)
+        others = model_tame(others + allocs[own]);
+    for (uint32_t i = 0; i < own && at != WIRE_NONE; i++)
+        at = model->contexts[at].parent;
+    free(allocs);
+    return at;
+}
+
+static bool has_name(const struct model *model, struct who_step step) {
+    const struct model_names *names = model->contexts[step.context].frame->names;
+    return names && step.function < names->count && names->functions[step.function].name;
+}
+
+/* Sets *own to the innermost function that serves mainly the finding, and returns how many
+ * functions `who` has to show so that this function is among them. Returns 0 if the finding has no
+ * such function, if the function has no name, or if it is the first that is shown. */
+static int64_t find_own(const struct model *model, const struct finding *finding,
+                        struct who_part *own) {
+    if (finding->example == WIRE_NONE || finding->common.context != WIRE_NONE)
+        return 0;
+    struct who_part part = finding_who(model, finding);
+    uint32_t frame = find_own_frame(model, finding);
+    struct who_step wanted = who_first(model, frame);
+    while (wanted.context != WIRE_NONE && (who_kind_of(model, wanted) == WHO_LIBRARY ||
+                                           who_kind_of(model, wanted) == WHO_ALLOCATOR))
+        wanted = who_next(model, wanted);
+    if (wanted.context == WIRE_NONE || who_kind_of(model, wanted) != WHO_MEANS ||
+        !has_name(model, wanted))
+        return 0;
+    *own = (struct who_part){wanted, part.end, false};
+    int64_t count = 0;
+    for (struct who_step at = part.from; at.context != WIRE_NONE; at = who_next(model, at)) {
+        count += who_kind_of(model, at) == WHO_MEANS && has_name(model, at);
+        if (at.context == wanted.context && at.function == wanted.function)
+            return count > 1 ? count : 0;
+        const struct model_tails *tails =
+            at.function == 0 ? tails_before(model, &model->contexts[at.context]) : NULL;
+        if (tails && model->contexts[at.context].parent == frame)
+            return 0; /* the path names the tail call, which may be the own function */
+        count += tails ? tails->count : 0;
+    }
+    return 0;
+}
+
 /* --- the verdict ----------------------------------------------------------------------------- */
 
 /* Returns the function that a finding is about, in brackets; an empty text if it is about the whole
@@ -97,7 +176,7 @@ static char *write_place(const struct model *model, const struct finding *findin
     if (finding->example == WIRE_NONE)
         return cli_copy("");
     struct who_part part = finding_who(model, finding);
-    struct who_part through;
+    struct who_part through, own;
     char *name = who_write_short(model, &part), *text;
     if (find_through(model, finding, &through)) {
         char *inner = who_write_short(model, &through);
@@ -109,6 +188,10 @@ static char *write_place(const struct model *model, const struct finding *findin
         text = strcmp(inner, name) != 0 ? cli_format(" (%s; largest part: %s)", name, inner)
                                         : cli_format(" (%s)", name);
         free(inner);
+    } else if (find_own(model, finding, &own) > 0) {
+        char *caller = who_write_short(model, &own);
+        text = cli_format(" (%s; called for %s)", name, caller);
+        free(caller);
     } else {
         text = cli_format(" (%s)", name);
     }
@@ -201,9 +284,9 @@ static void print_command(const char *label, const char *command, const char *ef
 }
 
 static char *write_path(const struct model *model, const struct who_part *part, uint32_t context,
-                        uint32_t frames, const struct tell_options *options) {
+                        uint32_t frames, int64_t functions, const struct tell_options *options) {
     return options->full ? frames_write_path(model, context, frames)
-                         : who_write(model, part, options->functions);
+                         : who_write(model, part, functions);
 }
 
 /* Returns the id of a context in brackets, if a command of the finding has --context; else an empty
@@ -221,8 +304,14 @@ char *tell_who(const struct model *model, const struct finding *finding,
         return NULL;
     struct who_part part = finding_who(model, finding);
     bool joined = finding->part_count > 0;
+    int64_t functions = options->functions;
+    if (functions == WHO_FUNCTIONS) { /* the function that is to blame must be among those shown */
+        struct who_part own;
+        int64_t wanted = find_own(model, finding, &own);
+        functions = wanted > functions && wanted <= OWN_FUNCTIONS ? wanted : functions;
+    }
     char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
-                            joined ? UINT32_MAX : finding->frames, options);
+                            joined ? UINT32_MAX : finding->frames, functions, options);
     char *number = finding->contexts == 1 ? write_number(model, finding, finding->context) : NULL;
     struct who_part through;
     char *inner = !options->full && find_through(model, finding, &through)
@@ -246,7 +335,8 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
     struct who_part part = part_who(model, finding, group);
     char *bytes =
         group->bytes == WIRE_UNKNOWN ? cli_copy("") : cli_format(", %s", look_bytes(group->bytes));
-    char *path = write_path(model, &part, group->example, group->frames, options);
+    char *path =
+        write_path(model, &part, group->example, group->frames, options->functions, options);
     char *many = group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts)
                                      : write_number(model, finding, group->example);
     char *text = group->share < 0.005

@@ -208,12 +208,12 @@ static const char *module_of(const struct model *model, struct who_step step) {
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
-/* Source files of the C++ and Rust libraries. An inlined function of these libraries may have a
+/* Source files of the C, C++ and Rust libraries. An inlined function of these libraries may have a
  * name without a namespace, but the debug information names its file. Only inlined functions are
  * looked up here: without debug information about inlining, any function of the program may have
  * such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
-                                            "*/rustlib/src/rust/library/*"};
+                                            "*/rustlib/src/rust/library/*", "/usr/include/*bits/*"};
 
 static bool is_library_file(const char *file) {
     for (size_t i = 0; file && i < sizeof library_files / sizeof library_files[0]; i++)
