@@ -142,6 +142,29 @@ def unseen_objects_of_perl():
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
 
 
+PERL_TEXTS = """
+$| = 1;
+my @kept;
+$#kept = 100000;
+my $used = 0;
+for my $round (1 .. 4) {
+    $kept[$used++] = "text $_" x 1000 for 1 .. 400;
+    print "look\\n";
+    <STDIN>;
+}
+"""
+
+
+@test
+def unseen_texts_of_perl():
+    """The text says that call paths show no lines of the script also if one function of the
+    interpreter allocated all of the memory."""
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_TEXTS], directory, MEMCTX_CONTROL="eager") as target:
+        growth, text = growth_at(target)
+    check(not growth["function"].startswith("Perl_runops"), growth["function"])
+    check("not the lines of the script" in labelled(text, 1, "fix"), text)
+
+
 NODE_KEEPS = """
 const kept = [];
 setInterval(() => { for (let i = 0; i < 4000; i++) kept.push({id: i, name: 'name ' + i, tags: ['a' + i, 'b' + i]}); }, 5);

@@ -210,6 +210,27 @@ static bool is_from_libraries(const struct look *look, const struct blame_suspec
     return theirs > all / 2;
 }
 
+/* True if functions of an interpreter allocated the suspect's memory while a script ran: the path
+ * leads through the interpreter's loop, and all functions nearer to malloc that tell something are
+ * in the module of that loop. */
+static bool is_from_script(const struct look *look, const struct blame_suspect *suspect) {
+    const struct model *model = look->model;
+    uint32_t module = WIRE_NONE;
+    struct who_step at = who_first(model, suspect->members[0]);
+    for (; at.context != WIRE_NONE; at = who_next(model, at)) {
+        enum who_kind kind = who_kind_of(model, at);
+        uint32_t its = model->contexts[at.context].frame->module;
+        if (kind == WHO_INTERPRETER)
+            return module == WIRE_NONE || its == module;
+        if (kind != WHO_MEANS)
+            continue;
+        if (module != WIRE_NONE && its != module)
+            return false;
+        module = its;
+    }
+    return false;
+}
+
 /* Returns the command or step that the user should take next. The caller frees it. */
 static char *what_is_next(const struct look *look, const struct finding *finding, size_t intervals,
                           bool tracemalloc_shows) {
@@ -250,7 +271,8 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
-    if (suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER)
+    if ((suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER) ||
+        is_from_script(look, suspect))
         return "The call paths show the functions of the interpreter, not the lines of the script. "
                "Find out which objects of the script become more, and what should free them; or "
                "give the container that keeps them a limit.";
