@@ -180,6 +180,39 @@ def shape_records_that_come_and_go():
         check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {counts}: {growth}")
 
 
+def number_chunks(dump, found):
+    """Makes each step of the records add one chunk to 1000."""
+    kept, chunks, before = found[KEPT][0]["id"], 1000, 0
+    for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+        row = next(one for one in rows if one["id"] == kept)
+        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            chunks += figures["requested_bytes"] > before > 0
+            before = figures["requested_bytes"]
+            figures["live_chunks"], figures["allocs"], figures["frees"] = chunks, chunks + 50, 50
+
+
+@test
+def shape_arena():
+    """An arena, which takes one ever larger chunk when it is full, grows. A pool that takes chunks of
+    one size at equal times may have a bound: it is no alarm."""
+    arena = (8, 8, 12, 12, 12, 18, 18, 18, 18, 27, 27, 27, 27, 27, 27)
+    growth = [one for one in looked(array(range(1, 16), arena), change=number_chunks)[0] if one["id"] == "growth"]
+    check(growth and names(growth[0], KEPT) and "grew in steps, each by a quarter or more" in growth[0]["evidence"], f"{growth}")
+    pool = [1 + number // 3 for number in range(15)]
+    growth = [one for one in looked(array(range(1, 16), pool), change=number_chunks)[0] if one["id"] == "growth"]
+    check(not [one for one in growth if "grew in steps" in one["evidence"]], f"{growth}")
+
+
+@test
+def shape_words_for_doubtful_growth():
+    """The text does not say of growth that slows down, or that was seen in one interval, that it
+    does not stop."""
+    text = looked(SHAPES["keys"][1])[1]
+    check("1. info: growth that slows down, " in text and ", which slows down (record_keep" in verdict(text), text)
+    check(labelled(text, 1, "why").startswith("A cache that fills grows like this"), text)
+    check("1. info: growth that may go on, " in looked(rows((1, 2), (10, 20)))[1], "one interval")
+
+
 @test
 def shape_cache_whose_entries_have_two_chunks():
     """A cache whose entries have two chunks of different paths is no alarm: the second path's

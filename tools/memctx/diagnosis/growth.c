@@ -228,15 +228,32 @@ static void subtract_copied(struct series *series, size_t number) {
     }
 }
 
-/* Judges the path as an array that grows by a factor. Sets series->values to its bytes, without
- * those of arrays that were just being copied. */
+/* True if each step of the series adds one chunk, which is larger by a quarter or more than the one
+ * before. So an arena grows, such as std::pmr::monotonic_buffer_resource. */
+static bool adds_larger_chunks(const struct series *series, size_t number,
+                               const struct trend *steps) {
+    int64_t before = 0;
+    for (size_t i = steps->from + 1; i <= steps->to; i++) {
+        int64_t step = series->values[i] - series->values[i - 1];
+        int64_t chunks =
+            series->rows[i][number].live_chunks - series->rows[i - 1][number].live_chunks;
+        if (chunks != (step > 0) || (step > 0 && step < before + before / 4))
+            return false;
+        before = step > 0 ? step : before;
+    }
+    return true;
+}
+
+/* Judges the path as an array or an arena that grows by a factor. Sets series->values to its bytes,
+ * without those of arrays that were just being copied. */
 static struct trend find_steps(struct series *series, size_t number) {
     struct trend none = {TREND_NONE, 0, 0};
     subtract_copied(series, number);
     struct trend steps = trend_steps(series->seconds, series->values, series->samples->count);
     int64_t from = series->rows[steps.from][number].live_chunks;
     /* more chunks are not larger chunks */
-    return series->rows[steps.to][number].live_chunks > from + 1 ? none : steps;
+    bool more = series->rows[steps.to][number].live_chunks > from + 1;
+    return more && !adds_larger_chunks(series, number, &steps) ? none : steps;
 }
 
 /* Returns how a path grew, and sets series->values to its bytes. */

@@ -286,6 +286,23 @@ static const char *advice_for(const struct look *look, const struct finding *fin
     return NULL;
 }
 
+/* Chooses the words of a finding about growth that slows down, or that too few looks show: such
+ * growth may stop by itself, so the rule's own words would be wrong. */
+static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
+    if (growth->slowing) {
+        char *before = finding->verdict;
+        finding->verdict = cli_format("%s, which slows down", before);
+        free(before);
+        finding->title = "growth that slows down";
+        finding->why = "A cache that fills grows like this, and stops when it holds all entries "
+                       "that are asked for. Memory runs out only if new entries never end.";
+        finding->advice = "Nothing needs to be done if the number of entries has a limit. "
+                          "Otherwise give the container that keeps these chunks a limit.";
+    } else if (intervals < 3) {
+        finding->title = "growth that may go on";
+    }
+}
+
 static struct finding *tell_growth(struct look *look, const struct rule *rule,
                                    enum severity severity, const struct blame_suspect *suspect,
                                    const struct growth *growth) {
@@ -302,6 +319,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     finding->verdict = cli_format("growth of %s in %s", look_bytes(growth->bytes), time);
     finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(growth, intervals);
+    tell_doubt(finding, growth, intervals);
     free(time);
     char *a_day = look_a_day(growth->a_day, growth->seconds);
     char *ends = what_it_means(growth, intervals);
@@ -316,7 +334,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(a_day);
     bool tracemalloc_shows = look_is_python(look->model) && !is_from_libraries(look, suspect);
     const char *advice = advice_for(look, finding, suspect, growth, tracemalloc_shows);
-    finding->advice = advice ? advice : finding->advice;
+    finding->advice = advice && !growth->slowing ? advice : finding->advice;
     finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);
     return finding;
 }
