@@ -179,34 +179,40 @@ static const char *how_sure(const struct look *look, enum model_place_kind kind,
                                         "program still uses the memory is not known";
 }
 
-/* Returns for each frame of the model, by its number, whether it is in pthread_create. The caller
- * frees the array. */
+/* Returns for each context, by its index, whether its path leads through pthread_create. NULL: no
+ * path does. The caller frees the array. */
 static bool *find_thread_starts(const struct model *model) {
-    bool *starts = cli_alloc(model->frame_count, sizeof *starts);
+    bool *starts = cli_alloc(model->frame_count, sizeof *starts), *below = NULL, found = false;
     for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
         const char *name =
             frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
         starts[frame->number] = name && strstr(name, "pthread_create");
+        found = found || starts[frame->number];
     }
-    return starts;
+    if (found) {
+        below = cli_alloc(model->context_count, sizeof *below);
+        for (size_t i = 1; i < model->context_count; i++) { /* parents stand before children */
+            const struct model_context *context = &model->contexts[i];
+            below[i] = starts[context->frame->number] || below[context->parent];
+        }
+    }
+    free(starts);
+    return below;
 }
 
 uint32_t look_new_threads(const struct look *look, int64_t *threads) {
     const struct model *model = look->model;
     const struct samples *samples = look->input->samples;
     const struct sample_row *first = samples->samples[0].rows;
-    bool *starts = find_thread_starts(model);
+    bool *below = find_thread_starts(model);
     uint32_t starter = WIRE_NONE;
     int64_t most = 0;
     memset(threads, 0, samples->count * sizeof *threads);
-    for (size_t i = 1; i < model->figures_count; i++) {
+    for (size_t i = 1; i < model->figures_count && below; i++) {
         int64_t chunks =
             samples->samples[samples->count - 1].rows[i].live_chunks - first[i].live_chunks;
         uint32_t context = chunks > 0 ? model_figures_at(model, i)->context : WIRE_NONE;
-        uint32_t at = context;
-        while (at != WIRE_NONE && !starts[model->contexts[at].frame->number])
-            at = model->contexts[at].parent;
-        if (at == WIRE_NONE)
+        if (context == WIRE_NONE || !below[context])
             continue;
         for (size_t k = 0; k < samples->count; k++)
             threads[k] = model_tame(threads[k] + samples->samples[k].rows[i].live_chunks -
@@ -214,7 +220,7 @@ uint32_t look_new_threads(const struct look *look, int64_t *threads) {
         starter = chunks > most ? context : starter;
         most = larger(most, chunks);
     }
-    free(starts);
+    free(below);
     return starter;
 }
 
