@@ -108,8 +108,11 @@ void look_for_rounding(struct look *look, const struct rule *rule);
 void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
 void look_for_untouched(struct look *look, const struct rule *rule);
-/* look_growth.c: growth of memory from malloc. */
+/* look_growth.c and look_filling.c: growth of memory from malloc. */
 void look_for_growth(struct look *look, const struct rule *rule);
+/* Part of look_for_growth: adds a finding for large chunks of which the program touches ever more,
+ * such as an array that is not full yet. Paths that are `taken` have a finding about growth. */
+void look_filling(struct look *look, const struct rule *rule, const bool *taken);
 /* look_mapped.c: growth of memory that did not come from malloc. */
 void look_for_mapped_growth(struct look *look, const struct rule *rule);
 /* look_resize.c: arrays that grow by realloc or by copying. */
