@@ -7,13 +7,14 @@
  * library, by a jump: no frame of this library is on the stack while the program waits. So the wait
  * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
  * function. As long as the control thread was never started, a call that may wait for LONG_S
- * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, any call
- * does: an event loop may wait in short pieces. A process that has lived for less than
- * START_AFTER_MS may end soon. In such a young process some functions first wait for START_AFTER_MS
- * only, and start no thread if an event comes in this time: poll, epoll_wait and sigsuspend;
- * select, pselect and ppoll if the call has no time-out. The thread does not start in a signal
- * handler or in a vfork child, nor if the stack walk cannot find all callers: these functions,
- * unlike malloc, may be called in a handler that interrupted pthread_create.
+ * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call
+ * that may wait for a shorter time starts the thread, too, because an event loop may wait in short
+ * pieces. A call whose time-out is 0 never starts the thread. A process that has lived for less
+ * than START_AFTER_MS may end soon. In such a young process some functions first wait for
+ * START_AFTER_MS only, and start no thread if an event comes in this time: poll, epoll_wait and
+ * sigsuspend; select, pselect and ppoll if the call has no time-out. The thread does not start in a
+ * signal handler or in a vfork child, nor if the stack walk cannot find all callers: these
+ * functions, unlike malloc, may be called in a handler that interrupted pthread_create.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -31,8 +32,9 @@
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; with larger sets, select has no first part */
 /* A walk of the stack that finds out whether the control thread may start is a look. After
- * LOOKS_MAX looks that did not start the thread, the process walks no stack for this purpose any
- * more: an event loop may wait many thousand times a second. */
+ * LOOKS_MAX looks before short waits that did not start the thread, the process walks no stack
+ * before a short wait any more: an event loop may wait many thousand times a second. Looks before
+ * long waits are counted apart, with the same bound. */
 #define LOOKS_MAX 64U
 
 /* In which form a function takes the longest time that it may wait. */
@@ -85,7 +87,7 @@ static const struct {
 /* For each entry of `waits`, the address of the function that the program would call without this
  * library; 0 until the first call. Each word is atomic. */
 static uintptr_t wait_next[sizeof waits / sizeof waits[0]] START_PAGE __attribute__((used));
-static uint32_t looks; /* atomic */
+static uint32_t looks[2]; /* atomic: looks before short waits, and before long waits */
 
 static long missing(void) {
     errno = ENOSYS;
@@ -99,16 +101,17 @@ static bool is_readable(unsigned long address) {
     return os_syscall(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EINVAL;
 }
 
-/* True if the call may wait for LONG_S. */
-static bool is_long(enum time_out kind, const unsigned long *arguments, unsigned place) {
-    unsigned long value = arguments[place];
+/* True if the call may wait for `seconds`. For 0 seconds: true if the call may wait at all. */
+static bool may_wait(unsigned wait, const unsigned long *arguments, unsigned seconds) {
+    unsigned long value = arguments[waits[wait].place];
     struct timespec now = {0};
-    switch (kind) {
+    switch (waits[wait].time_out) {
     case ANY_TIME:
     case MASKED: return true;
-    case SECONDS: return (uint32_t)value >= LONG_S;
-    case MICROSECONDS: return (uint32_t)value >= LONG_S * 1000000;
-    case MILLISECONDS: return (int32_t)value < 0 || (int32_t)value >= LONG_S * 1000;
+    case SECONDS: return value && (uint32_t)value >= seconds;
+    case MICROSECONDS: return (uint32_t)value && (uint32_t)value >= seconds * 1000000;
+    case MILLISECONDS:
+        return (int32_t)value < 0 || ((int32_t)value && (uint32_t)value >= seconds * 1000);
     case SPAN_OR_NONE:
         if (!value)
             return true;
@@ -120,8 +123,14 @@ static bool is_long(enum time_out kind, const unsigned long *arguments, unsigned
         break;
     case SPAN: break;
     }
-    return value && is_readable(value) &&
-           *(const volatile int64_t *)value >= now.tv_sec + LONG_S; /* tv_sec is the first member */
+    if (!value || !is_readable(value))
+        return false;
+    /* tv_sec, and tv_nsec or tv_usec */
+    const volatile int64_t *span = (const volatile int64_t *)value;
+    int64_t left = span[0] - now.tv_sec;
+    if (seconds)
+        return left >= (int64_t)seconds;
+    return left > 0 || (!left && is_readable(value + 8) && span[1] > now.tv_nsec);
 }
 
 /* Returns the address of the function that the program would call without this library. */
@@ -196,14 +205,13 @@ static int wait_first(unsigned wait, uintptr_t function, unsigned long *argument
 
 /* --- the start ------------------------------------------------------------------------------- */
 
-static bool may_start(void) {
-    return load_relaxed(&looks) < LOOKS_MAX && rebind_is_ours((uintptr_t)&malloc) &&
+static bool may_start(const uint32_t *count) {
+    return load_relaxed(count) < LOOKS_MAX && rebind_is_ours((uintptr_t)&malloc) &&
            control_is_due_in_wait();
 }
 
 static void start_control(uintptr_t frame) {
     struct heap *heap;
-    add_relaxed(&looks, 1);
     enum thread_access access = thread_enter_any(&heap);
     if ((access == THREAD_OWN || access == THREAD_YOUNG) && context_outside_handlers(heap, frame))
         thread_leave_to_control(heap, access);
@@ -221,9 +229,11 @@ static long wait_done(long result) {
 __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned long *arguments) {
     int saved = errno;
     uintptr_t function = next_function(wait);
-    if (!load_relaxed(&control_waiting) ||
-        !(is_long(waits[wait].time_out, arguments, waits[wait].place) || control_is_old()) ||
-        !may_start())
+    if (!load_relaxed(&control_waiting))
+        return function;
+    bool is_long = may_wait(wait, arguments, LONG_S);
+    if ((!is_long && !control_is_old()) || !may_start(&looks[is_long]) ||
+        (!is_long && !may_wait(wait, arguments, 0)))
         return function;
     int result = control_is_young() ? wait_first(wait, function, arguments) : 0;
     if (result) {
@@ -231,8 +241,10 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
         return (uintptr_t)wait_done;
     }
     /* 0: another thread has started the control thread meanwhile */
-    if (load_relaxed(&control_waiting))
+    if (load_relaxed(&control_waiting)) {
+        add_relaxed(&looks[is_long], 1);
         start_control((uintptr_t)__builtin_frame_address(0));
+    }
     errno = saved;
     return function;
 }

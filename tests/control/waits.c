@@ -24,6 +24,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -420,6 +421,31 @@ static void tell_places(void) {
     tell_place("plainly");
 }
 
+static int poll_in_callback(const void *a, const void *b) {
+    (void)a, (void)b;
+    return poll(NULL, 0, 1);
+}
+
+/* In a process older than 0.5 s: tells the number of threads after calls that cannot wait, after
+ * many short waits that cannot start the control thread, and after a long wait that can. */
+static void tell_old(void) {
+    struct timespec age = {.tv_nsec = 600000000}, no_span = {0};
+    struct timeval no_time = {0};
+    char numbers[64] = {0};
+    syscall(SYS_nanosleep, &age, NULL);
+    poll(NULL, 0, 0);
+    sleep(0);
+    usleep(0);
+    nanosleep(&no_span, NULL);
+    select(0, NULL, NULL, NULL, &no_time);
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &age, NULL);
+    int after_none = threads();
+    qsort(numbers, sizeof numbers, 1, poll_in_callback);
+    int after_short = threads();
+    call_here();
+    printf("%d %d %d\n", after_none, after_short, in_place);
+}
+
 int main(int count, char **arguments) {
     static char room[1 << 16];
     const char *what = count > 1 ? arguments[1] : "";
@@ -433,6 +459,8 @@ int main(int count, char **arguments) {
         tell_young(!strcmp(what, "ready"));
     else if (!strcmp(what, "places"))
         tell_places();
+    else if (!strcmp(what, "old"))
+        tell_old();
     else if (!strcmp(what, "poll-once"))
         printf("%d\n", poll(NULL, 0, 0));
     else
