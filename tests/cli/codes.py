@@ -84,7 +84,7 @@ def no_such_target():
     expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")
     expect(3, "neither a process .* nor a file", "dump", "no-such-name-anywhere")
     expect(3, "cannot be opened; No such file or directory; make a snapshot", "dump", "./no-such-file")
-    expect(3, "cannot be opened; No such file or directory; a program leaves a recording if", "postmortem", "./no-such-file.rec")
+    expect(3, "cannot be opened; No such file or directory; under memctx run --record, a program leaves", "postmortem", "./no-such-file.rec")
 
 
 @test
@@ -280,7 +280,7 @@ def mark_diff_reset_trim_set_options():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
-        expect(1, "no mark .*; to compare with a snapshot, name the snapshot first", "diff", live.pid, __file__, env=env)
+        expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)

@@ -146,7 +146,7 @@ def an_array_that_fills():
         first = watched(target, 1)["findings"][0]
     check_equal((first["id"], first["severity"]), ("growth", "info"), f"{first}")
     check_equal(first["function"].split(",")[0], "array_fill", "who")
-    told = re.fullmatch(r"since the first look the program touched ([0-9.]+) MiB more of a chunk of 256.0 MiB; at this rate, "
+    told = re.fullmatch(r"since the first look ([0-9.]+) MiB more of a chunk of 256.0 MiB became resident; at this rate, "
                         r"the chunk is full in about ([0-9.]+) s", first["evidence"])
     check(told and 1 < float(told[1]) < 250 and float(told[2]) > 0, first["evidence"])
 

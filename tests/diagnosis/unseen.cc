@@ -2,7 +2,8 @@
 // unseen.cc - programs of other kinds than planted.cc. `registry`: 200 modules add handlers to one
 // list. `observers`: closures of a local class that are never removed. `tenants`: buffers of two
 // kinds of requests grow by realloc. `wrapped`: one of three callers of an allocator with three
-// layers leaks. `lines`: lines that getline allocates are not freed. `churn`: rows are replaced at
+// layers leaks. `jumped`: as `wrapped`, but the allocator's one function ends in a tail call.
+// `lines`: lines that getline allocates are not freed. `churn`: rows are replaced at
 // random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
 // drops the old one, `arena` has one large request among small ones, `batch` has phases,
 // `late-pool` starts twelve threads in the third round, `lru` is a full cache. Each prints "look"
@@ -302,6 +303,35 @@ static void wrapped() {
         }
 }
 
+// --- jumped ---
+
+KEEP static void *memory_get(size_t size) {
+    return malloc(size);
+}
+
+KEEP static char *session_open() {
+    char *session = static_cast<char *>(memory_get(900));
+    session[0] = 5;
+    return session;
+}
+
+KEEP static char *request_read() {
+    char *request = static_cast<char *>(memory_get(500));
+    request[0] = 6;
+    return request;
+}
+
+static char *volatile last_session;
+
+static void jumped() {
+    for (;; look())
+        for (int i = 0; i < 2000; i++) {
+            free(request_read());
+            free(request_read());
+            last_session = session_open();
+        }
+}
+
 // --- lines ---
 
 static char *settings[10];
@@ -331,6 +361,7 @@ int main(int argc, char **argv) {
                  {"observers", observers_grow},
                  {"tenants", tenants_grow},
                  {"wrapped", wrapped},
+                 {"jumped", jumped},
                  {"lines", lines},
                  {"churn", churn},
                  {"rebuild", rebuild},

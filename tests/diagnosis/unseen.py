@@ -66,12 +66,15 @@ def unseen_closures_in_a_local_class():
 
 @test
 def unseen_wrappers_of_wrappers():
-    """Where other callers share the three innermost functions, the text names the function to which
-    the growth belongs, too."""
+    """If other callers share the three innermost functions, the text also names the function that
+    leaks, also if the innermost function ended in a tail call."""
     with started("wrapped") as target:
         _, text = growth_at(target)
     check(re.search(r"\(memory_take, unseen.cc:\d+; called for certificate_load, unseen.cc:\d+\)$", verdict(text)), text)
     check(re.match(r"memory_take \(\S+\) < zone_take \(\S+\) < object_make \(\S+\) < certificate_load \(\S+\) \(context", labelled(text, 1, "who")), text)
+    with started("jumped") as target:
+        _, text = growth_at(target)
+    check(re.search(r"\(memory_get \[tail call\], unseen.cc:\d+; called for session_open, unseen.cc:\d+\)$", verdict(text)), text)
 
 
 @test

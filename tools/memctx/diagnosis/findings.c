@@ -312,7 +312,8 @@ void findings_make(struct findings *findings, const struct findings_input *input
 
 struct who_part finding_who(const struct model *model, const struct finding *finding) {
     if (finding->common.context != WIRE_NONE)
-        return (struct who_part){finding->common, {WIRE_NONE, 0}, true};
+        return (struct who_part){
+            .from = finding->common, .end = {WIRE_NONE, 0}, .keeps_first = true};
     return who_frames(model, finding->example, finding->frames);
 }
 

@@ -228,8 +228,8 @@ static void subtract_copied(struct series *series, size_t number) {
     }
 }
 
-/* True if each step of the series adds one chunk, which is larger by a quarter or more than the one
- * before. So an arena grows, such as std::pmr::monotonic_buffer_resource. */
+/* True if each step of the series adds one chunk, and each chunk is larger than the chunk before by
+ * a quarter or more. An arena grows like this, such as std::pmr::monotonic_buffer_resource. */
 static bool adds_larger_chunks(const struct series *series, size_t number,
                                const struct trend *steps) {
     int64_t before = 0;
@@ -244,16 +244,20 @@ static bool adds_larger_chunks(const struct series *series, size_t number,
     return true;
 }
 
-/* Judges the path as an array or an arena that grows by a factor. Sets series->values to its bytes,
- * without those of arrays that were just being copied. */
+/* Judges the path, whose bytes are series->values, as an array or an arena that grows by a factor.
+ * For an array, subtracts the bytes of arrays that were just being copied from series->values. */
 static struct trend find_steps(struct series *series, size_t number) {
     struct trend none = {TREND_NONE, 0, 0};
+    size_t count = series->samples->count;
+    struct trend steps = trend_steps(series->seconds, series->values, count);
+    if (steps.kind == TREND_STEPS && adds_larger_chunks(series, number, &steps))
+        return steps;
     subtract_copied(series, number);
-    struct trend steps = trend_steps(series->seconds, series->values, series->samples->count);
+    steps = trend_steps(series->seconds, series->values, count);
     int64_t from = series->rows[steps.from][number].live_chunks;
     /* more chunks are not larger chunks */
     bool more = series->rows[steps.to][number].live_chunks > from + 1;
-    return more && !adds_larger_chunks(series, number, &steps) ? none : steps;
+    return more ? none : steps;
 }
 
 /* Returns how a path grew, and sets series->values to its bytes. */
@@ -266,6 +270,7 @@ static struct trend find_trend(struct series *series, size_t number) {
         (trend.kind != TREND_DIPS || !trend_stopped(series->seconds, series->values, count));
     if (grew && trend.kind != TREND_DIPS)
         return trend;
+    take_bytes(series, number);
     struct trend steps = find_steps(series, number);
     if (!grew || (steps.kind == TREND_STEPS &&
                   trend_line_of_steps(series->seconds, series->values, count).steady))

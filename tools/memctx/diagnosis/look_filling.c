@@ -6,11 +6,10 @@
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
-/* Returns how many bytes of a path's large chunks (1 MiB or more) became resident since the first
- * look. 0: the number of chunks changed, there are fewer than four looks, or the growth slows down
- * or is no trend. Sets *left_s to the time after which the chunks are
- * full at this rate, or to 0 if the rate is not steady. `x` and `values` have room for all samples.
- */
+/* Returns how many bytes of a path's chunks, whose mean size is 1 MiB or more, became resident
+ * since the first look. Returns 0 for all other paths, and if this growth cannot be judged. Sets
+ * *left_s to the time after which the chunks are full at this rate, or to 0 if the rate is not
+ * steady. `x` and `values` have room for all samples. */
 static int64_t filled_bytes(const struct look *look, size_t number, double *x, int64_t *values,
                             double *left_s) {
     const struct samples *samples = look->input->samples;
@@ -59,19 +58,21 @@ void look_filling(struct look *look, const struct rule *rule, const bool *taken)
                          ? cli_format("; at this rate, the chunk is full in about %s", when)
                          : cli_copy("");
         finding->title = "large chunks that fill";
-        finding->verdict = cli_format("%s more of large chunks were touched since the first look",
-                                      look_bytes(suspect->figure));
+        finding->verdict =
+            cli_format("%s more of large chunks became resident since the first look",
+                       look_bytes(suspect->figure));
         finding->evidence =
-            chunks == 1 ? cli_format("since the first look the program touched %s more of a chunk "
-                                     "of %s%s",
-                                     look_bytes(suspect->figure), look_bytes(asked), full)
-                        : cli_format("since the first look the program touched %s more of %" PRId64
-                                     " chunks, %s in all",
-                                     look_bytes(suspect->figure), chunks, look_bytes(asked));
+            chunks == 1
+                ? cli_format("since the first look %s more of a chunk of %s became resident%s",
+                             look_bytes(suspect->figure), look_bytes(asked), full)
+                : cli_format("since the first look %s more of %" PRId64
+                             " chunks, %s in all, became resident",
+                             look_bytes(suspect->figure), chunks, look_bytes(asked));
         finding->why = "Chunks take no more memory than their size. But an array that is full is "
                        "often copied into a larger one.";
         finding->advice = "If the program adds to an array, find out what limits its length.";
-        finding->sure = "certain for what was touched; the time is an estimate";
+        finding->sure = *full != '\0' ? "certain for the resident bytes; the time is an estimate"
+                                      : "certain for the resident bytes";
         finding->action = look_closer(look, "dump", " --flat", finding);
         free(full);
         free(when);

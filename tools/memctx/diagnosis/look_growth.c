@@ -7,6 +7,7 @@
 #include "diagnosis/forecast.h"
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
+#include "model/frames.h"
 
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
 /* Limits for growth that is spread over many paths: least and most number of paths (the search
@@ -23,9 +24,9 @@
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
  */
 #define LARGER 4
-/* Chunks that take less than this for each new thread may be smaller than the thread's stack. Their
- * rate does not tell when memory will be used up. */
-#define STACK_BYTES (64 * KIB)
+/* If a finding's chunks take less than this for each new thread, the threads' stacks may be larger.
+ * The rate of the chunks then does not tell when memory will be used up. */
+#define CHUNKS_BELOW_STACK (64 * KIB)
 
 /* Returns the bytes by which paths with the suspect's site (allocating function) shrank. */
 static int64_t lost_at_site(const struct look *look, const struct series *series,
@@ -106,15 +107,21 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     }
 }
 
+/* True if the growth is that of an arena, which takes one more, larger chunk whenever it is full.
+ */
+static bool is_arena(const struct growth *growth) {
+    return growth->kind == TREND_STEPS && growth->chunks > 1;
+}
+
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : intervals < 3 ? "open: fewer than four looks show no trend"
            : growth->kind == TREND_STEPS && !growth->line.steady
-               ? "open: an array that grows by a factor asks for memory seldom; a longer watch "
-                 "shows whether it goes on"
+               ? "open: an array or arena that grows by a factor asks for memory seldom; a longer "
+                 "watch shows whether it goes on"
            : growth->kind == TREND_STEPS
-               ? "likely: the times between the steps fit an array that fills evenly"
+               ? "likely: the times between the steps fit an array or arena that fills evenly"
            : growth->kind == TREND_STEADY
                ? "likely: it grew in every interval; whether the program still uses the "
                  "memory is not known"
@@ -146,6 +153,9 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
         return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
                           " of these chunks for each new thread",
                           growth->threads, growth->per_thread);
+    if (is_arena(growth))
+        return cli_copy("it is an arena, from which the program takes memory, and which takes a "
+                        "larger chunk whenever its chunks are used up");
     if (growth->kind == TREND_STEPS)
         return cli_copy("it is a list, a table or a buffer to which the program adds, and which it "
                         "makes larger whenever it is full");
@@ -210,25 +220,49 @@ static bool is_from_libraries(const struct look *look, const struct blame_suspec
     return theirs > all / 2;
 }
 
-/* True if functions of an interpreter allocated the suspect's memory while a script ran: the path
- * leads through the interpreter's loop, and all functions nearer to malloc that tell something are
- * in the module of that loop. */
-static bool is_from_script(const struct look *look, const struct blame_suspect *suspect) {
-    const struct model *model = look->model;
+/* True if this module is an interpreter. A program that contains an interpreter, as redis-server
+ * contains that of Lua, is none. */
+static bool is_interpreter(const struct model *model, uint32_t module) {
+    static const char *const names[] = {"perl", "php", "python", "ruby", "lua", "tcl"};
+    const char *name = module != WIRE_NONE ? frames_module_name(model, module) : "";
+    name += strncmp(name, "lib", 3) == 0 ? 3 : 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* True if the path leads through the loop of an interpreter, and all functions nearer to malloc
+ * that tell something are in the module of that loop. */
+static bool leads_through_interpreter(const struct model *model, uint32_t context) {
     uint32_t module = WIRE_NONE;
-    struct who_step at = who_first(model, suspect->members[0]);
+    struct who_step at = who_first(model, context);
     for (; at.context != WIRE_NONE; at = who_next(model, at)) {
         enum who_kind kind = who_kind_of(model, at);
         uint32_t its = model->contexts[at.context].frame->module;
         if (kind == WHO_INTERPRETER)
-            return module == WIRE_NONE || its == module;
+            return is_interpreter(model, its) && (module == WIRE_NONE || its == module);
         if (kind != WHO_MEANS)
             continue;
-        if (module != WIRE_NONE && its != module)
+        if (!is_interpreter(model, its) || (module != WIRE_NONE && its != module))
             return false;
         module = its;
     }
     return false;
+}
+
+/* True if functions of an interpreter allocated more than half of the suspect's memory while a
+ * script ran. */
+static bool is_from_script(const struct look *look, const struct blame_suspect *suspect) {
+    int64_t all = 0, theirs = 0;
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t context = suspect->members[k];
+        int64_t bytes = look->totals[blame_number(&look->paths, context)].requested_bytes;
+        all = model_tame(all + bytes);
+        if (leads_through_interpreter(look->model, context))
+            theirs = model_tame(theirs + bytes);
+    }
+    return theirs > all / 2;
 }
 
 /* Returns the command or step that the user should take next. The caller frees it. */
@@ -278,16 +312,17 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "give the container that keeps them a limit.";
     if (growth->per_thread > 0)
         return "If the number of threads has a limit, this growth has a limit, too. Otherwise find "
-               "out why threads are started and do not end, or are not joined. Each thread has a "
-               "stack, too, which no figure here contains.";
+               "out why threads are started and do not end, or why nobody joins them. The figures "
+               "of "
+               "this finding do not contain the threads' stacks.";
     if (chunks_became_larger(growth))
         return "Find out what should make these chunks smaller, or free them, and when; or give "
                "the buffer, list or table a limit.";
     return NULL;
 }
 
-/* Chooses the words of a finding about growth that slows down, or that too few looks show: such
- * growth may stop by itself, so the rule's own words would be wrong. */
+/* Growth that slows down may stop by itself, so it gets other words than those of the rule. Growth
+ * that fewer than four looks show gets another title only. */
 static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
     if (growth->slowing) {
         char *before = finding->verdict;
@@ -295,7 +330,8 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
         free(before);
         finding->title = "growth that slows down";
         finding->why = "A cache that fills grows like this, and stops when it holds all entries "
-                       "that are asked for. Memory runs out only if new entries never end.";
+                       "that are asked for. Memory runs out only if the program adds new entries "
+                       "without end.";
         finding->advice = "Nothing needs to be done if the number of entries has a limit. "
                           "Otherwise give the container that keeps these chunks a limit.";
     } else if (intervals < 3) {
@@ -359,7 +395,8 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         forecasts[told] = forecast_of(series, &growth);
         if (forecasts[told].bytes_per_s > 0)
             forecast_tell_rate(look, finding, &forecasts[told]);
-        with_stacks[told] = growth.per_thread > 0 && growth.bytes / growth.threads < STACK_BYTES;
+        with_stacks[told] =
+            growth.per_thread > 0 && growth.bytes / growth.threads < CHUNKS_BELOW_STACK;
         all_per_s += forecasts[told++].bytes_per_s;
     }
     for (size_t i = 0; i < told; i++)
@@ -457,7 +494,8 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
     enum severity severity = growth_severity(look, series->samples->count - 1, growth);
     struct finding *around = find_around(look, rule, suspect, severity);
     if (around) {
-        const struct who_part part = {suspect->common, {.context = WIRE_NONE}, true};
+        const struct who_part part = {
+            .from = suspect->common, .end = {.context = WIRE_NONE}, .keeps_first = true};
         char *before = around->evidence, *function = who_write_short(look->model, &part);
         around->evidence =
             cli_format("%s; below the function that these paths share, %zu more call paths (%s) "

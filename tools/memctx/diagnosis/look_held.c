@@ -51,7 +51,7 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
                                  look_bytes(pages->isolate)));
     } else if (pages->empty > finding->bytes / 10) {
         finding_helps(look, finding, "trim", "", pages->trim,
-                      cli_format("returns %s within seconds, while the threads allocate",
+                      cli_format("returns %s: each thread returns its part when it allocates",
                                  look_bytes(pages->trim)));
     }
 }

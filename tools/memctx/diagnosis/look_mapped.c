@@ -266,9 +266,10 @@ static void tell_starter(const struct look *look, struct finding *finding, uint3
         cli_format("memctx dump %s --flat --context %" PRIu32, look->input->target, context->id);
 }
 
-/* pthread_create allocates a small chunk for each thread. If these chunks grow so that their own
- * finding is a warning, the stacks of these threads, which take more memory, become the warning
- * instead: both have one cause. The time at which the chunks alone would use up memory is wrong. */
+/* pthread_create allocates a small chunk for each thread. If both these chunks and the stacks of
+ * the threads grow, they have one cause. The stacks are larger, so they get the severity of the
+ * finding about the chunks, which becomes info. That finding tells no time at which memory is used
+ * up, because such a time would leave out the stacks. */
 static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
     for (size_t i = 0; i < look->findings->count; i++) {
         struct finding *chunks = &look->findings->list[i];
@@ -276,12 +277,12 @@ static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
             chunks->context != stacks->context || chunks->severity == SEVERITY_INFO ||
             chunks->bytes >= stacks->bytes)
             continue;
+        if (stacks->severity < chunks->severity)
+            stacks->severity = chunks->severity;
         chunks->severity = SEVERITY_INFO;
         free(chunks->out);
         chunks->out = NULL;
         chunks->out_s = 0;
-        if (stacks->severity == SEVERITY_INFO)
-            stacks->severity = SEVERITY_WARNING;
     }
 }
 

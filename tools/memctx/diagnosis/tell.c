@@ -108,10 +108,9 @@ static uint32_t equal_frames(const struct model *model, uint32_t a, uint32_t b, 
     return count;
 }
 
-/* Returns the context of the innermost frame that serves mainly the finding: at most half as many
- * allocations as the finding's come from other paths with the same frames up to this one. The
- * frames nearer to malloc are functions that many callers share, such as a wrapper of malloc or a
- * list. */
+/* Returns the context of the finding's *own* frame: the innermost frame for which other paths, with
+ * the same frames up to this one, have at most half as many allocations as the finding. The frames
+ * nearer to malloc are functions that many callers share, such as a wrapper of malloc or a list. */
 static uint32_t find_own_frame(const struct model *model, const struct finding *finding) {
     uint32_t frames = finding->frames, at = finding->example;
     int64_t *allocs = cli_alloc((size_t)frames + 1, sizeof *allocs);
@@ -137,7 +136,7 @@ static bool has_name(const struct model *model, struct who_step step) {
     return names && step.function < names->count && names->functions[step.function].name;
 }
 
-/* Sets *own to the innermost function that serves mainly the finding, and returns how many
+/* Sets *own to the function of the finding's own frame (find_own_frame), and returns how many
  * functions `who` has to show so that this function is among them. Returns 0 if the finding has no
  * such function, if the function has no name, or if it is the first that is shown. */
 static int64_t find_own(const struct model *model, const struct finding *finding,
@@ -145,7 +144,12 @@ static int64_t find_own(const struct model *model, const struct finding *finding
     if (finding->example == WIRE_NONE || finding->common.context != WIRE_NONE)
         return 0;
     struct who_part part = finding_who(model, finding);
-    uint32_t frame = find_own_frame(model, finding);
+    uint32_t frame = find_own_frame(model, finding), inner = finding->example;
+    /* a tail call into the frames nearer to malloc may hide the own function */
+    while (inner != frame && model->contexts[inner].parent != frame)
+        inner = model->contexts[inner].parent;
+    if (inner != frame && tails_before(model, &model->contexts[inner]))
+        return 0;
     struct who_step wanted = who_first(model, frame);
     while (wanted.context != WIRE_NONE && (who_kind_of(model, wanted) == WHO_LIBRARY ||
                                            who_kind_of(model, wanted) == WHO_ALLOCATOR))
@@ -153,19 +157,9 @@ static int64_t find_own(const struct model *model, const struct finding *finding
     if (wanted.context == WIRE_NONE || who_kind_of(model, wanted) != WHO_MEANS ||
         !has_name(model, wanted))
         return 0;
-    *own = (struct who_part){wanted, part.end, false};
-    int64_t count = 0;
-    for (struct who_step at = part.from; at.context != WIRE_NONE; at = who_next(model, at)) {
-        count += who_kind_of(model, at) == WHO_MEANS && has_name(model, at);
-        if (at.context == wanted.context && at.function == wanted.function)
-            return count > 1 ? count : 0;
-        const struct model_tails *tails =
-            at.function == 0 ? tails_before(model, &model->contexts[at.context]) : NULL;
-        if (tails && model->contexts[at.context].parent == frame)
-            return 0; /* the path names the tail call, which may be the own function */
-        count += tails ? tails->count : 0;
-    }
-    return 0;
+    *own = (struct who_part){.from = wanted, .end = part.end, .without_tails = true};
+    int64_t count = who_count_to(model, &part, wanted);
+    return count > 1 ? count : 0;
 }
 
 /* --- the verdict ----------------------------------------------------------------------------- */
@@ -305,7 +299,7 @@ char *tell_who(const struct model *model, const struct finding *finding,
     struct who_part part = finding_who(model, finding);
     bool joined = finding->part_count > 0;
     int64_t functions = options->functions;
-    if (functions == WHO_FUNCTIONS) { /* the function that is to blame must be among those shown */
+    if (functions == WHO_FUNCTIONS) { /* shows the own function, too */
         struct who_part own;
         int64_t wanted = find_own(model, finding, &own);
         functions = wanted > functions && wanted <= OWN_FUNCTIONS ? wanted : functions;

@@ -213,7 +213,8 @@ static const char *module_of(const struct model *model, struct who_step step) {
  * looked up here: without debug information about inlining, any function of the program may have
  * such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
-                                            "*/rustlib/src/rust/library/*", "/usr/include/*bits/*"};
+                                            "*/rustlib/src/rust/library/*", "/usr/include/bits/*",
+                                            "/usr/include/*-linux-gnu/bits/*"};
 
 static bool is_library_file(const char *file) {
     for (size_t i = 0; file && i < sizeof library_files / sizeof library_files[0]; i++)
@@ -435,29 +436,42 @@ static void write_tails(struct written *written, const struct model_tails *tails
 static void write_tails_to_malloc(struct written *written, const struct model *model,
                                   const struct who_part *part, enum who_kind shown, bool brief) {
     uint32_t context = part->from.context;
-    if (!is_end(part->from, part->end) && part->from.function == who_first(model, context).function)
+    if (!part->without_tails && !is_end(part->from, part->end) &&
+        part->from.function == who_first(model, context).function)
         write_tails(written, tails_to_malloc(model, &model->contexts[context]), shown, brief);
 }
 
-char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
+/* Writes the functions of a part, up to the function of the step `last` or until there are enough.
+ * Returns true if that function was written. *via becomes the word for functions that were left out
+ * at the inner end. */
+static bool write_part(struct written *written, const struct model *model,
+                       const struct who_part *part, struct who_step last, char **via) {
     enum who_kind shown = find_shown(model, part);
-    struct written written = {.text = cli_copy(""), .most = (size_t)most};
-    char *via = NULL;
-    write_tails_to_malloc(&written, model, part, shown, false);
-    for (struct who_step at = part->from; !is_end(at, part->end) && written.count < written.most;
+    write_tails_to_malloc(written, model, part, shown, false);
+    for (struct who_step at = part->from; !is_end(at, part->end) && written->count < written->most;
          at = who_next(model, at)) {
-        if (shows(model, part, at, shown, written.count)) {
-            write_next(&written, write_function(model, at, false));
-        } else if (written.count == 0) {
+        bool is_shown = shows(model, part, at, shown, written->count);
+        if (is_shown) {
+            write_next(written, write_function(model, at, false));
+        } else if (written->count == 0) {
             enum who_kind kind = who_kind_of(model, at);
             if (kind == WHO_ALLOCATOR || kind == WHO_LIBRARY) {
-                free(via);
-                via = write_via(model, at);
+                free(*via);
+                *via = write_via(model, at);
             }
         }
+        if (is_end(at, last))
+            return is_shown;
         if (at.function == 0)
-            write_tails(&written, tails_before(model, &model->contexts[at.context]), shown, false);
+            write_tails(written, tails_before(model, &model->contexts[at.context]), shown, false);
     }
+    return false;
+}
+
+char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
+    struct written written = {.text = cli_copy(""), .most = (size_t)most};
+    char *via = NULL;
+    write_part(&written, model, part, part->end, &via);
     if (via) {
         char *longer = cli_format("%s, via %s", written.text, via);
         free(written.text);
@@ -465,6 +479,16 @@ char *who_write(const struct model *model, const struct who_part *part, int64_t 
         written.text = longer;
     }
     return written.text;
+}
+
+int64_t who_count_to(const struct model *model, const struct who_part *part,
+                     struct who_step wanted) {
+    struct written written = {.text = cli_copy(""), .most = SIZE_MAX};
+    char *via = NULL;
+    bool found = write_part(&written, model, part, wanted, &via);
+    free(written.text);
+    free(via);
+    return found ? (int64_t)written.count : 0;
 }
 
 char *who_write_short(const struct model *model, const struct who_part *part) {

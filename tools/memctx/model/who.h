@@ -54,6 +54,7 @@ uint64_t who_key(const struct model *model, struct who_step step);
 struct who_part {
     struct who_step from, end; /* end.context is WIRE_NONE: up to the outermost function */
     bool keeps_first;          /* `from` is shown, whatever its kind */
+    bool without_tails; /* functions between `from` and malloc are not shown (model/tails.h) */
 };
 /* Returns the part of a context's path that has the innermost `frames` frames. */
 struct who_part who_frames(const struct model *model, uint32_t context, uint32_t frames);
@@ -70,6 +71,10 @@ struct who_step who_find(const struct model *model, struct who_step from, struct
  * functions that were left out at the inner end. If no function tells something, the innermost ones
  * are shown. The caller frees the text. */
 char *who_write(const struct model *model, const struct who_part *part, int64_t most);
+/* Returns how many functions who_write has to show so that the function of the step `wanted` is
+ * among them; 0 if who_write never shows it. */
+int64_t who_count_to(const struct model *model, const struct who_part *part,
+                     struct who_step wanted);
 /* Like who_write, but returns one function, as "open_session, srv.cc:10". The caller frees the
  * text. */
 char *who_write_short(const struct model *model, const struct who_part *part);

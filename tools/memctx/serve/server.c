@@ -534,7 +534,8 @@ static size_t unescape(void *closure, struct MHD_Connection *connection, char *t
     return strstr(text, "%00") ? strlen(text) : mhd.http_unescape(text);
 }
 
-/* Starts the HTTP library. An `fd` below 0 makes a server that nobody can connect to. */
+/* Starts the HTTP server on the listening socket `fd`. If `fd` is -1, the server has no socket;
+ * this checks the options only. */
 static bool start(struct server *server, int fd) {
     const struct server_options *options = server->options;
     bool tls = options->certificate != NULL;

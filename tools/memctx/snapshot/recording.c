@@ -458,8 +458,8 @@ static bool fail_without_moment(const struct snapshot_replay *reader) {
     if (kind != 0)
         return damaged(reader, "none of its moments is complete");
     return cli_fail(reader->failure, CLI_REFUSED,
-                    "%s: a recording without a moment; the process ended before the first moment "
-                    "was written, or the file is cut off",
+                    "%s: a recording without a moment; the process has not written one yet, ended "
+                    "before, or could not write, or the file is cut off",
                     reader->model->source);
 }
 

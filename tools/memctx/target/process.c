@@ -339,8 +339,8 @@ static bool explain_sandbox(const struct process_facts *facts, char *reason, siz
     } else if (facts->age_s >= 1.0) {
         snprintf(reason, bytes,
                  "it has set no_new_privs, as programs do before they filter their system calls "
-                 "(seccomp), so it has no control thread; or it has not allocated since it was "
-                 "20 ms old");
+                 "(seccomp), so it has no control thread; or it has not allocated since its "
+                 "first 20 ms, and has not waited since its first 0.5 s");
     } else {
         return false;
     }
@@ -373,15 +373,16 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         snprintf(reason, bytes,
                  "it is too young (%.2f s); the control thread starts at an allocation after the "
                  "first 20 ms (later in a process that forks all the time), or at a wait of a "
-                 "second; try again",
+                 "second (of any length after the first 0.5 s); try again",
                  facts->age_s);
     } else {
         snprintf(
             reason, bytes,
             "its control thread has not started: no directory for the socket was writable, a "
-            "limit on processes or descriptors forbade the thread or its socket, or since its "
-            "first 20 ms the process has neither allocated nor, since its first 0.5 s, waited in "
-            "poll, sleep or the like; or a thread that is gone had its system calls filtered "
+            "limit on processes or descriptors forbade the thread or its socket, or the process "
+            "has "
+            "not allocated since its first 20 ms, and has not waited (poll, sleep or the like) "
+            "since its first 0.5 s; or a thread that is gone had its system calls filtered "
             "(seccomp), "
             "which ended the control thread; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 "
             "to see the reason");

@@ -158,6 +158,13 @@ bool target_is_file(const char *word) {
     return found;
 }
 
+/* True if the name of the file, in FILE or FILE@MOMENT, ends in ".rec". */
+static bool is_recording_name(const char *word) {
+    const char *at = strrchr(word, '@');
+    size_t length = at ? (size_t)(at - word) : strlen(word);
+    return length > 4 && strncmp(word + length - 4, ".rec", 4) == 0;
+}
+
 void target_open(struct target *target, const char *word, bool live) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
@@ -193,12 +200,13 @@ void target_open(struct target *target, const char *word, bool live) {
         }
     } else if (!is_file(word)) {
         int error = errno;
-        const char *dot = strrchr(word, '.');
-        cli_die(error == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET, "%s: cannot be opened; %s; %s",
-                word, strerror(error),
-                dot && strcmp(dot, ".rec") == 0
-                    ? "a program leaves a recording if it has run for 0.1 s under memctx run "
-                      "--record, its children if they have run for 2 s"
+        if (error == EACCES)
+            cli_die(CLI_NOT_PERMITTED, "%s: cannot be opened; %s; run memctx as root", word,
+                    strerror(error));
+        cli_die(CLI_NO_TARGET, "%s: cannot be opened; %s; %s", word, strerror(error),
+                is_recording_name(word)
+                    ? "under memctx run --record, a program leaves a recording after 0.1 s, and "
+                      "its children after 2 s"
                     : "make a snapshot with memctx dump TARGET -o FILE");
     }
     if (live) {
@@ -422,7 +430,7 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     if (!mark && name) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
                 !target->is_snapshot && target_is_file(name)
-                    ? "to compare with a snapshot, name the snapshot first"
+                    ? "see the marks in memctx dump; if you mean the file, name it first"
                 : model->mark_count > 0 ? "see the marks in memctx dump"
                 : target->is_snapshot   ? "compare it with another file"
                                         : "set one with memctx mark");

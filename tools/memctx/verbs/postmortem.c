@@ -192,8 +192,8 @@ static char *tell_ending(const struct model *model, enum ending ending) {
             "has ended; it had become another user, so its exit handler could not write "
             "the end, and whether it ran is not known");
     }
-    return cli_copy("was ended without its exit handler: by a signal (SIGKILL, the OOM killer, a "
-                    "crash), by _exit, or by a call of exec");
+    return cli_copy("was ended without its exit handler: it was killed (SIGKILL, the OOM "
+                    "killer, a crash), or called _exit or exec");
 }
 
 /* --- text --------------------------------------------------------------------------------------
