@@ -22,7 +22,8 @@
     X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
       "when the control thread starts, which answers the command memctx: off (never), auto (at "   \
       "once in the program that memctx run started; in other processes when they have lived for "  \
-      "20 ms, or call a function that waits for a second), eager (at once), always (also under a " \
+      "20 ms and allocate, or before they wait for a second, or for less after 0.5 s), eager (at " \
+      "once), always (also under a "                                                               \
       "system call filter that was set before the program started)")                               \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
       "unwind every Nth cached call path again with libunwind and compare; 0: never")              \

@@ -11,7 +11,8 @@
  * outside libc and the loader. The process must have lived for 20 ms, and 20 ms must have passed
  * since its last fork. The last fork is ignored in a process that is older than 1 s; age and fork
  * are ignored in a process with a second thread. A call that may wait for a second or more
- * (api/waits.c) starts the thread at any age, a shorter wait in a process that is older than 0.5 s.
+ * (api/waits.c) starts the thread at any age. A shorter wait starts it in a process that is older
+ * than 0.5 s.
  * A forked child starts its own thread in the same way; launchers (api/init.c) have none. When the
  * thread gets no socket or no directory, it prints a line only with MEMCTX_VERBOSE.
  *
@@ -31,14 +32,14 @@ INTERNAL uint32_t control_waiting;
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
 bool control_is_due(void);
-/* Like control_is_due, but for a wait of a second or more, or any wait in an old process. False in
+/* Like control_is_due, but before a wait (api/waits.c), where age and forks do not count. False in
  * a vfork child. */
 bool control_is_due_in_wait(void);
 /* True for START_AFTER_MS after the process started or was forked. */
 #define START_AFTER_MS 20
 bool control_is_young(void);
-/* True from OLD_AFTER_MS after the process started or was forked. A process that lives so long pays
- * little for the thread. */
+/* True from OLD_AFTER_MS after the process started or was forked. The start of the thread takes
+ * some 0.2 ms, less than a thousandth of the time that such a process has lived. */
 #define OLD_AFTER_MS 500
 bool control_is_old(void);
 /* Starts the thread, once. The caller has left the allocator, or is about to wait. */

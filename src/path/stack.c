@@ -198,8 +198,9 @@ static NOINLINE int join_at_not_inlined(struct stack *stack, int join, unsigned 
     return join_at(stack, join, wanted, rbp_at);
 }
 
-/* The usual walk meets some new frames and then old ones, and its new frames are *plain*: their
- * unwind rules find the caller by the stack pointer or by rbp. struct plain_frame is a new frame of
+/* The usual walk meets some new frames and then old ones, and its new frames are *plain*: the rule
+ * of a plain frame finds the CFA at a distance from the stack pointer or from rbp, and the caller's
+ * rbp is still in rbp or was saved at a distance from the CFA. struct plain_frame is a new frame of
  * such a walk. */
 struct plain_frame {
     uintptr_t address, sp;
@@ -219,8 +220,8 @@ struct plain {
     unsigned depth;
 };
 
-/* True if a frame with this rule is plain and finds its caller by the stack pointer, or by rbp. If
- * the frame saved rbp, the rule must find the saved rbp by the CFA. */
+/* Return true if the rule is that of a plain frame, and its CFA is found from the stack pointer, or
+ * from rbp. */
 #define PLAIN_BITS 0x17 /* the kind, and the higher bit of enum cfi_rbp */
 _Static_assert(CFI_SP == 3 && CFI_RBP == 4 && CFI_RBP_AT_CFA == 1, "plain rules have these bits");
 INLINE bool plain_by_sp(uint64_t rule) {
@@ -249,8 +250,9 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain, const struct plain_fram
     return plain->frame;
 }
 
-/* Returns the distance from the stack pointer of a frame to its caller's, for a frame that finds
- * its caller by rbp. 0: the frame is not plain, or its rbp leads out of the known stack. */
+/* For a frame that finds its caller by rbp: returns the caller's stack pointer minus `sp`, which
+ * the caller of this function has to check. 0: the frame is not plain, its rbp was not saved in the
+ * known stack, or an address is not aligned. */
 INLINE uintptr_t bytes_by_rbp(struct plain *plain, struct plain_frame *next, uintptr_t sp,
                               uint64_t rule) {
     uintptr_t at = plain_rbp_at(plain, next, sp);
@@ -283,7 +285,7 @@ enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
 /* Makes new frames of the old frames from plain->old outwards, up to but without `outer`. These old
  * frames are unchanged, but the last of them may have another caller now. The walk then goes on at
- * `outer`. */
+ * that caller; `outer` is the next old frame that it may meet. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
