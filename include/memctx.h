@@ -37,7 +37,8 @@
  * size of the structs that the program was compiled with. New fields are only added at the end of a
  * struct, and 0 in a new field means what older versions do. A newer library writes and reads no
  * more than the program's struct has. An older library sets the fields that it does not know to 0
- * when it fills in a struct. It refuses a struct of the program in which such a field is not 0.
+ * when it fills in a struct. An older library refuses a struct of the program in which such a field
+ * is not 0.
  *
  * The contexts are modelled on PostgreSQL's memory contexts.
  */
@@ -120,7 +121,7 @@ enum memctx_flag {
      * call paths of the allocation, of the free and of the access. Costs some microseconds and an
      * OS page per chunk. */
     MEMCTX_GUARDED = 2,
-    /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold much. */
+    /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold many pages. */
     MEMCTX_LARGE_PAGES = 4
 };
 /* Every flag of enum memctx_flag. */
@@ -138,8 +139,8 @@ struct memctx_options {
 struct memctx_stats {
     uint64_t requested_bytes; /* bytes that the program requested for the live chunks */
     uint64_t chunks;          /* number of live chunks */
-    /* The highest value of requested_bytes so far. Frees by other threads count late, so the figure
-     * may be too high if other threads free chunks of the context. */
+    /* The highest value of requested_bytes so far. Frees by other threads are subtracted late, so
+     * the figure may be too high if other threads free chunks of the context. */
     uint64_t peak_bytes;
     uint64_t allocs, frees;  /* since the context was created */
     uint64_t reserved_bytes; /* bytes of the context's pages and large chunks */
@@ -158,7 +159,7 @@ static inline int memctx_is_active(void) {
     return memctx_version != 0;
 }
 /* Returns the version of the running library, such as "0.2.0"; NULL without the library. The text
- * stays valid as long as the process. Any thread. */
+ * stays valid as long as the process runs. Any thread. */
 static inline const char *memctx_library_version(void) {
     return memctx_version ? memctx_version() : NULL;
 }
@@ -167,14 +168,15 @@ static inline const char *memctx_library_version(void) {
 static inline int memctx_library_version_number(void) {
     if (memctx_do_version_number)
         return memctx_do_version_number();
-    return memctx_version ? MEMCTX_VERSION_OF(0, 1, 0) : 0; /* only 0.1.0 lacks the function */
+    /* only version 0.1.0 lacks memctx_do_version_number */
+    return memctx_version ? MEMCTX_VERSION_OF(0, 1, 0) : 0;
 }
 
 /* --- contexts ---------------------------------------------------------------------------- */
 
 /* Creates a context that belongs to the calling thread. `parent` is NULL or a context whose reset
- * and delete also delete the new context. `name` is copied. Contexts that have one name and one
- * parent share a line of a dump, when one is created after another was deleted. Returns NULL when
+ * and delete also delete the new context. `name` is copied. If a context of this name and parent
+ * was deleted before, the new context takes over the deleted one's line in dumps. Returns NULL when
  * memory is short or the library is absent. */
 MEMCTX_NONNULL(2)
 static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
@@ -211,15 +213,15 @@ static inline void memctx_reset_children(memctx_t context) {
         memctx_do_reset_children(context);
 }
 /* Returns 1 when somebody asked for a reset of this context with `memctx reset TARGET --named NAME`
- * and waits for it, else 0. A program calls this function where it can lose the context's chunks.
- * On 1 it calls memctx_reset or memctx_delete, which answers the request. Costs a few loads and
- * compares. Any thread. */
+ * and waits for it, else 0. A program calls this function at points where it no longer needs the
+ * context's chunks. On 1 the program calls memctx_reset or memctx_delete, which answers the
+ * request. Costs a few loads and compares. Any thread. */
 static inline int memctx_reset_requested(memctx_t context) {
     return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
 }
-/* Makes the context current: what this thread allocates from now on goes to the context. NULL:
- * allocations go to their call paths again. A realloc leaves a chunk in the chunk's context.
- * Returns the previous context. MEMCTX_SCOPE switches back by itself. */
+/* Makes the context current: from now on this thread allocates in the context. NULL: allocations go
+ * to their call paths again. A realloc leaves a chunk in the chunk's context. Returns the previous
+ * context. MEMCTX_SCOPE switches back by itself. */
 static inline memctx_t memctx_switch(memctx_t context) {
     return memctx_do_switch ? memctx_do_switch(context) : NULL;
 }
@@ -236,9 +238,9 @@ static inline memctx_t memctx_current(void) {
 static inline MEMCTX_MUST_USE int memctx_give(memctx_t context) {
     return context && memctx_do_hand_over ? memctx_do_hand_over(context) : 0;
 }
-/* Makes the calling thread the owner of the context and of every context below it. None of them
- * may have an owner. Returns 0 on success; -1 when memory is short and some contexts were not
- * taken: call again. */
+/* Makes the calling thread the owner of the context and of every context below it. None of these
+ * contexts may have an owner. Returns 0 on success; -1 when memory is short and some contexts were
+ * not taken: call again. */
 static inline MEMCTX_MUST_USE int memctx_take(memctx_t context) {
     return context && memctx_do_take ? memctx_do_take(context) : 0;
 }
@@ -301,7 +303,7 @@ static inline void memctx_set_parent(memctx_t context, memctx_t parent) {
     if (context && memctx_do_set_parent)
         memctx_do_set_parent(context, parent);
 }
-/* Returns the name, which stays valid as long as the process; "" for NULL. Any thread. */
+/* Returns the name, which stays valid as long as the process runs; "" for NULL. Any thread. */
 static inline const char *memctx_name(memctx_t context) {
     return context && memctx_do_name ? memctx_do_name(context) : "";
 }

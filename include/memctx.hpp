@@ -9,8 +9,8 @@
  *     }
  *     request.reset();
  *
- * The rules of memctx.h hold, for threads too. Nothing here throws. Without the library, and when
- * memory is short, a context object holds NULL, and its functions do nothing.
+ * The rules of memctx.h hold, also its rules for threads. Nothing here throws. Without the library,
+ * and when memory is short, a context object holds NULL, and its functions do nothing.
  */
 #ifndef MEMCTX_HPP
 #define MEMCTX_HPP

@@ -36,7 +36,7 @@
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
 #define WIRE_MARKS_MAX 16     /* marks that WIRE_MARK sets */
 #define WIRE_MARKS_ALL 48     /* marks of WIRE_MARK, and marks of MEMCTX_MARKS (named auto-N) */
-#define WIRE_NOTES_MAX 16     /* the next note replaces the oldest one */
+#define WIRE_NOTES_MAX 16     /* when there are this many, the next note replaces the oldest one */
 #define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the bytes live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
@@ -116,7 +116,7 @@ struct wire_hello {
 
 #define WIRE_DUMP_RESIDENT 1U /* compute resident figures: asks the kernel with mincore */
 #define WIRE_DUMP_THREADS 2U  /* contexts: add the figures of each thread */
-#define WIRE_DUMP_LIGHT 4U    /* pages: leave out what sums over contexts do not need */
+#define WIRE_DUMP_LIGHT 4U    /* pages: leave out fields that sums over contexts do not need */
 /* The client will ask for pieces. Ids keep their meaning until WIRE_DUMP_END, or until
  * WIRE_DUMP_QUIET_MS pass without a request for a piece. */
 #define WIRE_DUMP_BEGIN 8U
@@ -439,9 +439,9 @@ struct wire_page {
     uint16_t further;     /* 1: an earlier piece has the first shares of this page */
     uint8_t kind;         /* enum wire_page_kind */
     uint8_t state;        /* enum wire_page_state */
-    /* Mixed page: 1: only of contexts with WIRE_PLACE_APART. Own page: WIRE_PAGE_ALIGNED: its
-     * context asked for alignments above 16 bytes, which another policy may serve with larger
-     * blocks; or 0. */
+    /* In a mixed page: 1 if only contexts with WIRE_PLACE_APART share the page. In an own page:
+     * WIRE_PAGE_ALIGNED if its context asked for alignments above 16 bytes, for which another
+     * policy may need larger blocks. Otherwise 0. */
     uint8_t apart;
     uint8_t spare_units; /* own page: at least this many times 16 bytes of each block are spare */
 };

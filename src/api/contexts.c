@@ -124,8 +124,9 @@ static void call_back(memctx_t context, const char *what) {
 
 /* Frees the chunk of a member of a crowd. If `ends` is true, also ends the member. Returns false
  * when the context is no member of a crowd, or when `memctx reset` asked the crowd for a reset: the
- * member must then grow into a context of its own, which can answer. `anyhow`: frees the chunk in
- * spite of such a request, because there is no memory to grow the member. */
+ * member must then grow into a context of its own, because only such a context can answer the
+ * request. `anyhow`: frees the chunk in spite of such a request, because there is no memory to grow
+ * the member. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -225,7 +226,7 @@ static void delete_below(memctx_t context, const char *what) {
     }
 }
 
-/* Deletes every context below this one, and runs the callbacks of all of them. */
+/* Deletes every context below `context`, and runs the callbacks of each of these contexts. */
 static void prepare(memctx_t context, const char *what) {
     check_mine(context, what);
     do {

@@ -129,7 +129,8 @@ INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_w
     __builtin_memcpy(&first, &checks->word[0], sizeof first);
     __builtin_memcpy(&second, &checks->word[2], sizeof second);
 #ifdef CACHE_WORDS_IN_PAIRS
-    const double *at = (const double *)(const void *)words; /* only moved, never computed with */
+    /* these doubles are only moved; no arithmetic is done with them */
+    const double *at = (const double *)(const void *)words;
     __m128d a = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)first]), &at[first >> 32]);
     __m128d b = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)second]), &at[second >> 32]);
     const __m128i *values = (const __m128i *)(const void *)checks->value;

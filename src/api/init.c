@@ -165,7 +165,7 @@ static bool has_cxx_library(void) {
 
 /* Prints that the program does not call this library's malloc. `file` has the malloc that the
  * program calls: a sanitizer's run-time library, another preloaded library, or a linked allocator.
- * NULL: the program calls this library's malloc. */
+ * NULL: the program calls this library's malloc, and nothing is printed. */
 static void tell_of_other_malloc(const char *file) {
     char line[1024];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
@@ -177,10 +177,11 @@ static void tell_of_other_malloc(const char *file) {
     os_print(&text);
 }
 
-/* True if a library in front of this one has a malloc of its own that takes the chunks from this
- * library's malloc, as libraries do that count or limit allocations. To find out, calls that
- * malloc. False without a call for a malloc in the program itself, and for a library with
- * constructors: they have not run yet, and such a malloc may not work before. */
+/* True if a library in front of this library has a malloc of its own that takes the chunks from
+ * this library's malloc, as libraries do that count or limit allocations. To find out, calls that
+ * malloc. Returns false without a call if the malloc is in the program itself, or in a library with
+ * constructors: the constructors have not run yet, and such a malloc may not work before they have
+ * run. */
 static bool malloc_is_passed_on(void) {
     const char *file = rebind_other_malloc((uintptr_t)&malloc);
     if (!file || !text_has(file, "/") || rebind_other_has_constructors((uintptr_t)&malloc))

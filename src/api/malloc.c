@@ -219,8 +219,8 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
     return serve_entered(heap, THREAD_OWN, view, &request, frame);
 }
 
-/* Takes a block of the view's current page if all blocks of that page have the alignment. NULL:
- * they have not, or no block is free. */
+/* Takes a block of the view's current page if all blocks of that page have the alignment. NULL: the
+ * blocks lack the alignment, or no block is free. */
 static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
                                 size_t alignment) {
     size_t room = aset_aligned_room(size, alignment);

@@ -71,7 +71,7 @@ __attribute__((used)) static long syscall_watched(long number, unsigned long a, 
 }
 
 /* The exported syscall. It has no stack frame, as in libc: some system calls return on another
- * stack, or twice on this one. */
+ * stack, or twice on the present stack. */
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"

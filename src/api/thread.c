@@ -8,7 +8,8 @@
 
 #include <pthread.h>
 
-#define KEYS_WITHOUT_ALLOCATION 32 /* for the values of this many keys glibc allocates nothing */
+/* glibc stores a thread's values of this many keys without an allocation */
+#define KEYS_WITHOUT_ALLOCATION 32
 /* glibc calls key destructors in up to 4 rounds. The heap is parked in the third round, so that the
  * destructors of other keys, which may allocate and free, have two rounds before. */
 #define EXIT_ROUNDS 2
@@ -117,8 +118,8 @@ static struct heap *shared_entered(struct heap *heap) {
 }
 
 /* Enters the shared heap for a young thread. Returns NULL when the thread should get its own heap,
- * or when there is no memory for the view of [unknown], which takes what cannot be charged
- * elsewhere. */
+ * or when there is no memory for the view of [unknown], which pays for allocations that cannot be
+ * charged elsewhere. */
 static struct heap *enter_young(void) {
     if (young_entries >= YOUNG_ENTRIES || load_relaxed(&heap_global.parked) ||
         (load_relaxed(&heap_global.at_once) < HEAPS_AT_ONCE &&

@@ -18,15 +18,16 @@
 #define FOLDED_DEPTH_TIMES 4U
 /* a new site needs 1/DEPTH_PARTS of the limit free for each node outside it */
 #define DEPTH_PARTS 256
-#define WATCH_EVERY 32U /* of this many waiting paths, one is searched for functions that recur */
-/* sizes of the table of known views (struct known), and when it grows; see look_at_known */
+#define WATCH_EVERY 32U /* one in this many waiting paths is searched for functions that recur */
+/* sizes of the table of known views (struct known), and when the table grows; see look_at_known */
 #define KNOWN_LOOK_EVERY 4096U
 #define KNOWN_MISSES 8U
 #define KNOWN_TIMES 8U
 #define KNOWN_GROWN 512U
 #define KNOWN_MOST (KNOWN_GROWN * KNOWN_TIMES)
-#define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of this many */
-#define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
+/* a thread adds this many allocations of waiting paths at once to admit_waited */
+#define WAITED_TOLD_EVERY 32U
+#define LIMIT_LOOK_EVERY 64U /* walks of a thread between two computations of the limit */
 
 /* Each element counts how often a path was seen lately: the lower 16 bits are the path's weight,
  * the upper ones a part of its hash. Sightings of other paths that lead to this element lower the
@@ -119,7 +120,7 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-#define WORN_ONCE_IN 4 /* of this many sightings of other paths, one lowers the weight */
+#define WORN_ONCE_IN 4 /* one in this many sightings of other paths lowers the weight */
 
 /* Counts a sighting of a path. Returns the path's weight, or 1 if another path has the element of
  * `sightings`. */
@@ -178,7 +179,7 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
-/* If requests for `share` fail only because traces have the room, gives back the traces of this
+/* If requests for `share` fail only because traces take the room, gives back the traces of this
  * thread. True: memory came free. */
 static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     bool had = paths->replays;
@@ -309,7 +310,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
 
 /* walks between two runs of look_at_folding, if no function is folded meanwhile */
 #define FOLDING_LOOK_EVERY 16U
-#define NODE_IN_LOOK_UPS 8U /* paths come fast if over one in this many look-ups makes a node */
+/* paths come fast if more than one in this many look-ups makes a node */
+#define NODE_IN_LOOK_UPS 8U
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
@@ -317,8 +319,8 @@ static bool paths_come_fast(void) {
             tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
 }
 
-/* Now and then updates whether the thread looks for functions that recur, and which functions it
- * folds. */
+/* Every FOLDING_LOOK_EVERY walks, or when function_epoch has changed: updates whether the thread
+ * looks for functions that recur, and which functions the thread folds. */
 static void look_at_folding(struct paths *paths) {
     if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
         LIKELY(load_acquire(&function_epoch) == paths->fold_epoch))

@@ -39,9 +39,10 @@
 /* How often a path must be seen to be admitted. In each of the last ADMIT_STEPS steps before
  * TABLES_ADMITTED a path must be seen four times as often as in the step before. */
 #define ADMIT_WEIGHT 16U
-#define ADMIT_STEPS 4              /* each step is half of 1/TABLES_PARTS of the budget */
-#define ADMIT_LIVE_SHARE 1024      /* one allocation of 1/1024 of the live bytes admits its path */
-#define ADMIT_LIVE_LEAST (4 << 20) /* fewer live bytes count as this many */
+#define ADMIT_STEPS 4         /* each step is half of 1/TABLES_PARTS of the budget */
+#define ADMIT_LIVE_SHARE 1024 /* one allocation of 1/1024 of the live bytes admits its path */
+/* if fewer bytes are live, this number takes the place of the live bytes */
+#define ADMIT_LIVE_LEAST (4 << 20)
 
 /* Atomic: counts the look-ups of all threads, in steps, so those of each thread's present window
  * are missing. */
@@ -62,9 +63,11 @@ INLINE void admit_forget(struct paths *paths) {
     paths->nodes_valid = 0;
     paths->first_cold = UINT32_MAX;
 }
-/* Forgets the views that pay for paths that are not admitted yet. */
+/* Forgets the known views, which pay for paths that are not admitted yet (struct known in
+ * prefix.h). */
 void admit_forget_known(struct paths *paths);
-/* Gives the larger table of these views back, if there is one. True: memory came free. */
+/* Gives back the larger table of known views (struct known in prefix.h), if there is one. True:
+ * memory came free. */
 bool admit_shrink(struct paths *paths);
 /* For a thread that ended or sleeps: frees its counts of waiting paths, and forgets the nodes of
  * its stack. */

@@ -32,11 +32,11 @@ unsigned evict_nodes_above(uint32_t id) {
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
- * not cold. If that is the parent, a site below it would free nothing, so another ancestor is
- * taken: the one that is NEAR_ROOT nodes from the root. If the parent is at most NEAR_ROOT nodes
- * from the root, the root is taken. Then the parent and all nodes between it and this ancestor
- * become TREE_PARTIAL. If the context is a site, the parent of its [other callers] takes the
- * parent's role. */
+ * not cold. If that ancestor is the context's parent, a site below the parent would free nothing.
+ * So another ancestor is taken: the one that is NEAR_ROOT nodes from the root. If the parent is at
+ * most NEAR_ROOT nodes from the root, the root is taken. Then the parent and all nodes between it
+ * and this ancestor become TREE_PARTIAL. If the context is a site, the parent of its [other
+ * callers] takes the parent's role. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -78,7 +78,7 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
 }
 
 #define OVER_PATIENCE 8 /* sweeps in a row that found the tables above their limit */
-/* bytes that new sites may take before evictions have freed that many bytes */
+/* new sites may take this many bytes more than evictions have freed so far */
 #define SITES_BEFOREHAND (32 << 10)
 
 /* Called when site_for found no room. Takes a site below an ancestor further out if there is one,
@@ -104,8 +104,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
 
 /* True if no chunk of the context is alive in any heap. The freed counts are read before the
  * allocated ones, so if both sums are equal, no chunk was alive between the readings. The heap's
- * own view is at rest and does not change meanwhile, so it is left out. False, too, when `probes`
- * are used up. Without `probes`, visit_none_is_alive answers. */
+ * own view is at rest and does not change meanwhile, so it is left out. *probes is the number of
+ * heaps that may still be read; if there are more heaps, the answer is false. `probes` NULL:
+ * visit_none_is_alive answers. */
 static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
@@ -140,8 +141,9 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
            may_drop(heap, view, probes);
 }
 
-/* Moves the figures of views at rest to the totals, and drops the views, until the heap is down to
- * the HEAP_TABLES_BYTES that the budget does not count; to drop more would gain nothing. */
+/* Moves the figures of views at rest to the totals, and drops the views. Stops when the heap's
+ * tables have only the HEAP_TABLES_BYTES that the budget does not count, because to drop more would
+ * gain nothing. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;

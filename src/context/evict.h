@@ -14,11 +14,12 @@
  * The limit falls when the program frees much, or when threads end. While the tables are above the
  * limit, the control thread sweeps without a request, and each context without a live chunk is cold
  * at once. The control thread then also *visits* the heaps of threads that are outside the
- * allocator, because a sleeping thread evicts nothing: it gives their caches back and moves the
- * figures of cold views to heap_totals. The visit sets heap->visited, closes the fast ways to a
- * view, and makes all threads pass a memory barrier. If the owner entered before, heap->busy is
- * set, and the visit leaves the heap alone. If the owner enters later, it finds the ways closed and
- * waits at heap_await. Frees do not wait, because a visit changes only views without a live chunk.
+ * allocator, because a sleeping thread evicts nothing. A visit gives the heap's caches back and
+ * moves the figures of its cold views to heap_totals. The visit sets heap->visited, closes the fast
+ * ways to a view, and makes all threads pass a memory barrier. If the owner entered before,
+ * heap->busy is set, and the visit leaves the heap alone. If the owner enters later, it finds the
+ * ways closed and waits at heap_await. Frees do not wait, because a visit changes only views
+ * without a live chunk.
  *
  * What is exact afterwards: all sums, the figures of sites, and the live bytes of every context.
  * The earlier allocations of an evicted path are counted in [other callers]; the path's context is

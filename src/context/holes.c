@@ -7,11 +7,11 @@
 #include "region/punch.h"
 
 #define LOOK_MIN_MS 50     /* time between two looks, where MEMCTX_DECAY_MS is less */
-#define LOOK_NS 4000000U   /* a look ends after this time */
+#define LOOK_NS 4000000U   /* the longest time of a look */
 #define LOOK_SHARE 32      /* the pause after a look is at least this many times its length */
-#define LOOK_SEGMENTS 256U /* segments that one look reads: 1 GiB */
-#define VISIT_SEGMENTS 16U /* segments in which a visit collects pages */
-#define PAGES_MAX 32U      /* pages of one visit */
+#define LOOK_SEGMENTS 256U /* most segments that one look reads: 1 GiB */
+#define VISIT_SEGMENTS 16U /* most segments in which a visit collects pages */
+#define PAGES_MAX 32U      /* most pages of one visit */
 #define BUSY_MAX 8U        /* a look ends when this many heaps could not be visited */
 #define DEALT_WITH 1U      /* set in page.seen: the page was punched, or cannot be punched */
 #define SEEN_USED_SHIFT 48 /* position of the number of used blocks in page.seen */
@@ -36,13 +36,13 @@ struct look {
 };
 
 /* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
- * The word is the same again after a malloc and the free of that block. Bit 0 is 0. */
+ * After a malloc and the free of the same block, the word has its old value again. Bit 0 is 0. */
 static uint64_t state_of(const struct page *page) {
     return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
                                                       << SEEN_USED_SHIFT;
 }
 
-/* True when the page may have empty OS pages, and is as the last look found it. */
+/* True when the page may have empty OS pages, and has not changed since the last look. */
 static bool is_quiet(struct page *page) {
     if (!punch_may_help(page))
         return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holes.h - gives back the empty OS pages inside pages that no thread has used for a while.
+ * holes.h - gives back the empty OS pages inside pages that did not change between two looks.
  *
  * When a program has freed most of many chunks, the few that stay may each keep a page of their own
  * resident. The control thread regularly looks at the headers of all pages. A page is *quiet* if

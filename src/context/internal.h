@@ -57,9 +57,9 @@ void sweep_if_wanted(bool alone);
 /* True for the heap of totals, and for a parked heap whose caches were given back: no thread uses
  * the heap's views, and no cache leads to them. */
 bool visit_heap_is_idle(struct heap *heap);
-/* Evicts cold views of heap_global.totals and of heaps without a thread. With `now`, these
- * heaps lose their caches, and views of parked heaps move to the totals (evict_fold_rested); the
- * shared heap counts as a heap without a thread then, because its lock keeps all threads out. */
+/* Evicts cold views of heap_global.totals and of heaps without a thread. With `now`, these heaps
+ * lose their caches, and views of parked heaps move to the totals (evict_fold_rested). The shared
+ * heap then counts as a heap without a thread, because its lock keeps all threads out. */
 void visit_idle(bool now);
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The caller holds no other lock and owns no heap. */

@@ -32,7 +32,7 @@ static void verify(struct heap *heap, const struct view *view) {
     verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 
-/* after this many walks, a too deep stack is walked to its end once more */
+/* after this many walks, a stack that was too deep is walked to its end once more */
 #define DEEP_AGAIN_EVERY 4096U
 
 /* Walks the stack and returns the view that pays for it. Sets *wanted to the number of frames that
@@ -60,7 +60,8 @@ INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     return view;
 }
 
-/* Walks while the table is in use. The path goes into the table, at the place that `hash` gives. */
+/* For look-ups that use the table of traces: walks the stack, and puts the path into the table at
+ * the place that `hash` gives. */
 static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
                                  uint64_t hash) {
     struct paths *paths = paths_of(heap);
@@ -70,7 +71,7 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     if (paths->quiet) {
         paths->quiet--;
     } else if (may_keep && heap->state != HEAP_SHARED && LIKELY(paths->traces != NULL)) {
-        /* In the shared heap no trace is kept, because it serves many stacks. `traces` is NULL if
+        /* The shared heap keeps no trace, because the heap serves many stacks. `traces` is NULL if
          * the look-up gave them back. */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
@@ -79,7 +80,8 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     return view;
 }
 
-/* Walks while the table is passed over, and notes the change of the stack. */
+/* For look-ups that pass over the table of traces: walks the stack, and notes how the stack has
+ * changed. */
 static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned depth,
                                    size_t size) {
     struct paths *paths = paths_of(heap);
@@ -157,8 +159,8 @@ INLINE uint64_t searched(const struct paths *paths) {
     return paths->guessed + paths->replayed;
 }
 
-/* `seen` look-ups were made since the last call. `found` of them were right first guesses; the
- * others cost `spent`. */
+/* `seen` look-ups were made since the last call. `found` of these look-ups were right first
+ * guesses; all other look-ups together cost `spent` ns. */
 INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t spent) {
     paths->seen += seen;
     paths->found_in_window += found;
@@ -261,8 +263,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     return view;
 }
 
-/* Looks up a path while the table is passed over and no noted change leads to the path. Does only
- * the part of look_up that is needed while traces exist and the depth is not 0. */
+/* Looks up a path past the table of traces, when no noted change leads to the path. Does only that
+ * part of look_up which is needed while traces exist and the depth is not 0. */
 static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
     evict_look(heap);
@@ -305,7 +307,7 @@ void context_time_ends(const struct context_timing *timing) {
 
 #define REPLAYS_JUDGED 1024U /* replays between two calls of judge */
 
-/* Finds the view while the table is passed over. */
+/* Finds the view for a look-up that passes over the table of traces. */
 static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
     struct view *view = replay(paths, frame);

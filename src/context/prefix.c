@@ -197,9 +197,9 @@ static struct prefix begin(struct admit *admit, int *first) {
 
 /* Finds the last frame of each folded function from `first` on, and forgets the prefixes of all
  * frames from `first` on. If one of these functions also stands on the path before `first`, the
- * path is cut at the outermost frame of such a function, and *next is set to the function's last
- * frame, which takes its place; else *next is `first`. Returns the frame before *next on the
- * path. */
+ * path is cut at the outermost frame of such a function. The function's last frame takes the place
+ * of that frame, and *next is set to the last frame. Otherwise *next is `first`. Returns the frame
+ * before *next on the path. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;

@@ -4,11 +4,11 @@
  * and prefix.c include this header; admit.h explains folding and admission.
  *
  * Each frame of the stack has a *prefix*: the node of the path up to the frame, the length of that
- * path in nodes, and a hash. A prefix is *cold* if the path is not in the tree (which has nothing
- * to do with TREE_COLD): the node is then PREFIX_WAITS plus the deepest ancestor that is in the
- * tree, and the hash is that of the path. If the path is in the tree, the hash has a bit for each
- * folded function on the path. The prefixes of frames that a walk kept are known, so only new
- * frames are looked up.
+ * path in nodes, and a hash. A prefix is *cold* if the path is not in the tree. (The flag TREE_COLD
+ * means something else.) The node of a cold prefix is PREFIX_WAITS plus the deepest ancestor that
+ * is in the tree, and its hash is the hash of the path. If the path is in the tree, the hash has a
+ * bit for each folded function on the path. The prefixes of frames that a walk kept are known, so
+ * only new frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made. Only the last
  * (innermost) frame of a folded function stands on the path, followed by the frames that this frame
@@ -59,7 +59,7 @@ struct admit {
     /* anchored: the walk came to its end within the depth, so the path begins at the outermost
      * frame that can be known */
     bool folding, anchored;
-    enum tables_share share; /* for new nodes */
+    enum tables_share share; /* share of the tables' budget for new nodes */
     struct prefix root;
 };
 

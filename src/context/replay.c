@@ -29,10 +29,11 @@ struct change {
 #define BEFORE_SHIFT 17 /* position of the field `before` in stack_frame.proof */
 
 struct replays {
-    uint32_t bits;     /* logarithm of the number of `changes` */
-    uint32_t replaced; /* notes since the last look (LOOK_EVERY) that took the place of another */
-    /* the stack before the walk: its innermost frame's stack pointer (0: nothing can be noted) and
-     * node, and its number of frames */
+    uint32_t bits; /* logarithm of the number of `changes` */
+    /* number of notes that replaced another note, since the last look (LOOK_EVERY) */
+    uint32_t replaced;
+    /* State of the stack before the walk. sp: stack pointer of the innermost frame; 0: nothing can
+     * be noted. node: node of the innermost frame. count: number of frames. */
     uintptr_t sp;
     uint32_t node, count;
     uint32_t pause; /* number of next walks during which no replay is tried */
@@ -41,11 +42,11 @@ struct replays {
     uint64_t replayed; /* value of paths.replayed when replay_before last counted */
     struct change changes[];
 };
-/* Replays pause when fewer than REPLAYED_LEAST of them served during LOOK_EVERY walks. */
+/* Replays pause when fewer than REPLAYED_LEAST replays served during LOOK_EVERY walks. */
 #define LOOK_EVERY 1024U
 #define REPLAYED_LEAST 16U
 #define PAUSE_FOR (8U * LOOK_EVERY)
-/* The notes move to a larger table when more than this many took the place of another note during
+/* The notes move to a larger table when more than this many notes replaced another note during
  * LOOK_EVERY walks. */
 #define REPLACED_MANY (LOOK_EVERY / 2)
 #define BITS_FIRST 8U

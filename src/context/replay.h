@@ -3,12 +3,12 @@
  * replay.h - finds the view of a stack that changed in the same way as an earlier stack did.
  *
  * A program that builds or searches a tree by recursion comes to ever new stacks by few kinds of
- * change: it leaves some frames and enters a few. A *replay* notes such a change: the node of
- * the last path, how far the stack pointer moved, the innermost frame that stayed with its node,
- * and the new frames with their nodes and the view. If the stack changes in this way again, and all
- * words that prove the frames that stayed are still there, then a walk would find exactly the noted
- * new frames, and their nodes follow from the node of the frame that stayed. So neither the frames
- * nor the nodes have to be looked up.
+ * change: it leaves some frames and enters a few. A *replay* notes such a change: the node of the
+ * last path, how far the stack pointer moved, the innermost frame that stayed with its node, and
+ * the new frames with their nodes and the view. Suppose that the stack changes in this way again,
+ * and that all words that prove the frames that stayed are still there. Then a walk would find
+ * exactly the noted new frames, and their nodes follow from the node of the frame that stayed. So
+ * neither the frames nor the nodes have to be looked up.
  *
  * For: threads whose look-ups are mostly walks. The new frames find their callers by the stack
  * pointer, or by rbp, as in code that is built with frame pointers. Cost: some 15 ns for a replay

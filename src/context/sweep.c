@@ -18,8 +18,10 @@
  * 1/SWEEP_AGE_SHARE of the time since a sweep was first wanted. */
 #define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
-#define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
-#define SWEEP_SHARE 50U /* the pause is at least this many times the length of the last sweep */
+#define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless SWEEP_SHARE makes it longer */
+/* While the tables are within their limit, the pause is at least this many times the length of the
+ * last sweep. */
+#define SWEEP_SHARE 50U
 /* a cold subtree with at least this many contexts is marked whole: its sites come below its
  * parent */
 #define TOGETHER 8U
@@ -59,7 +61,7 @@ enum found_flags {
     /* This context or one below it must stay: it has a view that is not at rest, or allocated since
      * the last sweep, or made more than 1/HISTORY_SHARE of all allocations, or is pinned. */
     FOUND_WARM = 2,
-    FOUND_CHILD = 4,   /* a child of the node stays, or the loop of a folded node ends at it */
+    FOUND_CHILD = 4,   /* a child of the node stays, or a folded node's loop ends at this node */
     FOUND_LEAVING = 8, /* a child of the node leaves; the node is not removed before that child */
 };
 
@@ -162,8 +164,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context had made that many allocations at the last sweep (modulo 65 536). The context
- * has then made no allocation since, or a multiple of 65 536. */
+/* True if the context had made `allocs` allocations at the last sweep (modulo 65 536). Since that
+ * sweep the context has made no allocation, or a multiple of 65 536. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
@@ -302,8 +304,8 @@ static int64_t bytes_wanted(void) {
     int64_t idle = load_relaxed(&tables_idle_bytes);
     int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
     int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
-    /* Idle memory takes the room, but new paths cannot use it: a node's id must be greater than its
-     * parent's, and a view belongs to one heap. */
+    /* Idle memory takes room that a new path may be unable to use: a node's id must be greater than
+     * its parent's, and a view belongs to one heap. */
     if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
         load_relaxed(&state.wanted) >= WANTED_LEAST)
         wanted = part;

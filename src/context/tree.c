@@ -15,8 +15,9 @@ bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
-    struct table *older; /* the table that this one replaced; NULL: none, or it was freed */
-    uint32_t ids[];      /* each is like an entry of tree_node.children; 0: empty */
+    /* the table that this table replaced; NULL: there was none, or it was freed */
+    struct table *older;
+    uint32_t ids[]; /* each is like an entry of tree_node.children; 0: empty */
 };
 /* the table that was in use when tree_note_old was last called; under tree_lock */
 static struct table *noted;
@@ -26,8 +27,9 @@ static struct table *noted;
 static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
-    uint32_t count;      /* atomic; the fixed nodes need no memory */
-    uint32_t linked;     /* ids below it are in their parents' lists, or in the table */
+    uint32_t count; /* atomic; the fixed nodes need no memory */
+    /* nodes with ids below this number are in their parents' lists, or in the table */
+    uint32_t linked;
     uint32_t newest_max; /* greatest number of nodes that are in neither a list nor the table */
     struct table *table; /* atomic */
     uint64_t table_count;
@@ -354,7 +356,7 @@ static uint32_t take_first(uint32_t parent, bool idle) {
 
 /* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
  * the budget. Ids whose memory is still there come first, because the budget may have no room for a
- * discarded one. 0: there is none, the share is used up, a reader of the tree may know the id as
+ * discarded one. 0: no such id waits, the share is used up, a reader of the tree may know the id as
  * another node's, or there are rules. */
 static uint32_t take_gone(uint32_t parent, enum tables_share share) {
     /* Rules (tree_watch) are applied to nodes in the order of ids, once to each. */
@@ -447,7 +449,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
 
 NOINLINE uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
-    /* The table holds further children only of nodes whose own entries are all taken. */
+    /* The table holds children only of nodes whose own entries are all taken. */
     if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))
         return 0;
     return find_in_table(load_acquire(&tree.table), parent, frame, &at);

@@ -3,9 +3,9 @@
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
  * A node takes 32 bytes. Only its flags and its list of children change until it is removed, so
- * readers take no lock. New nodes are made under tree_lock. An id is the node's index. It keeps its
- * meaning until the node is removed; context/sweep.c removes nodes, when no thread can hold the id
- * any more, and a later node gets the id. A node's id is always greater than its parent's. A node
+ * readers take no lock. New nodes are made under tree_lock. An id is the node's index. The id keeps
+ * its meaning until the node is removed. context/sweep.c removes a node when no thread can hold its
+ * id any more; a later node gets the id. A node's id is always greater than its parent's. A node
  * holds its first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address.
  * So to find a path again, a look-up mostly reads one cache line for each node, in the order in
  * which the nodes were made. Further children stand in a table keyed by the parent and the frame,
@@ -45,8 +45,9 @@ enum tree_fixed {
 /* The module of a named context's node. The node's address is the context's place: see
  * named/named.h. */
 #define MODULE_NAMED 0xfffeU
-/* The module of a node [other callers], whose address is 0. The nodes below it are sites. They pay
- * for allocations of waiting and evicted paths that lead through the parent of [other callers]. */
+/* The module of a node [other callers], whose address is 0. The nodes below it are sites. The sites
+ * pay for allocations of waiting and evicted paths that lead through the parent of [other
+ * callers]. */
 #define MODULE_OTHERS 0xfffdU
 
 /* Flags of a node. */
@@ -144,7 +145,7 @@ INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     uint32_t tag = tree_child_tag(frame);
     for (unsigned like = tree_children_like(node, tag); like; like &= like - 1) {
         uint32_t id = load_acquire(&node->children[__builtin_ctz(like)]) ^ tag;
-        /* Another thread may have put another child here, or removed this one. */
+        /* Another thread may have put another child here, or removed the child. */
         if (LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
@@ -197,10 +198,11 @@ void tree_remove(uint32_t id);
  * caller holds tree_lock and heap_global.lock. */
 bool tree_note_old(void);
 void tree_free_old(void);
-void tree_discard(void);    /* gives the memory of removed nodes to the kernel */
-uint32_t tree_nodes(void);  /* counts the nodes that exist */
-uint32_t tree_made(void);   /* counts the nodes ever made, also removed ones; it wraps around */
-void tree_fork_child(void); /* for a forked child: the first nodes that it makes go into no list */
+void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
+uint32_t tree_nodes(void); /* counts the nodes that exist */
+/* counts the nodes ever made, also removed ones; the count wraps around */
+uint32_t tree_made(void);
+void tree_fork_child(void); /* for a forked child: its first new nodes go into no list */
 INTERNAL const uint32_t *const tree_count_shown; /* for control/outside.c: the count's address */
 /* an id below this number is valid, or tree_is_gone is true for the id */
 uint32_t tree_count(void);

@@ -48,8 +48,8 @@ void visit_forget_alive(void) {
 
 /* Counts the live chunks of each context. All frees are read before all allocations. So if the
  * count of a context is 0, there was a moment between the two readings when none of its chunks was
- * alive. A heap whose owner has allocated nothing since then has no live chunk of the context. If
- * memory is short, no context has a count. */
+ * alive. A heap whose owner has allocated nothing since that moment has no live chunk of the
+ * context. If memory is short, no context has a count. */
 static void find_alive(void) {
     uint32_t count = tree_count();
     if (alive.counts && alive.count >= count) {

@@ -8,7 +8,7 @@
 #include "figures/buffers.h"
 #include <memctx/wire.h>
 
-/* Moves contexts to pages of their own, or back to mixed pages, or gives them a policy. */
+/* Gives the next chunks of contexts pages of their own, or mixed pages again, or a policy. */
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
 /* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. Waits up
  * to a quarter of a second until the program's threads have trimmed their heaps. */

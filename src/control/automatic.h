@@ -2,13 +2,13 @@
 /*
  * automatic.h - MEMCTX_AUTO: chooses a placement policy for each call path that profits from one.
  *
- * Every few seconds the control thread looks at the tree of contexts and at the pages. It chooses
- * slab for a context whose blocks are larger than every request made of them. It chooses generation
- * for a context whose chunks, of several sizes, come and go and leave much of their pages unused.
- * Generation is a guess about lifetimes, so it begins as a trial: the choice is taken back if the
- * waste is not less after all chunks were replaced a few times. Contexts with less than
- * AUTO_LIVE_BYTES, with a rule, or placed by hand are left alone. Each dump gives the reason for
- * each choice.
+ * At most every two seconds the control thread looks at the tree of contexts and at the pages. The
+ * thread chooses slab for a context whose blocks are larger than every request that they served.
+ * The thread chooses generation for a context that has chunks of several sizes, if these chunks
+ * come and go and leave a large part of their pages unused (GENERATION_WASTE). Generation is a
+ * guess about lifetimes, so it begins as a trial: the choice is taken back if the waste is not less
+ * after all chunks were replaced a few times. Contexts with less than AUTO_LIVE_BYTES, with a rule,
+ * or placed by hand are left alone. Each dump gives the reason for each choice.
  *
  * Cost: a look takes some ns per view and page. Looks are spaced so that they take a fiftieth of
  * one processor at most.

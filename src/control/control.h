@@ -5,20 +5,21 @@
  *
  * The thread is one pthread named `memctx`. Its attributes block all signals, its stack is small,
  * and it has its own descriptor table (it unshares the table and closes everything in it), so the
- * program's descriptor numbers do not change. It never calls malloc and stops no other thread. It
- * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
- * an allocation that serve_entered (api/malloc.c) serves starts the thread, if its call comes from
- * outside libc and the loader. The process must have lived for 20 ms, and 20 ms must have passed
- * since its last fork. The last fork is ignored in a process that is older than 1 s; age and fork
- * are ignored in a process with a second thread. A call that may wait for a second or more
- * (api/waits.c) starts the thread at any age. A shorter wait starts it in a process that is older
- * than 0.5 s.
- * A forked child starts its own thread in the same way; launchers (api/init.c) have none. When the
- * thread gets no socket or no directory, it prints a line only with MEMCTX_VERBOSE.
+ * program's descriptor numbers do not change. The thread never calls malloc and stops no other
+ * thread. The thread starts at once in the program that `memctx run` started, or with
+ * MEMCTX_CONTROL=eager. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the
+ * thread, if its call comes from outside libc and the loader. The process must have lived for 20
+ * ms, and 20 ms must have passed since its last fork. The last fork is ignored in a process that is
+ * older than 1 s; age and fork are ignored in a process with a second thread. A call that may wait
+ * for a second or more (api/waits.c) starts the thread at any age. A shorter wait starts the thread
+ * in a process that is older than 0.5 s. A forked child starts its own thread in the same way;
+ * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
+ * line only with MEMCTX_VERBOSE.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
- * the process restricts itself (api/sandbox.c). It does not start where a filter was installed
- * before the program started, except in containers (sandbox.h) and with MEMCTX_CONTROL=always.
+ * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
+ * installed before the program started, except in containers (sandbox.h) and with
+ * MEMCTX_CONTROL=always.
  */
 #ifndef MEMCTX_CONTROL_H
 #define MEMCTX_CONTROL_H
@@ -52,10 +53,11 @@ void control_first_thread_ended(void);
 /* Called by the constructor. `at_once`: starts the thread now, not when it is due. `record`: the
  * value of MEMCTX_RECORD, or NULL. */
 void control_init(bool at_once, const char *record);
-/* The process is about to restrict itself: ends the thread, removes its socket, and lets no thread
- * start again, here or in forked children. False: nothing changed; also returned in a vfork child,
- * which is another process. *before (enum os_restriction) is the argument for control_unrestrict,
- * which the caller calls when the kernel refuses the restriction. */
+/* Called before the process restricts its system calls. Ends the control thread and removes its
+ * socket. From then on no control thread starts, neither in this process nor in forked children.
+ * False: nothing changed; in a vfork child, which is another process, the result is always false.
+ * *before (enum os_restriction) is the argument for control_unrestrict, which the caller calls when
+ * the kernel refuses the restriction. */
 bool control_restrict(bool strictly, uint32_t *before);
 void control_unrestrict(uint32_t before);
 /* Removes the socket if this process made it; notes the end in the recording; prints the statistics

@@ -239,8 +239,8 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
     text_add_number(text, out->most_bytes);
     text_add(text, " bytes each, ");
     text_add_number(text, out->requested_bytes);
-    text_add(text, " bytes in all; memctx diff shows only growth above that of each; memctx dump "
-                   "TARGET -o FILE keeps all");
+    text_add(text, " bytes in all; for each of these contexts, memctx diff shows only growth above "
+                   "the first figure; memctx dump TARGET -o FILE keeps all");
 }
 
 /* Returns how many bytes a new mark may take after the mark `old` was freed. */

@@ -155,7 +155,7 @@ static bool open_again(void) {
         return false;
     if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
         static const char none[sizeof(struct record_block)];
-        recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end */
+        recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end that the file has */
         return true;
     }
     descriptors_let_go(&recorder->file);

@@ -3,10 +3,9 @@
  * sandbox.h - tells whether the kernel may kill the process for system calls of a control thread.
  *
  * The library notices filters of system calls (seccomp) that the process installs itself:
- * src/api/sandbox.c intercepts libc's prctl and syscall. It finds filters that were installed
- * before the program started in /proc/self/status. That file can be read wherever the dynamic
- * loader could load this library, because the loader opens, reads and closes files by the same
- * calls.
+ * src/api/sandbox.c intercepts libc's prctl and syscall. Filters that were installed before the
+ * program started are found in /proc/self/status. That file can be read wherever the dynamic loader
+ * could load this library, because the loader opens, reads and closes files by the same calls.
  */
 #ifndef MEMCTX_SANDBOX_H
 #define MEMCTX_SANDBOX_H

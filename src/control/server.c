@@ -37,17 +37,17 @@
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
-#define DEAF_NS 1000000000U     /* accepts nobody for this time if no descriptor is left */
+#define DEAF_NS 1000000000U     /* if no descriptor is left, no client is accepted for this time */
 #define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
 #define IDLE_CLIENT_NS (60ULL * 1000000000) /* drops a client that asks nothing for this time */
 /* When all places are taken and another client waits, a connected client loses its place after one
  * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
  * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
- * sent a request go first. Of two such clients, and of two others, the client goes that did nothing
- * for longer. */
+ * sent a request go first. Of two clients that never sent a request, the one that did nothing for
+ * longer goes first, and so of two clients that sent one. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
-/* When no client could be dropped, nobody is accepted for this time. */
+/* When no client could be dropped, no client is accepted for this time. */
 #define FULL_NS (20ULL * 1000000)
 #define DUMP_QUIET_NS ((uint64_t)WIRE_DUMP_QUIET_MS * 1000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
@@ -445,7 +445,7 @@ void server_run(void) {
         /* a new socket closes the old one, in whose queue no client waits now */
         if (!ready && !deaf)
             control_look_at_socket();
-        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */
+        if (segment_usage().freelist_bytes) /* some freed slices wait, perhaps freed during poll */
             segment_purge(false);
         if (ready > 0)
             serve_ready(polls, polled, count);

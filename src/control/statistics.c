@@ -58,7 +58,7 @@ static void add_times(struct text *text, const struct lookup_counts *counts, uin
         timed += count;
     }
     add_statistic(text, "malloc_timed", (int64_t)timed,
-                  "allocations that were timed, a few after each slow one");
+                  "allocations that were timed: one after every 16 that left the fast path");
     add_mean(text, "malloc_ns", ns, known,
              "mean ns in malloc, estimated from the timed allocations");
     add_mean(text, "malloc_found_ns", counts->timed_ns[PATH_FOUND], counts->timed_count[PATH_FOUND],

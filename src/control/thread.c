@@ -28,10 +28,12 @@
 /* The thread starts at the earliest this long after the process started, or last forked. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
 #define OLD_AFTER_NS (OLD_AFTER_MS * 1000000UL)
-/* A process that forks again and again starts the thread in a pause between its forks, or when it
- * is FORKING_NS old: in a program with two threads glibc's fork costs ten page faults more. */
+/* A process that forks again and again starts the thread in a pause between its forks, or when the
+ * process is FORKING_NS old. The reason: in a program with two threads glibc's fork costs ten page
+ * faults more. */
 #define FORKING_NS 1000000000U
-#define CHILD_LOOKS 8 /* calls of control_is_due in a forked child before one reads the clock */
+/* number of calls of control_is_due in a forked child that do not read the clock */
+#define CHILD_LOOKS 8
 #define STACK_BYTES (228UL << 10)
 #define STATUS_BYTES 16384
 /* pause, at exit, between two checks whether the socket is still being made */
@@ -48,11 +50,11 @@ static struct {
     uint32_t stopping; /* atomic: the thread must end */
     uint32_t opening;  /* atomic: the thread is making the socket */
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
-    bool had_thread;   /* this process, or one that it was forked from, had the thread */
+    bool had_thread;   /* this process, or one of its ancestors by fork, has had a control thread */
     bool first_ended;  /* the program's first thread ended; the control thread may be the last */
     uint64_t start_ns; /* start of this process, or the time of its fork */
     uint64_t fork_ns;  /* when this process last began to fork; 0: never */
-    /* In a forked child: how many calls of control_is_due come before one reads the clock. */
+    /* In a forked child: how many further calls of control_is_due do not read the clock. */
     uint32_t looks_left;
     pthread_t thread;
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
@@ -259,7 +261,8 @@ void control_first_thread_ended(void) {
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
-    /* Most children end soon, and reading the clock would map the OS pages of the clock. */
+    /* A forked child does not read the clock in its first calls (CHILD_LOOKS), because most
+     * children end soon, and the first reading maps the clock's OS pages. */
     if (control.looks_left) {
         control.looks_left--;
         return false;
@@ -339,8 +342,8 @@ COLD void control_fork_done(bool child) {
     control.forking = false;
     if (!child)
         return;
-    /* The child has no control thread. It has the parent's descriptors only if the parent's control
-     * thread shared the descriptor table of the program. */
+    /* The child has no control thread. The child has the descriptors of the parent's control thread
+     * only if that thread shared the descriptor table of the program. */
     lock_reset(&control.lock);
     if (control.running && !descriptors_are_own) {
         descriptors_let_go(&socket_listener);

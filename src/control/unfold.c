@@ -6,10 +6,10 @@
 #include "context/tree.h"
 #include "path/functions.h"
 
-#define UNFOLDINGS_MAX 8 /* unfoldings at one time */
-/* The search for functions that recur together ignores nodes from this number on. */
+#define UNFOLDINGS_MAX 8 /* most unfoldings at one time */
+/* The search for functions that recur together (add_others) ignores nodes from this number on. */
 #define NODES_LOOKED_AT 65536U
-#define PASSES_MAX 4   /* passes of that search */
+#define PASSES_MAX 4   /* most passes of add_others */
 #define LEVELS_MAX 512 /* longest path that is followed, in nodes */
 #define NS_PER_S 1000000000ULL
 
@@ -66,7 +66,7 @@ static bool stands_below(uint32_t id, const struct function_set *set) {
 }
 
 /* Adds all functions that recur together with the functions of the set. If one of these functions
- * stayed folded, its loop would swallow most turns of the others. */
+ * stayed folded, its loop would swallow most turns of the other functions. */
 static void add_others(struct function_set *set) {
     uint32_t count = tree_count();
     for (int pass = 0; pass < PASSES_MAX; pass++) {

@@ -10,7 +10,8 @@
 /* Unfolds the recursive functions on the paths of some contexts for some seconds, or folds them
  * again. */
 uint32_t unfold_run(const struct wire_contexts_request *request, struct text *text);
-void unfold_look(void);            /* called now and then: ends unfoldings that have expired */
+/* ends unfoldings that have expired; called by the poll loop (server.c) */
+void unfold_look(void);
 void unfold_end(void);             /* ends all unfoldings */
 int64_t unfold_count(void);        /* number of unfolded functions */
 int64_t unfold_seconds_left(void); /* until the last unfolded function is folded again */

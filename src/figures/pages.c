@@ -87,8 +87,9 @@ static uint32_t oldest_age(const struct page *page) {
     return (int32_t)age > 0 ? age : 0;
 }
 
-/* Returns the time that has passed at least since segment_clock had the value `then`. The clock may
- * lag: the control thread sets it once a second, and before that thread runs nothing sets it. */
+/* Returns the time that has passed at least since segment_clock had the value `then`. segment_clock
+ * may lag: the control thread sets it once a second, and before that thread runs, no thread
+ * does. */
 static uint32_t at_least_since(uint32_t then) {
     uint32_t now = load_relaxed(&segment_clock);
     uint32_t latest = then + (uint32_t)((1000 + 100) * 1000000ULL >> SEGMENT_TICK_SHIFT) + 1;
@@ -434,7 +435,7 @@ static bool scan_own(struct scan *scan, const struct page *page, const char *sta
     return add_page(scan, &out);
 }
 
-/* A piece begins another mixed page only if the answer has this much room for shares. */
+/* A piece begins another mixed page only if the answer has this many bytes of room for shares. */
 #define SHARES_ROOM (256U * sizeof(struct wire_share))
 
 /* Freed blocks of a mixed page are reused even when the page is not the current one, so the age of

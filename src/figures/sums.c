@@ -9,9 +9,9 @@
  * While threads run, a chunk may be allocated in one view and freed in another between the readings
  * of the two. So the views of one context are read together, all frees before all allocations:
  * every free then has its allocation, and the live bytes are too high at most by the frees of the
- * few nanoseconds between the two readings. The list of views is walked anew for the allocations,
- * because during the first walk a thread may make a new view and allocate a chunk in it, and the
- * walk may read the free of this chunk in another view afterwards.
+ * few nanoseconds between the two readings. The list of views is walked anew for the allocations.
+ * Otherwise, a thread could make a new view during the first walk and allocate a chunk in that
+ * view, and the walk could then read the free of this chunk in another view.
  */
 /* Greatest number of readings of one context. A reading is repeated when the threads freed many
  * chunks meanwhile: the reader may have been preempted. */

@@ -37,7 +37,8 @@
 #define NAMED_LEVELS 500U  /* levels of nodes below the root */
 /* A value of `policy`: the place stands for a crowd, which no handle names. */
 #define NAMED_CROWD 255U
-#define NAMED_MANY 1024U /* contexts of one name below one parent; every later one is a member */
+/* when there are this many contexts of one name below one parent, each new one is a member */
+#define NAMED_MANY 1024U
 #define NAMED_MEMBER (1U << 31) /* flag in a place: the other bits are a member's number */
 
 struct named {

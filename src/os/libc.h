@@ -25,9 +25,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* The loader's list of loaded objects. It is weak, so the library names it without a version: a
- * glibc before 2.30 searches a name with a version only in the file that the version names, which
- * is libc.so.6 and not the loader. */
+/* The loader's list of loaded objects. The symbol is weak, so the library names it without a
+ * version. A glibc before 2.30 searches a name with a version only in the file that the version
+ * names, which is libc.so.6 and not the loader. */
 #pragma weak _r_debug
 
 /* A pointer is NULL if the process does not have the function, as with a glibc before 2.34 until

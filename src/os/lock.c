@@ -4,12 +4,12 @@
  * always sees whether its own thread holds a lock. Sources: the third mutex in U. Drepper, "Futexes
  * Are Tricky", and the kernel's robust futexes. Debug builds check the ranks.
  *
- * A forking thread takes the locks, so that the child finds the guarded data consistent. It then
- * waits in libc, and in the fork handlers of other libraries, for locks that are not the library's.
- * The holder of such a lock may wait for a lock of this library (glibc bug 19431 is such a circle).
- * The forking thread changes no guarded data meanwhile. So a thread that has waited FORK_WAIT_NS
- * takes the lock away from the forking thread, and the child is told if it was copied while another
- * thread held the lock. glibc lets one thread fork at a time.
+ * A forking thread takes the locks, so that the child finds the guarded data consistent. The
+ * forking thread then waits in libc, and in the fork handlers of other libraries, for locks that
+ * are not the library's. The holder of such a lock may wait for a lock of this library (glibc bug
+ * 19431 is such a circle). The forking thread changes no guarded data meanwhile. So a thread that
+ * has waited FORK_WAIT_NS takes the lock away from the forking thread. The child is told if it was
+ * copied while another thread held the lock. glibc lets one thread fork at a time.
  */
 #include "os/os.h"
 #include "os/syscall.h"

@@ -87,7 +87,7 @@ int64_t os_rss_bytes(void); /* resident bytes, from statm in /proc; -1: the file
 void os_print(const struct text *text); /* one write to standard error; ignores errors */
 /* Aborts as abort() does, without libc. */
 __attribute__((noreturn, cold)) void os_abort(void);
-/* calls os_print, then os_abort */
+/* prints the text by os_print, then calls os_abort */
 __attribute__((noreturn, cold)) void os_panic(const struct text *text);
 
 /* --- locks -------------------------------------------------------------------------------- */

@@ -6,9 +6,12 @@
 
 #define ASTRAY_FIRST 256      /* first value of paths.astray_max */
 #define ASTRAY_LAST (1 << 20) /* greatest value of paths.astray_max */
-#define SALT_EVERY 128        /* a power of two; see learn_first_guess */
-#define SALT_TRIES 4          /* at most this many salts are tried to find an unused entry */
-#define KEEP_ANYWAY_EVERY 32  /* see cache_keep */
+/* about one in this many wrong guesses changes a salt (learn_first_guess); a power of two */
+#define SALT_EVERY 128
+#define SALT_TRIES 4 /* at most this many salts are tried to find an unused entry */
+/* cache_keep keeps the path of one walk in this many, even if the walk before led to another
+ * view */
+#define KEEP_ANYWAY_EVERY 32
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
     return &paths->places[hash >> paths->place_shift];
@@ -425,8 +428,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     struct trace_place *place = place_of(paths, hash);
-    /* A path is kept when the last walk that missed this place led to the same view. Every
-     * KEEP_ANYWAY_EVERY-th walk is kept all the same, because two paths may miss the place in
+    /* A path is kept when the last walk that missed this place led to the same view. The path of
+     * every KEEP_ANYWAY_EVERY-th walk is kept in any case, because two paths may miss the place in
      * turn. */
     if (place->missed_view != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
         place->missed_view = view->index;

@@ -61,7 +61,7 @@
 /* The first misses and searches of a forked child, of which nothing is kept. Most children end
  * earlier, and each OS page that a child writes is copied. */
 #define CACHE_QUIET 64
-#define CACHE_NEAR_FRAMES 4U /* a walk with more new frames counts in walked_far */
+#define CACHE_NEAR_FRAMES 4U /* a walk with more new frames than this counts in walked_far */
 /* number of windows in a row with the table passed over, after which its memory is given back */
 #define CACHE_WALKING_LONG 8U
 
@@ -119,7 +119,7 @@ struct more_block {
 struct trace_place { /* an entry of the table that leads from a hash to a trace */
     uint16_t trace;  /* number of the trace; 0: no trace */
     uint16_t tag;    /* bits of the hash; they tell most unrelated paths from the trace's path */
-    /* index of the view that the last walk which missed at this place found */
+    /* index of the view that the last miss at this place led to, found by a walk */
     uint32_t missed_view;
 };
 
@@ -172,8 +172,9 @@ struct __attribute__((may_alias)) paths {
     uint32_t hoped, patience[2];
     uint32_t looked_up; /* number of frames that the last walk had to look up in the tree */
     uint32_t quiet;     /* number of misses and searches still to come of which nothing is kept */
-    /* astray: how much wrong first guesses count against the present way to guess; astray_max: when
-     * the way is changed; see judge_first_guess */
+    /* astray: sum of the wrong first guesses that count against the present way to guess, less
+     * those that count for it; astray_max: the sum at which the way changes; see
+     * judge_first_guess */
     int32_t astray, astray_max;
     /* The fields up to `replay_generation` belong to the layer above: see context/admit.h. */
     bool watching;        /* the layer looks for functions that recur */

@@ -210,7 +210,7 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     const char *augmentation = (const char *)r.at;
     while (read_fixed(&r, 1)) {
     }
-    if (r.bad) /* the string has no end */
+    if (r.bad) /* the augmentation string has no final 0 */
         return common;
     if (version == 4)
         read_fixed(&r, 2);

@@ -10,7 +10,7 @@
  * `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
-#define RECURRING_TRIED 8U /* number of entries that may be a function's entry */
+#define RECURRING_TRIED 8U /* a function's entry is one of this many neighbours */
 #define RECURS_OFTEN 64U   /* a function is folded when it stands twice on this many paths */
 /* a function that stands twice on this many paths is folded together with a function that reached
  * RECURS_OFTEN */

@@ -4,9 +4,9 @@
  *
  * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
  * needed. A part of a function that the compiler placed elsewhere (`.cold`) counts as a function of
- * its own. A function is *folded* when it has recurred on very many call paths. From then on the
- * function stands on each path once (see context/admit.h), and the packed rules of its return
- * addresses carry the function's number (rule_folded).
+ * its own. A function is *folded* when it has recurred on RECURS_OFTEN call paths (functions.c).
+ * From then on the function stands on each path once (see context/admit.h), and the packed rules of
+ * its return addresses carry the function's number (rule_folded).
  *
  * For: programs with very many call paths. These functions are called only after the library's
  * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
@@ -21,7 +21,7 @@
 #include "path/unwind_rules.h"
 
 /* A thread may call function_to_watch only between functions_look_begins and functions_look_ends.
- * These take and release unwind_rules_lock, once for many addresses. */
+ * These two functions take and release unwind_rules_lock, once for many addresses. */
 void functions_look_begins(void);
 void functions_look_ends(void);
 /* Returns the function that holds a return address. `exact`: a signal interrupted the program at

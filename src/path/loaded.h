@@ -38,8 +38,8 @@ bool loaded_is_used(void);
 /* Finds the part of an object that holds the address. False: the table has no such part. */
 bool loaded_find(uintptr_t pc, struct loaded_range *range);
 /* Called when an address was not found. Brings the table up to date if that is safe in this thread;
- * otherwise asks the control thread to do so. True: the caller searches once more, because the
- * table may have changed. */
+ * otherwise asks the control thread to bring the table up to date. True: the caller searches once
+ * more, because the table may have changed. */
 bool loaded_missed(void);
 /* For the constructor and the control thread: brings the table up to date if an address was not
  * found since the last time, or if there is no table yet. True: paths that ended at an unknown

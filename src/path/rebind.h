@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rebind.h - gives this library's malloc family to code that asks libc for malloc, free and so
- * on. */
+/* rebind.h - redirects libc's own malloc family to this library. */
 #ifndef MEMCTX_REBIND_H
 #define MEMCTX_REBIND_H
 
@@ -9,10 +8,12 @@
 /* number of libc's functions that were redirected to this library */
 INTERNAL uint32_t rebind_count;
 
-/* The constructor calls this function while there is one thread. `malloc_in_use` is the address of
- * `malloc` as the loader tells it to this library. Nothing changes if the kernel refuses, if libc
- * lacks one of the names, or if the malloc that is called is not this library's. `passed_on`: that
- * malloc takes its chunks from this library, so the addresses are changed nevertheless. */
+/* Changes the addresses of the malloc family in libc's symbol table to those of this library's
+ * functions. The constructor calls this function while there is one thread. `malloc_in_use` is the
+ * address of `malloc` that the loader gives this library. Nothing changes if the kernel refuses, if
+ * libc lacks one of the names, or if the program calls a malloc of another object. `passed_on`: the
+ * malloc of the other object takes its chunks from this library, so the addresses are changed
+ * nevertheless. */
 void rebind_libc(uintptr_t malloc_in_use, bool passed_on);
 /* Returns the file that malloc comes from; NULL: malloc comes from this library. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);

@@ -137,8 +137,8 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
     return fresh;
 }
 
-/* True if the walker has reached this old frame in the same state. The caller still has to compare
- * the frame's address and the value of rbp. */
+/* True if the walker has reached this old frame in the state in which the last walk reached the
+ * frame. The caller still has to compare the frame's address and the value of rbp. */
 INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) {
     return old->sp == walker->sp && old->exact == walker->exact &&
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
@@ -198,9 +198,9 @@ static NOINLINE int join_at_not_inlined(struct stack *stack, int join, unsigned 
     return join_at(stack, join, wanted, rbp_at);
 }
 
-/* The usual walk meets some new frames and then old ones, and its new frames are *plain*: the rule
- * of a plain frame finds the CFA at a distance from the stack pointer or from rbp, and the caller's
- * rbp is still in rbp or was saved at a distance from the CFA. struct plain_frame is a new frame of
+/* The usual walk meets some new frames and then old ones, and its new frames are *plain*. The rule
+ * of a plain frame finds the CFA at a distance from the stack pointer or from rbp. The caller's rbp
+ * is still in rbp, or was saved at a distance from the CFA. struct plain_frame is a new frame of
  * such a walk. */
 struct plain_frame {
     uintptr_t address, sp;

@@ -26,12 +26,12 @@
 #define STACK_FRAMES_FIRST 64U
 #define STACK_FRAMES_MAX 512U                   /* greatest room for frames */
 #define STACK_DEPTH_MAX 256U                    /* greatest number of frames in a call path */
-#define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* frames of one walk */
+#define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* most new frames of one walk */
 #define STEP_CHECKS_MAX 4U                      /* greatest number of words that one step reads */
 #define RBP_KEPT 0U /* value of caller_rbp: the caller's rbp is still in rbp */
 #define RBP_LOST 1U /* value of caller_rbp: the caller's rbp is saved nowhere */
 
-enum stack_end {                     /* what the outermost frame of a walk is */
+enum stack_end {                     /* kind of the outermost frame of a walk */
                  STACK_COMPLETE = 0, /* the outermost frame of the thread */
                  STACK_OPEN,         /* a frame beyond which the walk did not look */
                  STACK_NO_CFI,       /* a frame without usable unwind information */
@@ -44,8 +44,7 @@ struct stack_frame {
     /* address where this frame saved its caller's rbp, or RBP_KEPT, or RBP_LOST */
     uintptr_t caller_rbp;
     uint64_t rule; /* the packed unwind rule for `address` */
-    /* For the layer above: the node of the path up to this frame, and a hash; see
-     * context/prefix.h. */
+    /* For the layer above: node and hash of the frame's prefix; see context/prefix.h. */
     uint32_t node, hash;
     union {
         struct {
@@ -118,8 +117,8 @@ struct stack {
     struct stack_frame *frames; /* outermost first; frames and checks share one piece of memory */
     struct stack_check *checks;
     /* Memory for the frames of the walk that is under way: STACK_FRESH_MAX frames, innermost first.
-     * struct stack_rules stands before them. They do not stand on the program's stack, which may be
-     * tiny. */
+     * struct stack_rules stands before them. The fresh frames do not stand on the program's stack,
+     * which may be tiny. */
     struct stack_fresh *fresh;
 };
 

@@ -35,7 +35,7 @@ static struct {
     uint32_t module_count; /* atomic */
     char exe[256];         /* path of the program's file; "": not known */
     bool exe_asked;
-    struct cfi_object at_hand[MODULES_AT_HAND]; /* what the loader said about the first modules */
+    struct cfi_object at_hand[MODULES_AT_HAND]; /* the loader's descriptions of the first modules */
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* written under unwind_rules_lock */
 const struct module *const unwind_rules_shown = modules;

@@ -40,8 +40,8 @@ struct rule {
 INTERNAL struct lock unwind_rules_lock;
 /* Atomic. When the generation changes, every cache of paths is invalid. */
 INTERNAL uint32_t unwind_rules_generation;
-/* Atomic, never 0. When the version changes, copies of rules are invalid. It changes with the
- * generation, and when functions are folded. */
+/* Atomic, never 0. When the version changes, copies of rules are invalid. The version changes with
+ * the generation, and when functions are folded. */
 INTERNAL uint32_t unwind_rules_version;
 
 /* The address of the table of rules. Its lowest bits, which alignment leaves free, are the size of

@@ -4,8 +4,8 @@
  *
  * For: most contexts. A freed block is used again at once, for a chunk of its size class. Until a
  * context has a region, its blocks stand among the blocks of other contexts in mixed pages. The
- * policies slab and simple take their blocks through this code, too. Cannot do: blocks of sizes
- * other than those of the classes; slab can.
+ * policies slab and simple take their blocks through this code, too. Cannot do: make blocks of a
+ * size that is not a class's; slab can.
  *
  * Source: PostgreSQL's allocation sets. Each set there takes blocks of its own from malloc; here
  * the small contexts of a thread share pages.

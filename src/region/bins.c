@@ -37,7 +37,8 @@ struct page heap_no_page FORK_PAGE;
 const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
 
 /* True when a page fits the terms of its region: the page has the number of slices that the terms
- * ask for, and META_ALIGNED makes its frees come to page_kinds.h if they have to zero the block. */
+ * ask for. If frees have to zero the block, the page also has META_ALIGNED, so that its frees go to
+ * page_kinds.h. */
 static bool serves_terms(const struct bins *bins, const struct page *page) {
     return page->slices == blocks_page_slices(bins, page->size_class) &&
            (!(bins->recipe & RECIPE_ZEROED) || load_relaxed(&page->meta_shift) & META_ALIGNED);
@@ -283,7 +284,7 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
 
 /* True when a page of the view's own may become a mixed page. Contexts of PLACE_SHARED are to have
  * no pages of their own, so their pages may always become mixed pages. Pages of contexts without a
- * placement may only do so past the waste cap. */
+ * placement may become mixed pages only past the waste cap. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);

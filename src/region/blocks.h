@@ -29,7 +29,7 @@
 #include "region/heap.h"
 
 #define SLACK_NARROW_MAX 254U
-/* Larger blocks leave too many bytes at the end of a granule of one OS page. */
+/* Larger blocks would leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
 
 /* The bits of page.meta_shift: two bits of shift, and flags. A flag that other threads set or read
@@ -39,8 +39,8 @@
 #define META_MIXED 2U   /* records hold a view index and the slack; never changes */
 #define META_OWNERS 4U  /* page.owners holds the view indices of the blocks */
 #define META_WATCHED 8U /* frees in the page call segment_watch */
-/* Some chunks start inside their block, or a free must also zero the block or remove it from a
- * list. */
+/* Frees in the page go to page_kinds.h, for one of three reasons: some chunks start inside their
+ * block, a free must zero the block, or a free must remove the block from a list. */
 #define META_ALIGNED 16U
 #define META_CHECKED 32U /* chunks have a pattern behind them: region/check.h; never changes */
 #define META_PUNCHED 64U /* some OS pages were given back: region/punch.h */
@@ -233,9 +233,9 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
 /* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel.
- * page.punched is read before META_PUNCHED, because the owner may be giving the page META_OWNERS at
- * the same time: page.owners shares the word of page.punched, and the owner clears META_PUNCHED
- * before it stores page.owners. */
+ * page.owners shares the word of page.punched, and the owner may be giving the page META_OWNERS at
+ * the same time. The owner clears META_PUNCHED before it stores page.owners, so page.punched is
+ * read before META_PUNCHED. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;

@@ -298,7 +298,7 @@ void heap_fork_child(struct heap *self) {
         if (heap->state == HEAP_OWNED) {
             store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
             tables_count_heap(-1, TABLES_HEAP_BYTES);
-        } else if (held_by_other) { /* the thread that used it does not exist in the child */
+        } else if (held_by_other) { /* the thread that used the heap does not exist in the child */
             store_owner(&heap->state, HEAP_ORPHAN);
         }
         if (held_by_other)

@@ -43,8 +43,8 @@ struct bins;
 struct view {
     uint64_t allocs, frees;       /* number of chunks that the thread allocated and freed */
     uint64_t requested_cum_bytes; /* requested bytes of all chunks that the thread allocated */
-    /* requested bytes of all chunks that the thread freed. They may exceed requested_cum_bytes,
-     * because the thread also frees chunks that other threads allocated. */
+    /* requested bytes of all chunks that the thread freed. These bytes may exceed
+     * requested_cum_bytes, because the thread also frees chunks that other threads allocated. */
     uint64_t freed_cum_bytes;
     int64_t peak_bytes; /* greatest value of view_live_bytes so far */
     /* pages for the next chunks: the bins of the region, heap->mixed, or the bins of heap->apart.
@@ -123,8 +123,8 @@ struct heap {
     /* index of the view at which the next search for a page to share begins */
     uint32_t donor;
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
-    /* Other threads read the fields below when they free and at a fork. They stand apart from
-     * the fields that the owner writes all the time. */
+    /* Other threads read the fields below when they free and at a fork. These fields stand apart
+     * from the fields that the owner writes all the time. */
     /* atomic: list of the pages with blocks that other threads freed */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE)));
     struct lock lock;
@@ -247,9 +247,9 @@ void heap_park(struct heap *heap);
 /* Returns the heap that has the figures of ended threads. The caller holds heap_global.lock. NULL:
  * out of memory. */
 struct heap *heap_totals(void);
-/* From now on a heap without a thread counts with TABLES_PARKED_BYTES in the tables' budget,
- * because its memory for traces and for the walked stack was given back. The caller holds the
- * heap's lock. */
+/* From now on the tables' budget counts a heap without a thread as TABLES_PARKED_BYTES, because the
+ * heap's memory for traces and for the walked stack was given back. The caller holds the heap's
+ * lock. */
 void heap_keep_less(struct heap *heap);
 /* Counts the free of another heap's chunk in this heap's view of the context. If the budget has no
  * room for that view, counts in the view of heap_totals. */
@@ -447,7 +447,7 @@ void heap_reconsider(struct heap *heap);
 /* Returns the view's numbers at the last reset of the figures, which dumps subtract; NULL: there
  * are none. With `make` other than TABLES_UNCOUNTED, makes a missing entry if that share of the
  * tables' budget has room; NULL then means that there is no room. */
-#define BASELINES_PER_BLOCK 170U /* that many baselines fit in BASELINE_BLOCK_BYTES */
+#define BASELINES_PER_BLOCK 170U /* number of baselines that fit in BASELINE_BLOCK_BYTES */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
 

@@ -8,7 +8,7 @@
  * of policy.
  *
  *   aset        Blocks by size class, reused at once: region/aset.h. Every context without another
- *               policy has this one. Source: PostgreSQL's allocation sets.
+ *               policy has aset. Source: PostgreSQL's allocation sets.
  *   slab        Like aset, but with blocks of exactly the requested sizes: region/slab.h. For
  *               contexts that request one size, or a few. Source: PostgreSQL's slab contexts (Tomas
  *               Vondra, 2017; David Rowley, 2022).

@@ -48,9 +48,9 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 /* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
  * out of memory; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Like region_alloc, but for a chunk that replaces a chunk of `had` bytes. If it is larger by less
- * than a quarter, it gets room for a quarter more than `had`, so that it can grow again in its
- * block. */
+/* Like region_alloc, but for a chunk that replaces a chunk of `had` bytes. If the new chunk is
+ * larger by less than a quarter, its block has room for a quarter more than `had`, so that the
+ * chunk can grow again in its block. */
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * counts no chunk. */
@@ -62,8 +62,8 @@ INTERNAL struct lock region_lock;
 /* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk);
 /* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take such a pointer for
- * the first slice of a segment, but it can only be the start of a huge chunk (segment/segment.h).
- */
+ * the first slice of a segment, but the pointer can only be the start of a huge chunk
+ * (segment/segment.h). */
 INLINE bool region_is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }

@@ -23,7 +23,7 @@ bool region_make_whole(struct heap *heap, struct view *view) {
     }
     region_change_policy(heap, view->region, policy);
     /* The region follows view->region->terms until the next allocation on the slow path, which
-     * makes it follow terms_number. */
+     * makes the region follow terms_number. */
     bool no_bins =
         view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
     view->bins = no_bins ? (struct bins *)&heap_no_bins : view->region;

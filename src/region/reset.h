@@ -8,9 +8,9 @@
  * region->pages and its large chunks in region->large, so that a reset finds all pages without
  * looking at each chunk. Cannot do: hold chunks that other threads allocated.
  *
- * Cost: allocating and freeing cost what they cost in any region; a large chunk also takes and
- * releases region_lock. A reset costs some ten ns a page, and reads the records of all blocks only
- * where another thread freed some chunks.
+ * Cost: allocating and freeing cost as much as in any region; for a large chunk, each also takes
+ * and releases region_lock. A reset costs some ten ns a page, and reads the records of all blocks
+ * only where another thread freed some chunks.
  *
  * Threads: the owner of the heap. Any thread frees large chunks.
  */

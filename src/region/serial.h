@@ -26,8 +26,8 @@
  * record is found without a bisection over all records.
  *
  * A table beside the page (page.gone) notes the chunks that are not alive any more. The first free
- * that leaves other chunks alive makes this table. It has two bits for each unit: one for chunks
- * that the owner freed or collected, one for chunks that other threads freed.
+ * that leaves other chunks alive makes this table. The table has two bits for each unit: one for
+ * chunks that the owner freed or collected, one for chunks that other threads freed.
  *
  * Cost: no bytes for a chunk like the previous one; else 4 bytes for the record of the run that
  * ends, or 8 if that run has several chunks. A page with frees costs 1/64 of its size.

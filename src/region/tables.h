@@ -29,11 +29,11 @@
  * one for traces, and two for counts of paths that wait. These bytes count as used from the start.
  */
 #define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
-/* A heap without a thread counts with this much: its struct and the first views. */
+/* A heap without a thread counts as this many bytes: its struct and the first views. */
 #define TABLES_PARKED_BYTES (8L << 10)
-/* A heap without a thread that keeps its traces and its walked stack counts with this much. */
+/* A heap without a thread that keeps its traces and its walked stack counts as this many bytes. */
 #define TABLES_PARKED_READY_BYTES (24L << 10)
-#define TABLES_LIVE_PARTS 7 /* in eighths */
+#define TABLES_LIVE_PARTS 7 /* eighths of the share of the live bytes that may be used */
 
 /* The value of a share says how many of the TABLES_PARTS parts of the limit may be in use after a
  * request of this kind, traces not counted. Traces may have the room that other tables leave, and
@@ -41,11 +41,12 @@
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
-    /* When more than this share is in use and new paths come fast, functions that recur on very
-     * many paths are folded. */
+    /* When more than this share is in use and new paths come fast (paths_come_fast,
+     * context/admit.c), functions that recur on RECURS_OFTEN paths (path/functions.c) are
+     * folded. */
     TABLES_FOLD = 4,
     TABLES_TRACE = 28, /* traces, which only save time; counted together with all other tables */
-    /* When more than this share is in use, functions that recur on very many paths are folded,
+    /* When more than this share is in use, functions that recur on RECURS_OFTEN paths are folded,
      * whether new paths come fast or not. */
     TABLES_FOLD_ANYWAY = 16,
     TABLES_PATH = 18,     /* every path is kept while less is in use */
@@ -78,7 +79,8 @@ bool tables_ask_live(void);
 /* When the bytes in use, traces included, pass this share, threads give traces back before other
  * tables need the room. */
 #define TABLES_CROWDED 29
-/* Atomic: some thread is to give its traces back; the thread that does so sets this to false. */
+/* Atomic: some thread is to give its traces back. The thread that gives its traces back sets the
+ * variable to false. */
 INTERNAL bool tables_want_traces;
 /* Computes tables_limit_known. Returns the whole limit, with TABLES_THREAD_BYTES of each thread. */
 int64_t tables_limit_bytes(void);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tiny.h - the first chunks of named contexts that hold next to nothing.
+ * tiny.h - the first chunks of named contexts that have a few small chunks.
  *
  * For: very many contexts with a few chunks each, such as an aggregate with a context for each
  * group. Pages of its own would cost each context a KiB of tables, and an OS page for each size
  * class. So the first chunks of a named context stand in the pages that the thread's contexts of
  * PLACE_APART share, and the context has a list of these chunks, for its reset. Such a context is
  * called *tiny*. A context that outgrows the list gets a region; chunks in the list stay where they
- * are until they are freed. The list has two entries; a program with TINY_MANY contexts has sixteen
- * more in each list, because that many regions would take too much memory, although regions are
- * faster. Cannot do: serve contexts with a policy, terms, a limit or checks; these have a region
- * from the start.
+ * are until they are freed. The list has two entries. In a program with TINY_MANY contexts each
+ * list has sixteen more entries: a region for each of so many contexts would take too much memory,
+ * although regions are faster. Cannot do: serve contexts with a policy, terms, a limit or checks;
+ * these have a region from the start.
  *
  * Cost: 32 bytes a context, and 128 more for the third chunk in a program with TINY_MANY contexts.
  * An allocation takes the slow path, and a free searches the list.

@@ -449,8 +449,8 @@ void heap_count_remote_grow(struct heap *heap, uint32_t owner) {
     for (uint32_t i = 0; i < heap->freed_of_count; i++)
         counts[i] = heap->freed_of[i];
     counts[owner]++;
-    /* A dump may be reading the old array, which therefore stays allocated. It is smaller than
-     * the new one. */
+    /* A dump may be reading the old array, so the old array stays allocated. The old array is
+     * smaller than the new one. */
     store_release(&heap->freed_of, counts);
     store_release(&heap->freed_of_count, count);
 }

@@ -27,7 +27,7 @@
 /* A chunk of fewer bytes is not put together of two mappings: programs often write only the
  * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
-/* of a mapping that is not kept whole, the cache keeps at most 1/BEGINNINGS of its bound */
+/* the cache keeps at most 1/BEGINNINGS of its bound of a mapping that it does not keep whole */
 #define BEGINNINGS 8
 
 struct page *segment_huge_of(const void *pointer) {
@@ -127,8 +127,8 @@ static bool move_area(struct move *move, char *area, size_t bytes, size_t offset
 }
 
 /* Moves a whole mapping with its header page, and so with its cuts, to the start of the target. The
- * areas go from the last to the first, so that the header is there until all is moved. Returns the
- * bytes that are left. */
+ * areas are moved from the last to the first, so that the header stays in its place until all other
+ * areas are moved. Returns the bytes that are left. */
 static size_t move_whole(struct move *move, char *from, size_t bytes) {
     struct huge_cuts cuts = *cuts_of(from);
     while (bytes) {
@@ -300,10 +300,10 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
  * larger, is used as it is: its OS pages need no page faults. Otherwise the largest of the smaller
  * mappings, the *base*, is extended. For 4 to 64 MiB the end of another mapping, the *donor*, is
  * moved behind the base: to move an OS page takes a hundredth of the time of a page fault. If all
- * cached mappings are more than a quarter too large, the donor's end is moved into a new mapping (4
- * to 64 MiB), or the smallest mapping is used and its end goes back to the kernel (other sizes).
- * *reused is set to the bytes that come from the cache. NULL: the cache is empty, or the mapping
- * could not be made; *mapped and *reused are unchanged. */
+ * cached mappings are more than a quarter too large, the size decides. For 4 to 64 MiB, the donor's
+ * end is moved into a new mapping. For other sizes, the smallest mapping is used, and its end goes
+ * back to the kernel. *reused is set to the bytes that come from the cache. NULL: the cache is
+ * empty, or the mapping could not be made; *mapped and *reused are unchanged. */
 static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
@@ -498,15 +498,15 @@ static void copy_whole(char *from, size_t bytes, char *to) {
     for (size_t at = 0; at < bytes; at += COPY_STEP) {
         size_t part = bytes - at < COPY_STEP ? bytes - at : COPY_STEP;
         __builtin_memcpy(to + at, from + at, part);
-        if (at) /* the header is needed until the end */
+        if (at) /* the header's OS page is needed until all is copied, so it stays */
             os_discard(from + at, part);
     }
     cuts_of(to)->count = 0;
 }
 
 /* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
- * kernel refused to move one of its areas, the others could not be moved back for certain. False: a
- * dump is running, or the kernel refused. */
+ * kernel refused to move one of its areas, the other areas could not be moved back for certain.
+ * False: a dump is running, or the kernel refused. */
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     bool moved = false;
     if (cuts_of(start)->count) {

@@ -26,16 +26,17 @@ struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT
 #define global segment_global
 int64_t segment_returned START_PAGE;
 
-/* How much memory the program takes again shortly after it gave the memory back. Guarded by
- * global.lock. */
+/* How much memory the program takes again shortly after the memory went back to the kernel. Guarded
+ * by global.lock. */
 static struct {
     /* bytes that went back to the kernel only because the freelist was full, and that the program
-     * has not taken again since; after a while they are forgotten */
+     * has not taken again since; demand_fades forgets these bytes */
     int64_t early;
     /* bytes that left `early` because the program took them again; the freelist may keep this many
      * bytes more. Also read without the lock. */
     int64_t again;
-    int64_t peak; /* most bytes that were in use lately; also read without the lock */
+    /* the most bytes that were in use, lowered by demand_fades; also read without the lock */
+    int64_t peak;
 } demand START_PAGE;
 
 static void list_push(struct segment *segment) {
@@ -336,8 +337,8 @@ void segment_note_taken(int64_t fresh) {
 #define AGAIN_FORGOTTEN 32
 #define PEAK_FORGOTTEN 16
 
-/* Called once in each quarter of the decay time, and with `all` at any time: then the demand is
- * forgotten whole. */
+/* Forgets a part of the demand; called once in each quarter of the decay time. With `all`, forgets
+ * the whole demand; may be called at any time. */
 static void demand_fades(bool all) {
     int64_t used = load_relaxed(&global.used_bytes), above = demand.peak - used;
     demand.early -= all ? demand.early : (demand.early + EARLY_FORGOTTEN - 1) / EARLY_FORGOTTEN;

@@ -70,7 +70,7 @@ struct page {
      * field. "atomic" means that other threads access the field, too.
      *
      * First cache line: the fields that the owner's malloc and free touch. A stand-in is a page
-     * header without a page, which holds freed blocks of other pages (heap.recent_room). It
+     * header without a page, which holds freed blocks of other pages (heap.recent_room). A stand-in
      * consists of this cache line alone. */
     union {
         void *free;   /* owner: list of free blocks */
@@ -277,9 +277,9 @@ INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->chunk - (const char *)header);
 }
 
-/* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns (17 ms). It shows the
- * time at which the control thread, or another thread that needed the time, last read the system's
- * clock. So segment_clock may be a second late. */
+/* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns (17 ms). The clock
+ * shows the time at which the control thread, or another thread that needed the time, last read the
+ * system's clock. So segment_clock may be a second late. */
 #define SEGMENT_TICK_SHIFT 24
 INTERNAL uint32_t segment_clock; /* atomic */
 /* Moves segment_clock forward to `now_ns` (from os_now_ns), never back. */
@@ -289,13 +289,14 @@ void segment_clock_set(uint64_t now_ns);
  * and memory beyond the freelist's bound; with `all`, all empty memory. Returns the bytes given
  * back. */
 size_t segment_purge(bool all);
-/* Calls segment_purge(false) if the time for the next purge has come. Costs little otherwise. */
+/* Calls segment_purge(false) if the time for the next purge has come. Reads the clock only in one
+ * of PURGE_CHECK_EVERY calls (segment.c). */
 void segment_purge_when_due(void);
-/* Called by a thread that frees very much at once, so that it need not wait for the kernel. During
- * the next SEGMENT_LATER_NS, frees of pages give no memory beyond the freelist's bound to the
- * kernel. The control thread gives that memory back at its next call of segment_purge; until then
- * the memory may be used again. If no control thread purges (segment_purger), this function does
- * nothing. */
+/* Called by a thread that frees many MiB at once (region/reset.c), so that the thread need not wait
+ * for the kernel. During the next SEGMENT_LATER_NS, frees of pages give no memory beyond the
+ * freelist's bound to the kernel. The control thread gives that memory back at its next call of
+ * segment_purge; until then the memory may be used again. If no control thread purges
+ * (segment_purger), this function does nothing. */
 #define SEGMENT_LATER_NS 1200000000ULL
 /* atomic: id of the process whose control thread purges; 0: none */
 INTERNAL uint32_t segment_purger;
