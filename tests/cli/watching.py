@@ -339,7 +339,7 @@ def watch_refuses_what_makes_no_sense():
     with hold() as live:
         for words, pattern in (
                 ([live.pid], "needs a condition.*growth>SIZE/TIME.*for example"),
-                ([live.pid, "--when", "rss>85%"], r"share of nothing.*rss>N%limit.*for example --when 'rss>85%limit'"),
+                ([live.pid, "--when", "rss>85%"], r"does not say of what it is a share.*rss>N%limit.*for example --when 'rss>85%limit'"),
                 ([live.pid, "--when", "rss"], "quote the condition"),
                 ([live.pid, "--when", "rss>1M", "--do", "dance"], 'takes snapshot, doctor or exec:COMMAND; got "dance"'),
                 ([live.pid, "--when", "rss>1M", "--do", "exec:"], "exec:COMMAND"),

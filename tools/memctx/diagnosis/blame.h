@@ -24,11 +24,11 @@ struct blame_suspect {
     int64_t figure;    /* sum over the members */
     uint32_t *members; /* indices of the contexts; members[0] has the largest figure */
     size_t count;
-    /* number of innermost frames that the members share; for a single member its whole path; for a
-     * joined suspect the whole path of members[0] */
+    /* Number of innermost frames that the members share. For a single member, the number of frames
+     * of its whole path; for a joined suspect, of the whole path of members[0]. */
     uint32_t frames;
-    /* 0, or the number of contexts with the folded path of a single member, which stands for all of
-     * them */
+    /* if the suspect has a single member, which stands for all contexts with its folded path: the
+     * number of these contexts; else 0 */
     size_t alike;
     /* join_suspects (join.h) joins suspects of one `group` (below BLAME_GROUPS) that have only a
      * function in common. The fields below describe a joined suspect. */
@@ -53,8 +53,9 @@ struct blame_paths {
     uint32_t *first;  /* start of each path in `frames`; a path ends where the next one starts */
     /* plain[n]: number of innermost frames before the first frame that folding left out */
     uint32_t *plain;
-    uint32_t *same;  /* same[n]: lowest number of figures with the folded path of n */
-    uint32_t *alike; /* alike[same[n]]: number of figures with the folded path of n */
+    /* same[n]: the lowest number m for which the figures m and n have equal folded paths */
+    uint32_t *same;
+    uint32_t *alike; /* alike[same[n]]: how many figures have the folded path of the figures n */
 };
 static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
     return paths->model->contexts[context].figures->number;

@@ -46,10 +46,12 @@ static bool parse_amount(const char *text, struct condition *condition, char *er
         return true;
     condition->scale = CONDITION_OF_RESIDENT;
     if (condition->kind != CONDITION_WASTE)
-        return FAIL("\"%.40s\" is a share of nothing; write %%limit, as in rss>85%%limit", text);
+        return FAIL("\"%.40s\" does not say of what it is a share; write %%limit, as in "
+                    "rss>85%%limit",
+                    text);
     return strcmp(percent, "%") == 0 || strcmp(percent, "%rss") == 0 ||
-           FAIL("\"%.40s\" is a share of nothing known; write waste>30%% (of the resident set) or "
-                "waste>30%%limit",
+           FAIL("\"%.40s\" does not say of what it is a share; write waste>30%% (of the resident "
+                "set) or waste>30%%limit",
                 text);
 }
 
@@ -110,7 +112,7 @@ bool condition_parse(const char *text, struct condition *condition, char *error,
                         "unquoted > for itself",
                         text);
         if (text[name] != '>' || text[name + 1] == '=')
-            return FAIL("\"%s\": only > is known", text);
+            return FAIL("\"%s\": the only comparison is >, as in rss>2G", text);
         return kinds[i].parse(text + name + 1, condition, error, error_bytes);
     }
     return FAIL("\"%.*s\" is no figure that can be watched", (int)name, text);

@@ -84,7 +84,8 @@ bool condition_parse(const char *text, struct condition *condition, char *error,
 /* Parses a time: a number and ms, s, m or h; without a unit, seconds. Returns false if the text is
  * not a time or the time exceeds CONDITION_WINDOW_MS_MAX. */
 bool condition_parse_time(const char *text, int64_t *ms);
-/* Return true if the condition needs this reading. */
+/* Return true if the condition needs the reading that the function names: inuse_bytes, or the
+ * limit. */
 bool condition_needs_target(const struct condition *condition); /* inuse_bytes */
 bool condition_needs_limit(const struct condition *condition);
 

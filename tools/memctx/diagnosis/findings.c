@@ -241,9 +241,9 @@ static const struct rule rules[] = {
      look_for_untouched},
 };
 
-/* Growth below 1/SMALL_BESIDE of the largest growth is no warning. It is often a side effect of the
- * largest, such as an engine's notes about each page of its heap, or the keys of a growing
- * table. */
+/* Growth below 1/SMALL_BESIDE of the largest growth is no warning. Such growth is often a side
+ * effect of the largest growth, such as an engine's notes about each page of its heap, or the keys
+ * of a growing table. */
 #define SMALL_BESIDE 100
 
 static void play_down_small_growth(struct findings *findings) {

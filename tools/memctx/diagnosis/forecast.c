@@ -9,10 +9,10 @@
 /* the end is told as a time of day if it is at most this many times as far ahead as the growth was
  * watched */
 #define SEEN_TIMES 50
-#define SECONDS_UNTIL 600.0 /* times less than this ahead are written with seconds */
+#define SECONDS_UNTIL 600.0 /* a time that is fewer seconds ahead is written with its seconds */
 #define SLEPT_TOLD 1.0      /* seconds; a shorter sleep of the machine is not mentioned */
 #define WEEKDAY_UNTIL (6 * 86400.0)
-#define ROUGH_UNTIL (366 * 86400.0) /* a longer rough time is "more than a year" */
+#define ROUGH_UNTIL (366 * 86400.0) /* a rough time above this is written as "more than a year" */
 
 /* Returns a local time, in the shortest form that is clear at the time `now`: "14:00", "Tuesday
  * 14:00", "2026-03-01 14:00". The caller frees it. */

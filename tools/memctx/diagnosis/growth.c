@@ -162,8 +162,8 @@ static size_t growth_begins(const struct series *series, size_t number) {
 
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
- * first. If the path keeps most of its chunks, growth per allocation of the program is judged too;
- * but if nearly all allocations are of paths that keep most, these grow alike, and growth per
+ * first. If the path keeps most of its chunks, growth per allocation of the program is judged, too.
+ * But if nearly all allocations are of paths that keep most, these paths grow alike, and growth per
  * second is judged instead. A leak that does not depend on the load also grows more slowly per
  * allocation while the load rises. So growth per second must be slower in at least one interval,
  * too; more is not asked, because a program that pauses makes intervals of time uneven. */
@@ -255,7 +255,7 @@ static struct trend find_steps(struct series *series, size_t number) {
     subtract_copied(series, number);
     steps = trend_steps(series->seconds, series->values, count);
     int64_t from = series->rows[steps.from][number].live_chunks;
-    /* more chunks are not larger chunks */
+    /* an array that grows adds at most one chunk, its copy: more new chunks are not its growth */
     bool more = series->rows[steps.to][number].live_chunks > from + 1;
     return more ? none : steps;
 }
@@ -363,7 +363,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.slowing = sum.slowing && part->slowing;
     }
     if (sum.kind == TREND_NONE)
-        sum.kind = TREND_STEPS; /* of all members */
+        sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }

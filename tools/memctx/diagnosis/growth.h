@@ -15,7 +15,7 @@ struct growth {
     int64_t mean_bytes; /* mean size of the chunks, at the end */
     double a_day;       /* bytes */
     double seconds;
-    bool slowing;           /* it grows ever more slowly, like a cache that fills */
+    bool slowing;           /* the growth becomes ever slower, like that of a cache that fills */
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */
     /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks
      * for each of these threads. Both 0: the number of chunks does not follow that of threads. */
@@ -23,10 +23,10 @@ struct growth {
 };
 
 /* The figures of contexts at all samples. Contexts with equal folded paths share a row. The last
- * row, series->sum, is a sum of rows that the caller chooses (series_add). */
+ * row, series->sum, is the sum of the rows that the caller has added by series_add. */
 struct series {
     const struct samples *samples;
-    size_t sum;               /* the row of a sum */
+    size_t sum;               /* index of the last row */
     struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */

@@ -471,8 +471,8 @@ static int by_falling_figure(const void *a, const void *b) {
     return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
 }
 
-/* Makes one suspect of all suspects with the cause causes[first]. It takes the place of suspect
- * `first`; the other suspects are left without members. */
+/* Makes one suspect of all suspects with the cause causes[first]. The joined suspect takes the
+ * place of suspect `first`; the other suspects are left without members. */
 static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
                  size_t first) {
     const struct model *model = tree->paths->model;

@@ -74,9 +74,9 @@ bool look_is_python(const struct model *model);
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
 /* Counts new threads: threads[sample] becomes the number of threads that are new since the first
- * sample. pthread_create allocates one chunk for the data of each thread, and these chunks are
- * counted, in the contexts that have more of them at the end. Returns the index of the context with
- * the most new chunks, or WIRE_NONE. */
+ * sample. pthread_create allocates one chunk for the data of each thread. These chunks are counted
+ * in the contexts that have more of them at the end than at the beginning. Returns the index of the
+ * context with the most new chunks, or WIRE_NONE. */
 uint32_t look_new_threads(const struct look *look, int64_t *threads);
 
 /* Add a finding: finding_new about the whole process, finding_on about a suspect. The caller fills

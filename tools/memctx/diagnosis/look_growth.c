@@ -205,7 +205,7 @@ static bool is_part_of_python(const struct model_module *module) {
 }
 
 /* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
- * not come with Python. They may call malloc itself. */
+ * not come with Python. Libraries and such modules may call malloc itself. */
 static bool is_from_libraries(const struct look *look, const struct blame_suspect *suspect) {
     const struct model *model = look->model;
     int64_t all = 0, theirs = 0;

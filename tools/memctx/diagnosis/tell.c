@@ -299,7 +299,8 @@ char *tell_who(const struct model *model, const struct finding *finding,
     struct who_part part = finding_who(model, finding);
     bool joined = finding->part_count > 0;
     int64_t functions = options->functions;
-    if (functions == WHO_FUNCTIONS) { /* shows the own function, too */
+    /* show so many functions that the finding's own function is among them */
+    if (functions == WHO_FUNCTIONS) {
         struct who_part own;
         int64_t wanted = find_own(model, finding, &own);
         functions = wanted > functions && wanted <= OWN_FUNCTIONS ? wanted : functions;

@@ -2,13 +2,15 @@
 /* trend.c - judges whether a series of figures grows. */
 #include "diagnosis/trend.h"
 
-#define LOW_POINTS_MIN 3 /* fewer low points may be chance */
+#define LOW_POINTS_MIN 3 /* fewer low points than this may be chance */
 #define DIP_SHARE 3      /* the rise is at least this many times the largest dip */
 #define WAVE_SHARE 8     /* low points rise by at least 1/8 of the largest fall */
 #define LIFTS_DIFFER 2.0 /* the rates of low and of high points differ at most by this factor */
 #define LAST_SHARE 10    /* in a rise with dips, the last quarter adds at least 1/10 of the rise */
-#define SLOWER 0.97      /* a rate is lower than another if it is at most this part of it */
-/* trend_slows: the last rate is below this part of the first rate, or SLOW_AT_ALL holds */
+/* a rate counts as lower than another rate if it is at most SLOWER times that rate */
+#define SLOWER 0.97
+/* trend_slows: the last rate is below SLOW_IN_WINDOW times the first rate, or below SLOW_AT_ALL
+ * times the average */
 #define SLOW_IN_WINDOW 0.6
 #define SLOWER_SOMEWHERE 0.85
 #define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
@@ -21,7 +23,8 @@
 #define STEPS_MOST 16 /* a line goes through at most this many of the newest steps */
 /* a series has stopped if its last quarter adds less than 1/16 of the rise */
 #define STOPPED_SHARE 16
-#define SLOW_AT_ALL 0.5 /* the last rate is below this part of the average since x was 0 */
+/* the last rate is below SLOW_AT_ALL times the average rate since x was 0 */
+#define SLOW_AT_ALL 0.5
 
 static int64_t largest_of(const int64_t *values, size_t count) {
     int64_t largest = values[0];
@@ -244,7 +247,8 @@ struct trend trend_steps(const double *x, const int64_t *values, size_t count) {
         return none;
     int64_t step = values[steps.to] - values[steps.to - 1];
     double longer = (double)step / (double)(values[before] - values[before - 1]);
-    double apart = x[steps.to] - x[before - 1]; /* of the last two steps, at most */
+    /* upper bound of the distance between the last two steps */
+    double apart = x[steps.to] - x[before - 1];
     return x[count - 1] - x[steps.to] > OVERDUE * longer * apart ? none : steps;
 }
 

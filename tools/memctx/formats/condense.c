@@ -77,8 +77,8 @@ static struct threshold find_threshold(struct condense *work, size_t limit) {
         bool few = count_left(work, &(struct threshold){middle, count}) <= limit;
         *(few ? &high : &low) = middle;
     }
-    /* for samples of weight `low`: to move those from index `all` on is enough; to move only those
-     * from index `none` on is not */
+    /* For samples of weight `low`: if the samples from index `all` on move, few enough are left; if
+     * only the samples from index `none` on move, too many are left. */
     size_t all = 0, none = count;
     while (none - all > 1) {
         size_t middle = all + (none - all) / 2;

@@ -16,7 +16,7 @@ struct herd {
     size_t count, capacity;
     bool all;      /* also search for new processes */
     double scan_s; /* time of the last search for new processes */
-    bool no_names; /* this field and the next two: options of every watch */
+    bool no_names; /* this field and the next two fields are options of every watch */
     const char *debug_directory;
     double interval_s;
 };

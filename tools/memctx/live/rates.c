@@ -69,7 +69,8 @@ int64_t rates_per_second(int64_t now, int64_t before, double seconds) {
     if (change == WIRE_UNKNOWN || seconds <= 0)
         return WIRE_UNKNOWN;
     double rate = (double)change / seconds;
-    if (rate < -RATE_MAX || rate > RATE_MAX) /* no process is that fast; the answer is damaged */
+    /* no process has such a rate, so the answer is damaged */
+    if (rate < -RATE_MAX || rate > RATE_MAX)
         return WIRE_UNKNOWN;
     return (int64_t)(rate < 0 ? rate - 0.5 : rate + 0.5);
 }

@@ -59,7 +59,7 @@ struct ui {
     struct watch *watch; /* NULL: the list of processes is shown */
     /* the process whose recording `watch` shows; NULL: `watch` shows no recording */
     struct watch *now;
-    struct watch past; /* the watch of that recording */
+    struct watch past; /* `watch` points here while it shows the recording of `now` */
     size_t chosen;     /* index of the selected process in the list */
     double interval_s, next_s;
     struct rows rows;

@@ -81,7 +81,7 @@ static void begin_left_out(struct compare_row *row, const struct model_mark *mar
     }
 }
 
-/* Computes the sums at the mark. They are exact, although the mark has no entries for some
+/* Computes the sums at the mark. These sums are exact, although the mark has no entries for some
  * contexts. */
 static void add_left_out(struct compare *compare, const struct model_mark *mark) {
     compare->left_out = &mark->left_out;

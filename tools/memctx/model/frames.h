@@ -34,7 +34,7 @@ struct frames_path {
     size_t count, capacity;
     bool cut; /* frames at the outer end of the path were left out */
 };
-/* Makes the path of a context's own chunks with at most `frames` frames (-1: all). */
+/* Makes the path of a context's own chunks, with at most `frames` frames (-1: no limit). */
 void frames_make_path(struct frames_path *path, const struct model *model, uint32_t index,
                       int64_t frames);
 void frames_free_path(struct frames_path *path);

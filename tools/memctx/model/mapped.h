@@ -5,9 +5,9 @@
  *
  * The kernel may put a mapping of the program and one of the library into one entry of smaps. So
  * the sum over the program's own mappings is computed: all anonymous memory less the library's own
- * figures. The bytes of a single entry are those of smaps less the library's pages in it. They are
- * an estimate, because the library's tables and empty segments have no page records, but good
- * enough to name the entry that grew most.
+ * figures. The bytes of a single entry are those of smaps less the library's pages in it. The
+ * difference is an estimate, because the library's tables and empty segments have no page records.
+ * The estimate is good enough to name the entry that grew most.
  */
 #ifndef MEMCTX_MAPPED_H
 #define MEMCTX_MAPPED_H
@@ -29,8 +29,8 @@ struct mapped {
     size_t place_count;
 };
 
-/* Fills in `mapped`, and takes the places over from the model. They stay valid when the model is
- * dropped. */
+/* Fills in `mapped`, and takes the places over from the model. The places stay valid when the model
+ * is dropped. */
 void mapped_take(struct mapped *mapped, struct model *model);
 
 /* The mapping of one kind that grew most between two moments. */

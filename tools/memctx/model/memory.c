@@ -4,9 +4,9 @@
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
  * file), stacks (the main one, and others by the single guard page that pthread puts below them),
- * the brk heap, code made at run time, shared memory, and the control thread's memory by its
- * flags. The rest is anonymous memory of the library, its .bss among it, and of the program. The
- * library knows how much of its own memory is resident; what is left is the program's.
+ * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
+ * The rest is anonymous memory of the library, its .bss among it, and of the program. The library
+ * knows how much of its own memory is resident; the remaining anonymous memory is the program's.
  */
 #include "model/memory.h"
 

@@ -225,8 +225,8 @@ static void begin_total(struct model *model, size_t index, bool counts, uint8_t 
     context->total = store->empty;
 }
 
-/* Adds a child's total to its parent's. If one of the two is empty, the parent shares the other
- * one. */
+/* Adds a child's total to its parent's. If one of the two totals is empty, the parent shares the
+ * other total. */
 static void add_child(struct model_store *store, struct model_context *parent,
                       uint8_t *parent_state, const struct model_context *child,
                       uint8_t child_parts) {

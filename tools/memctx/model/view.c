@@ -97,7 +97,8 @@ static void add_weights(struct view *view, const struct model *model) {
                                ? view_key(&model->contexts[i].figures->self, view->sort)
                                : 0;
     }
-    /* The root's own peak is the peak of the whole process, so it is not added to the others. */
+    /* The root's own peak is the peak of the whole process, so that peak is not added to the peaks
+     * of other contexts. */
     if (view->sort == VIEW_SORT_PEAK && model->context_count > 1)
         view->weights[0] = 0;
     for (size_t i = model->context_count; i-- > 1;) {

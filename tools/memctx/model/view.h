@@ -58,9 +58,9 @@ void view_make(struct view *view, const struct model *model, const struct view_o
 bool view_chooses(const struct view_options *options);
 /* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
-/* Returns true if the context is an allocation site (it has figures of its own), and its frame
- * matches by function, inlined function, file:line or module, or a function between the frame and
- * malloc matches. */
+/* For an allocation site, a context with figures of its own: returns true if its frame matches by
+ * function, inlined function, file:line or module, or if a function between the frame and malloc
+ * matches. Returns false for any other context. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
 /* Returns true if the frame matches by function, inlined function, file:line or module. Its context

@@ -41,7 +41,8 @@ static const struct {
     {"_dl_*", WHO_RUNTIME, NULL},
     {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
     {"__restore_rt", WHO_RUNTIME, NULL},
-    /* Rust: the containers of the library, each with the word for it; then the rest. */
+    /* Rust: functions of the library's containers, each with the container's name; then all other
+     * functions of the library. */
     {"alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::slice::*", WHO_LIBRARY, "Vec"},
@@ -85,8 +86,8 @@ static const struct {
     {"__rust_*", WHO_ALLOCATOR, "Box"},
     {"__rdl_*", WHO_ALLOCATOR, "Box"},
     {"__rg_*", WHO_ALLOCATOR, "Box"},
-    /* C++: internal classes, each with the name of the container that it belongs to; then the rest.
-     */
+    /* C++: internal classes, each with the name of its container; then all other functions of the
+     * library. */
     {"std::basic_string*", WHO_LIBRARY, "std::string"},
     {"std::to_string*", WHO_LIBRARY, "std::string"},
     {"std::operator+*", WHO_LIBRARY, "std::string"},

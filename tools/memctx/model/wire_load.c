@@ -178,8 +178,8 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    /* The root's peak is that of the whole process. It is unknown unless the root's record has
-     * sums. */
+    /* The root's peak is that of the whole process. That peak is unknown unless the root's record
+     * has sums. */
     if (model->context_count == 1)
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;

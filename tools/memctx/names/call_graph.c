@@ -210,8 +210,8 @@ static uint32_t find_node(struct graph *graph, const struct node *wanted) {
     return graph->slots[at] - 1;
 }
 
-/* Returns the lowest address of a function. It may lie in a part that the compiler moved away, but
- * no other function has this address. */
+/* Returns the lowest address of a function. This address may lie in a part of the function that the
+ * compiler moved away, but no other function has this address. */
 static uint64_t lowest_address(const struct range *function) {
     Dwarf_Die die = function->die;
     Dwarf_Addr base, start, end, lowest = function->start;
@@ -400,7 +400,8 @@ static bool has_flag(Dwarf_Die *die, unsigned name) {
 }
 
 /* Returns the address behind a call; 0: not known. For a tail call, clang gives the address of the
- * call itself. One is added to it, because the look-up is done one byte before the address. */
+ * call itself. One is added to that address, because the look-up is done one byte before the
+ * returned address. */
 static uint64_t address_behind(Dwarf_Die *site) {
     Dwarf_Attribute attribute;
     Dwarf_Addr address = 0;

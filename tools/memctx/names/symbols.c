@@ -19,7 +19,8 @@
 #include "names/answer.h"
 #include "names/elf_names.h"
 
-#define CHILD_CPU_LIMIT_S 120 /* the debug information of a browser takes some seconds */
+/* most processor time for one module; the debug information of a browser takes some seconds */
+#define CHILD_CPU_LIMIT_S 120
 
 static const char *const source_words[SYMBOLS_SOURCES] = {
     [SYMBOLS_DWARF] = "dwarf",     [SYMBOLS_SYMTAB] = "symtab",

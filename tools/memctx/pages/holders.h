@@ -16,8 +16,8 @@ struct holder {
     int64_t mixed_chunks;        /* live chunks in mixed pages */
     /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
     int64_t held_bytes;
-    /* Bytes in memory of the pages that only this context keeps in use. They come back if the
-     * context frees all its chunks there. */
+    /* Bytes in memory of the pages that only this context keeps in use. These bytes come back if
+     * the context frees all its chunks there. */
     int64_t alone_bytes;
     int64_t alone_free; /* free bytes in the pages of alone_bytes */
     /* the context's share, by live chunks, of the free bytes in pages that it shares */
@@ -75,8 +75,8 @@ size_t holders_partners(const struct model *model, const bool *members,
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
 /* Predicts what memctx isolate would save if it had been in force from the start. The saving is the
  * mixed pages that only the members keep in use, less the own pages that they would need, less the
- * bytes that they have freed since their peak. It may be negative. WIRE_UNKNOWN: it depends on
- * peaks that are not known, because several threads use the contexts. */
+ * bytes that they have freed since their peak. The saving may be negative. WIRE_UNKNOWN: the saving
+ * depends on peaks that are not known, because several threads use the contexts. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */

@@ -248,8 +248,8 @@ static struct policies_saving predict(const struct model *model,
     return saving;
 }
 
-/* A counting sort puts the pages into the order of their contexts, because there may be very many.
- */
+/* A counting sort puts the pages into the order of their contexts, because there may be very many
+ * pages. */
 struct policies_saving *policies_predict(const struct model *model) {
     struct policies_saving *savings = cli_alloc(model->figures_count, sizeof *savings);
     size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);

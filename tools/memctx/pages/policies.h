@@ -3,12 +3,13 @@
  * policies.h - predicts the memory that a context would need with another policy.
  *
  * The prediction lays out blocks and chunks by the library's rules for pages (src/region/blocks.c,
- * slab.c and serial.c). It knows the block sizes of the context's own pages, the smallest number of
- * 16-byte units that a block does not use, and the requested bytes of the whole context. There is
- * no prediction for chunks with an alignment of their own, for contexts that have a policy already,
- * and for pages of another size than usual. For generation and bump, there is no prediction if
- * the free blocks are scattered over the context's pages. The context then frees its chunks in
- * another order than it allocates them, so its chunks would keep many serial pages in use.
+ * slab.c and serial.c). The prediction uses the block sizes of the context's own pages, the
+ * smallest number of 16-byte units that a block does not use, and the requested bytes of the whole
+ * context. There is no prediction for chunks with an alignment of their own, for contexts that have
+ * a policy already, and for pages of another size than usual. For generation and bump, there is no
+ * prediction if the free blocks are scattered over the context's pages. The context then frees its
+ * chunks in another order than it allocates them, so its chunks would keep many serial pages in
+ * use.
  */
 #ifndef MEMCTX_POLICIES_H
 #define MEMCTX_POLICIES_H

@@ -124,7 +124,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
 struct cell {
     uint64_t start, bytes, touched;
     int64_t live_bytes;
-    uint32_t pages, page; /* index of the page with most touched bytes */
+    /* number of pages in the cell; index of the page with most touched bytes */
+    uint32_t pages, page;
     uint32_t live, capacity, oldest;
 };
 

@@ -35,7 +35,7 @@ struct walk {
     uint64_t *starts; /* starts of all functions, matching or not */
     size_t start_count, start_capacity;
     struct memo *memos;
-    size_t memo_count, memo_capacity; /* a power of two */
+    size_t memo_count, memo_capacity; /* slots in use; slots in all, a power of two */
     uint64_t bias;         /* address in the file less address in the debug information */
     const char *directory; /* directory in which the unit was compiled */
 };

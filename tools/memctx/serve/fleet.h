@@ -62,9 +62,9 @@ size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
 void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
 /* Returns the metrics of all processes. A process without an answer is reported as down. */
 char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
-/* Returns the first process for `word`: a pid, or a program's name with this number (0: any
- * number); a `word` of NULL stands for every process. Sets *count to the number of such processes.
- * Returns NULL if there is none. */
+/* Returns the first process that `word` names. `word` is a pid, a program's name, or NULL for every
+ * process. With a name, `number` is the number that the process must have (0: any number). Sets
+ * *count to the number of processes that `word` names. Returns NULL if there is none. */
 struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
                                  size_t *count);
 /* Ends all tellers. */

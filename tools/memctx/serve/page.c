@@ -12,8 +12,8 @@
 #include "base/output.h"
 #include "serve/job.h"
 
-#define DOCTOR_MS 10000 /* longest time for the verdict on one process */
-#define ALL_MS 25000    /* longest time for all verdicts */
+#define DOCTOR_MS 10000 /* longest time of doctor for one process */
+#define ALL_MS 25000    /* longest time of doctor for all processes */
 
 /* Writes the first paragraph of a text. */
 static void put_paragraph(FILE *file, const char *text) {

@@ -5,8 +5,8 @@
 
 #include "serve/fleet.h"
 
-/* Writes the page for all processes of a fleet. Runs in a child process, because doctor takes a
- * while. */
+/* Writes the page for all processes of a fleet. Runs in a child process, because doctor may take
+ * seconds for each process. */
 void page_write(int fd, const void *fleet);
 
 #endif

@@ -78,7 +78,7 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
     if (bearer && is_token(sent + 7 + strspn(sent + 7, " "), rules->token))
         return true;
     if (bearer && !*rules->token_logged) {
-        cli_warn("a request came with a wrong token, and was refused; further ones are not told");
+        cli_warn("a request with a wrong token was refused; later ones are not reported");
         *rules->token_logged = true;
     }
     return refuse(refusal, MHD_HTTP_UNAUTHORIZED,

@@ -60,9 +60,9 @@ bool request_permit(struct MHD_Connection *connection, const struct request_rule
                     struct request_refusal *refusal);
 /* Returns true if the client accepts answers in gzip's format. */
 bool request_takes_gzip(struct MHD_Connection *connection);
-/* Returns true if a browser opens / or a live page (Accept has text/html). Without a token it then
- * gets the HTML of a live page, because a browser sends no token when it opens an address; this
- * HTML has no figures and asks the user for the token. */
+/* Returns true if a browser opens / or a live page (Accept has text/html). Without a token the
+ * browser then gets the HTML of a live page, because a browser sends no token when it opens an
+ * address. This HTML has no figures and asks the user for the token. */
 bool request_wants_shell(struct MHD_Connection *connection, const char *url);
 /* Reads address and query. If they name a process, first looks for new processes. For the address
  * of a live page, begins to watch the process. */

@@ -230,7 +230,7 @@ static enum MHD_Result begin_job(struct server *server, struct waiting *request)
     free(key);
     if (!good) {
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            "too much is being made for other requests; try again");
+                            "too many answers to other requests are being made; try again");
     }
     return suspend_request(server, request, job);
 }

@@ -17,7 +17,7 @@
 #include "target/client.h"
 
 #define NAME_CHARACTERS 128 /* most characters of a context's name or path in a label */
-#define NAMES_WAIT_MS 1000  /* a scrape waits this long for names of new paths */
+#define NAMES_WAIT_MS 1000  /* a scrape waits at most this long for names of new paths */
 /* after this many scrapes the teller is replaced, which frees its memory */
 #define SCRAPES_MAX 20000
 

@@ -166,13 +166,15 @@ enum snapshot_contexts {
     CONTEXTS_WHY = 9,   /* text: the rule or other reason for the context's placement */
     /* index or none, of the contexts: recursive_from of struct wire_context */
     CONTEXTS_RECURSIVE_FROM = 10,
-    /* and the six after it: numbers of own pages, by share of live blocks */
+    /* this column and the next six: numbers of own pages, by share of live blocks */
     CONTEXTS_OCCUPANCY = 16,
-    CONTEXTS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
+    /* this column and the next eleven: SNAPSHOT_TOTALS of the context itself */
+    CONTEXTS_TOTALS = 32,
 };
 enum {
     CONTEXTS_FLAG_EXACT_ADDRESS = 1,
-    CONTEXTS_FLAG_PARTIAL = 2, /* this flag and the next two: see WIRE_CONTEXT_* in wire.h */
+    /* for this flag and the next two flags see WIRE_CONTEXT_* in wire.h */
+    CONTEXTS_FLAG_PARTIAL = 2,
     CONTEXTS_FLAG_LATE = 4,
     CONTEXTS_FLAG_RECURSIVE = 8,
     CONTEXTS_FLAGS_SHIFT = 1, /* flag here = flag of wire.h << this number */
@@ -232,7 +234,7 @@ enum snapshot_threads {
 enum snapshot_views {
     VIEWS_CONTEXT = 1, /* number: added to the context of the row before; in the first row to 0 */
     VIEWS_THREAD = 2,  /* index of the threads */
-    VIEWS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the view */
+    VIEWS_TOTALS = 32, /* this column and the next eleven: SNAPSHOT_TOTALS of the view */
 };
 
 enum snapshot_remotes {
@@ -250,14 +252,14 @@ enum snapshot_marks {
     MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher id are newer than the mark */
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
     MARKS_SLEPT = 13,    /* number: PROCESS_SLEPT at the time when the mark was set */
-    /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over the left-out contexts */
+    /* this column and the next four: SNAPSHOT_MARK_FIGURES, sums over the left-out contexts */
     MARKS_SUMS = 8,
 };
 
 /* The expected value of a figure is the context's own figure of this name. */
 enum snapshot_mark_entries {
     ENTRIES_CONTEXT = 1, /* delta of the row of the context */
-    ENTRIES_FIGURES = 2, /* and the four after it: SNAPSHOT_MARK_FIGURES */
+    ENTRIES_FIGURES = 2, /* this column and the next four: SNAPSHOT_MARK_FIGURES */
 };
 
 #define SNAPSHOT_MARK_FIGURES(X)                                                                   \
@@ -287,7 +289,7 @@ enum snapshot_pages {
     PAGES_SPARE_UNITS = 16,
     PAGES_OS_EMPTY = 17,
     PAGES_SHARES = 18,   /* number of rows of the shares, which follow the previous page's rows */
-    PAGES_OS_PAGES = 24, /* and the six after it: os_pages */
+    PAGES_OS_PAGES = 24, /* this column and the next six: os_pages */
 };
 
 enum snapshot_shares {
@@ -311,7 +313,7 @@ enum snapshot_tails {
  * of contexts. */
 enum snapshot_resizes {
     RESIZES_CONTEXT = 1, /* delta of the row of the context */
-    RESIZES_COUNTS = 2,  /* and the five after it: MODEL_RESIZES, figures */
+    RESIZES_COUNTS = 2,  /* this column and the next five: MODEL_RESIZES, figures */
 };
 
 #endif

@@ -4,7 +4,7 @@
  *
  * The rows of each block are added to the model's arrays, which grow with each block, because no
  * count in the file is trusted. A reference to a row of another table is checked at once, because
- * that table stands before in the file.
+ * that table comes earlier in the file.
  */
 #include <stdlib.h>
 #include <string.h>

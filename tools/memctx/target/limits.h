@@ -4,8 +4,8 @@
  * memory.
  *
  * Reads cgroups of version 1 and 2, resource limits, and pressure stall information. `root` stands
- * before every path: "" for this machine, a made-up tree in the tests. What cannot be read is left
- * out; nothing here ends the command or prints.
+ * before every path: "" for this machine, a made-up tree in the tests. A figure that cannot be read
+ * is left out. No function of this header ends the command or prints.
  */
 #ifndef MEMCTX_LIMITS_H
 #define MEMCTX_LIMITS_H

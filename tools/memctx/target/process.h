@@ -30,8 +30,8 @@ struct process_facts {
     char command[256]; /* the command line with spaces, or the name in brackets */
 };
 
-/* PROCESS_NO_MEMORY: the process has no address space (any more). It is ending or has ended, or it
- * is a thread of the kernel. */
+/* PROCESS_NO_MEMORY: the process has no address space (any more). The process is ending or has
+ * ended, or is a thread of the kernel. */
 enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCESS_NO_MEMORY };
 
 /* Returns false if the process does not exist (any more). */

@@ -96,8 +96,8 @@ static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t b
     return false;
 }
 
-/* Calls `found` for the entries `tag` of the file's dynamic section, whose values are texts, until
- * it returns true. Returns the last value of `found`. */
+/* Calls `found` for each text in the file's dynamic section whose entry has the type `tag`, until
+ * `found` returns true. Returns true if `found` did. */
 static bool find_dynamic(int fd, Elf64_Sxword tag, bool (*found)(const char *text, void *argument),
                          void *argument) {
     elf_version(EV_CURRENT);

@@ -369,7 +369,7 @@ void target_load_rest(struct target *target, struct model *model,
     if (target->is_snapshot && !target->client.outside) /* a file was loaded as a whole */
         return;
     bool mappings = options->mappings && !target->is_snapshot;
-    if (mappings) /* starts now, because the sums were read just before */
+    if (mappings) /* started here, so that the map is read soon after the sums */
         start_map_reader(&reader, target->facts.thread);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));

@@ -9,8 +9,9 @@
  * fails. */
 void record_names_add(const char *path, const struct reading_names *names);
 /* Starts a process that adds names to the recordings that this process and its children make in a
- * directory, until this process ends. The new process is no child of this one. It overwrites
- * `words`, the words of the command line, so that ps shows its purpose. */
+ * directory, until this process ends. The new process is no child of this process. The new process
+ * overwrites `words`, the words of the command line, so that ps shows the purpose of the new
+ * process. */
 void record_names_start(const char *directory, char **words, int word_count);
 
 #endif

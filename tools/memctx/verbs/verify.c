@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - `memctx verify`: compares the predictions of isolate, merge, set and trim with what
- * happened. */
+/* verify.c - `memctx verify`: compares the predicted savings of isolate, merge, set and trim with
+ * the measured ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 

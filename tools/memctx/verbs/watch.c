@@ -505,8 +505,8 @@ static void note_signal(int signal_number) {
     end_signal = signal_number == SIGCHLD ? end_signal : signal_number;
 }
 
-/* Blocks the signals for which the loop has a handler. They arrive only while the loop waits with
- * the mask `waiting`. */
+/* Blocks the signals for which the loop has a handler. These signals arrive only while the loop
+ * waits with the mask `waiting`. */
 static void set_signals(sigset_t *waiting) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
     struct sigaction action = {.sa_handler = note_signal};
