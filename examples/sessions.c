@@ -3,8 +3,8 @@
  * sessions.c - a program with fragmentation: sessions that live for hours stand among rows that are
  * freed early, so nearly every page has a session, and no page goes back to the kernel.
  *
- * A call path with 16 KiB alive gets pages of its own without a rule. Here a thousand call paths
- * have less than that each, so they share pages. A rule gives all sessions pages of their own:
+ * A call path with 16 KiB alive gets pages of its own without a rule. In this program each of a
+ * thousand call paths has less, so they share pages. A rule gives all sessions pages of their own:
  *
  *     cc -g sessions.c -o sessions
  *     memctx run -- ./sessions
