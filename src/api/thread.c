@@ -92,6 +92,14 @@ static struct heap *first_entry(void) {
     named_set_hooks();
     uint32_t tid = os_thread_id();
     struct heap *heap = heap_acquire(tid, !load_relaxed(&global.untold));
+    if (heap) {
+        store_owner(&heap->busy, 1);
+        order_stores();
+        /* A thread whose end was not told, or that a fork did not copy, left its stack in the heap,
+         * and the context that it had switched to. */
+        context_switch(heap, NULL);
+        context_thread_changes(heap);
+    }
     if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {
         heap_park(heap);
         heap = NULL;
@@ -100,7 +108,6 @@ static struct heap *first_entry(void) {
         thread_state = THREAD_NEW;
         return NULL;
     }
-    store_owner(&heap->busy, 1);
     thread_heap = heap;
     order_stores();
     thread_state = THREAD_READY;

@@ -99,6 +99,8 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
         crowd->policy = NAMED_CROWD;
         lock_take(&region_lock);
         bool first = made && !kind->crowd;
+        crowd->asking = crowd->wanted = crowd->done = 0; /* the place may have been used before */
+        crowd->freed = 0;
         if (first)
             kind->crowd = place;
         else

@@ -82,10 +82,15 @@ static uint32_t kind_create(uint32_t parent, const char *name) {
 }
 
 struct kind *kinds_get(uint32_t parent, const char *name) {
-    if ((!kinds.table || kinds.count * 2 > kinds.mask) && !kinds_grow())
-        return NULL;
     uint32_t hash = kind_hash(parent, name);
-    struct kind_slot *slot = kind_slot(parent, name, hash);
+    struct kind_slot *slot = kinds.table ? kind_slot(parent, name, hash) : NULL;
+    if (slot && slot->number) /* an old kind is found even if there is no memory */
+        return kind_at(slot->number);
+    if (!slot || kinds.count * 2 > kinds.mask) {
+        if (!kinds_grow())
+            return NULL;
+        slot = kind_slot(parent, name, hash);
+    }
     if (!slot->number)
         *slot = (struct kind_slot){.hash = hash, .number = kind_create(parent, name)};
     return slot->number ? kind_at(slot->number) : NULL;

@@ -132,8 +132,11 @@ COLD void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, un
 COLD void misuse_tell_limit(const struct terms *terms, uint32_t context) {
     char line[512];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    const char *rule = load_relaxed(&terms->rule);
+    if (!rule) /* the rules were cleared just now */
+        return;
     text_add(&text, "memctx: the limit of the rule ");
-    text_add(&text, terms->rule);
+    text_add(&text, rule);
     text_add(&text, " is exceeded; its latest allocation\n");
     os_print(&text);
     print_context(context);

@@ -200,7 +200,11 @@ struct view *named_view_of(struct heap *heap, const void *chunk) {
     struct named *crowd = handle ? named_crowd_of(handle) : NULL, *grown = NULL;
     if (crowd && crowd->heap == heap)
         grown = crowd_grow(handle, crowd);
-    return grown ? grown->view : region_named_view(heap, chunk);
+    /* A member's chunk that cannot become the chunk of a context of its own moves: see
+     * MEMBER_HAD. */
+    if (crowd)
+        return grown ? grown->view : NULL;
+    return region_named_view(heap, chunk);
 }
 
 struct view *context_view_kept(struct heap *heap, const void *chunk) {

@@ -38,11 +38,19 @@ static void heap_init(struct heap *heap) {
     bins_init_mixed(heap);
 }
 
-/* Adds a new heap to the list of all heaps. The caller holds heap_global.lock. */
+/* Adds a heap to the list of all heaps. */
+static void add_to_list(struct heap *heap) {
+    struct heap *first = load_relaxed(&heap_global.first);
+    do
+        heap->next = first;
+    while (!cas_release(&heap_global.first, &first, heap));
+}
+
+/* Adds a new heap to the list of all heaps. The caller holds heap_global.lock, but the thread that
+ * adds the shared heap (shared_locked) does not. */
 static void heap_publish(struct heap *heap) {
     heap->number = heap_global.heaps + 1;
-    heap->next = heap_global.first;
-    store_release(&heap_global.first, heap);
+    add_to_list(heap);
     heap_global.heaps++;
 }
 
@@ -57,7 +65,7 @@ static struct heap *adopt_parked(uint32_t tid) {
             heap->kept_bytes = 0;
             heap->tid = tid;
             heap->thread_exits = 0;
-            heap->busy = 0;
+            heap->busy = 1; /* until heap_acquire has tidied the heap up */
             store_release(&heap->state, HEAP_OWNED);
         }
         lock_release(&heap->lock);
@@ -122,6 +130,8 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         heap_collect_remote(heap);
         /* a fork may not have copied the heap's last thread, which then gave up no contexts */
         REGION_HOOK(leave_named, heap);
+        order_stores();
+        store_owner(&heap->busy, 0);
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
@@ -202,19 +212,24 @@ void heap_park(struct heap *heap) {
     lock_release(&heap_global.lock);
 }
 
+static bool is_listed(const struct heap *wanted) {
+    const struct heap *heap = load_acquire(&heap_global.first);
+    while (heap && heap != wanted)
+        heap = heap->next;
+    return heap;
+}
+
 static bool shared_is_made(const struct heap *heap) {
     return load_relaxed(&heap->mixed.current[0]) != NULL;
 }
 
 static struct heap *shared_locked(struct heap *heap) {
     if (!shared_is_made(heap)) {
+        /* heap_global.lock cannot be taken here, because its rank comes before that of the shared
+         * heap's lock. A heap that is made is in the list, also in a child that is forked now. */
+        if (!is_listed(heap))
+            add_to_list(heap);
         heap_init(heap);
-        /* Only this code writes the heap's `next`. heap_global.lock cannot be taken here, because
-         * its rank comes before that of the shared heap's lock. */
-        struct heap *first = load_relaxed(&heap_global.first);
-        do
-            heap->next = first;
-        while (!cas_release(&heap_global.first, &first, heap));
     }
     heap_collect_remote(heap);
     return heap;
@@ -281,7 +296,12 @@ void heap_fork_prepare(bool interrupted) {
 }
 
 bool heap_fork_done(bool child) {
-    bool whole = !shared_is_made(&shared_heap) || lock_fork_done(&shared_heap.lock, child);
+    bool made = shared_is_made(&shared_heap);
+    bool whole = !made || lock_fork_done(&shared_heap.lock, child);
+    /* Another thread may have been about to make the heap. That thread does not exist in the child,
+     * and the heap is not in the list yet. */
+    if (child && !made && load_relaxed(&shared_heap.lock.word) && !lock_is_mine(&shared_heap.lock))
+        lock_reset(&shared_heap.lock);
     if (child && !whole)
         shared_give_up(&shared_heap);
     return whole & lock_fork_done(&heap_global.lock, child);

@@ -145,6 +145,10 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
                           size_t size, size_t *had) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
+    /* Another thread's realloc moves the chunk out of a named context, because the chunk must not
+     * stay in the list of a context that does not pay for it. */
+    if (page->view && page->view != view)
+        return NULL;
     bool settled = is_settled(heap, page);
     uint64_t old_bytes = page->requested_bytes;
     struct view *named = page->view;

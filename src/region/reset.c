@@ -237,6 +237,10 @@ static void move_page(struct heap *from, struct region *region, struct page *pag
     (void)region;
     store_owner(&from->own_free, from->own_free - waste);
     store_owner(&move->to->own_free, move->to->own_free + waste);
+    if (page->flags & PAGE_TAIL) {
+        from->open_slices -= page->slices;
+        move->to->open_slices += page->slices;
+    }
     store_release(&page->view, move->view);
     store_release(&page->heap, move->to);
 }
@@ -253,24 +257,24 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     to_view->bins = (struct bins *)&heap_no_bins;
     view->bins = &from->mixed;
     /* The other heap's view may have a region from an earlier time, when the context belonged to
-     * that heap. */
-    if (!region) {
-        if (to_view->region) {
-            region_of(to_view->region)->limit = 0;
-            region_of(to_view->region)->others_chunks = REGION_RECOUNT;
-        }
-        return;
+     * that heap. This region is empty. */
+    struct bins *empty = to_view->region;
+    if (empty) {
+        region_of(empty)->limit = 0;
+        region_of(empty)->others_chunks = region_of(empty)->others_bytes = REGION_RECOUNT;
     }
+    if (!region)
+        return;
     if (load_relaxed(&from->remote_pages))
         heap_collect_remote(from);
     for_each_page(from, region, move_page, &move);
-    lock_take(&region_lock);
+    region->others_chunks = region->others_bytes = REGION_RECOUNT;
+    lock_take(&region_lock); /* a thread that frees a large chunk finds its region by these */
     for (struct page *page = region->large; page; page = page->next)
         page->view = to_view;
-    lock_release(&region_lock);
-    region->others_chunks = REGION_RECOUNT;
     to_view->region = view->region;
-    view->region = NULL;
+    view->region = empty;
+    lock_release(&region_lock);
 }
 
 struct region_alive region_reset(struct heap *heap, struct view *view) {

@@ -90,6 +90,8 @@ bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
         if (granted)
             return true;
     }
+    if (!(load_relaxed(&terms->flags) & TERMS_LIMIT)) /* the rules were cleared just now */
+        return true;
     add_relaxed(&terms->passed, 1);
     return false;
 }

@@ -479,7 +479,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
     store_owner(&view->freed_cum_bytes, 0);
     store_owner(&view->peak_bytes, 0);
     if (view->region)
-        region_of(view->region)->others_chunks = REGION_RECOUNT;
+        region_of(view->region)->others_chunks = region_of(view->region)->others_bytes =
+            REGION_RECOUNT;
 }
 
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {

@@ -3,10 +3,13 @@
 #include "use.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Contexts that the main thread makes, another thread uses, and the main thread deletes. */
 enum { HANDED = 4, EACH = 3000 };
@@ -175,10 +178,97 @@ static void left_behind(void) {
     CHECK(!pthread_join(thread, NULL));
 }
 
+static size_t resident_kib(void) {
+    char line[256];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmRSS: %zu", &kib) == 1)
+            break;
+    fclose(file);
+    return kib;
+}
+
+static void *make_messages(void *nothing) {
+    for (;;) {
+        pthread_barrier_wait(&began);
+        if (!handing)
+            return nothing;
+        handed = memctx_create(NULL, "message", MEMCTX_BUMP);
+        memctx_alloc(handed, 100);
+        CHECK(!memctx_hand_over(handed));
+        pthread_barrier_wait(&may_end);
+    }
+}
+
+/* One thread makes contexts, another one takes and deletes them: nothing of them may stay. */
+static void messages(void) {
+    pthread_t thread;
+    size_t before = 0;
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    handing = 1;
+    CHECK(!pthread_create(&thread, NULL, make_messages, NULL));
+    for (int i = 0; i < 9000; i++) {
+        if (i == 1000)
+            before = resident_kib();
+        pthread_barrier_wait(&began);
+        pthread_barrier_wait(&may_end);
+        CHECK(!memctx_take(handed) && memctx_owner(memctx_alloc(handed, 10)) == handed);
+        memctx_delete(handed);
+    }
+    CHECK(resident_kib() < before + 2000);
+    handing = 0;
+    pthread_barrier_wait(&began);
+    CHECK(!pthread_join(thread, NULL));
+}
+
+/* In a forked child, a new thread gets the heap of a thread that had switched to a context. The new
+ * thread must not be switched. */
+static void *stay_switched(void *nothing) {
+    memctx_t own = make(NULL, "switched");
+    memctx_switch(own);
+    free(malloc(10));
+    pthread_barrier_wait(&began);
+    pthread_barrier_wait(&may_end);
+    return nothing;
+}
+
+static void *tell_current(void *nothing) {
+    void *chunk = malloc(10);
+    bool fresh = !memctx_current() && !memctx_owner(chunk);
+    free(chunk);
+    return fresh ? nothing : &began;
+}
+
+static void switched_at_a_fork(void) {
+    pthread_t thread;
+    int status;
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    CHECK(!pthread_create(&thread, NULL, stay_switched, NULL));
+    pthread_barrier_wait(&began);
+    pid_t child = fork();
+    if (!child) {
+        void *wrong = NULL;
+        for (int i = 0; i < 4 && !wrong; i++) {
+            CHECK(!pthread_create(&thread, NULL, tell_current, NULL));
+            CHECK(!pthread_join(thread, &wrong));
+        }
+        _exit(wrong ? 3 : 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    pthread_barrier_wait(&may_end);
+    CHECK(!pthread_join(thread, NULL));
+}
+
 const struct use_case cases_of_hand_over[] = {
     USE_CASE(handed_over),
     USE_CASE(left_behind),
     USE_CASE(accounts_move),
     USE_CASE(hands_over_all_the_time),
+    USE_CASE(messages),
+    USE_CASE(switched_at_a_fork),
     {NULL, NULL},
 };

@@ -98,6 +98,19 @@ static void tiny_ones_grow(void) {
     CHECK(memctx_owner(chunk) == b && !memctx_take(a) && memctx_is_empty(a));
     memctx_get_stats(b, &stats);
     CHECK(stats.chunks == 1 && stats.requested_bytes == 7);
+    /* the same with large chunks, which are on a list of their context */
+    for (size_t bytes = 20000; bytes < 10000000; bytes *= 4) {
+        chunk = memset(memctx_alloc(a, bytes), 'x', bytes);
+        CHECK(!memctx_hand_over(a));
+        MEMCTX_SCOPE(b) {
+            chunk = realloc(chunk, bytes + bytes / 8);
+        }
+        CHECK(memctx_owner(chunk) == b && !memctx_take(a) && memctx_is_empty(a));
+        CHECK(!memctx_check(a));
+        memctx_reset(a);
+        CHECK(chunk[0] == 'x' && chunk[bytes - 1] == 'x');
+        free(chunk);
+    }
     memctx_delete(b);
     memctx_delete(a);
 }
