@@ -399,6 +399,10 @@ struct wire_mark_entry {
  * bytes, and pages. */
 
 #define WIRE_AGE_NS (1UL << 24) /* unit of ages */
+/* A page may be this much younger than the clock that its age is computed with, in units of ages
+ * (73 minutes): a large process is read from outside in several seconds. All larger differences are
+ * ages, up to more than two years. */
+#define WIRE_AGE_LAG (1U << 18)
 
 enum wire_page_kind { WIRE_PAGE_OWN = 1, WIRE_PAGE_MIXED = 2, WIRE_PAGE_LARGE = 3 };
 enum wire_page_state {

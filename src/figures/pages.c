@@ -84,7 +84,7 @@ uint32_t pages_clock_begin START_PAGE;
 static uint32_t oldest_age(const struct page *page) {
     uint32_t born = page->born ? page->born : pages_clock_begin;
     uint32_t age = load_relaxed(&segment_clock) - born;
-    return (int32_t)age > 0 ? age : 0;
+    return age > UINT32_MAX - WIRE_AGE_LAG ? 0 : age;
 }
 
 /* Returns the time that has passed at least since segment_clock had the value `then`. segment_clock

@@ -262,6 +262,9 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           size_t *reused) {
     bool extended = base->start && resize_in_place(base->start, base->bytes, bytes);
+    /* the kernel refused to shrink the base, which as a whole does not fit into the target */
+    if (base->start && !extended && base->bytes > bytes)
+        return NULL;
     struct move move = {.target = extended ? base->start : segment_map_memory(bytes)};
     size_t of_base = base->bytes < bytes ? base->bytes : bytes, of_donor = donor->bytes;
     if (!move.target)
@@ -510,7 +513,7 @@ static void copy_whole(char *from, size_t bytes, char *to) {
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     bool moved = false;
     if (cuts_of(start)->count) {
-        copy_whole(start, bytes, target);
+        copy_whole(start, bytes < mapped ? bytes : mapped, target);
         mapping_end(start, bytes);
         return true;
     }

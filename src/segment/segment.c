@@ -135,7 +135,8 @@ void segment_clock_set(uint64_t now_ns) {
     uint32_t tick = (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT);
     /* Threads may come here with times that differ by milliseconds, and the clock must not go
      * back. */
-    if ((int32_t)(tick - load_relaxed(&segment_clock)) > 0)
+    uint32_t before = load_relaxed(&segment_clock);
+    if (!before || (int32_t)(tick - before) > 0)
         store_owner(&segment_clock, tick);
 }
 
@@ -533,7 +534,8 @@ static void release_empty(void) {
     while (load_relaxed(&global.empty_segments) > 1) {
         lock_take(&global.lock);
         struct segment *found = NULL;
-        for (struct segment *s = global.partial; s && global.empty_segments > 1; s = s->state.next)
+        for (struct segment *s = global.partial; s && global.empty_segments > 1 && !found;
+             s = s->state.next)
             if (is_empty(s) && !s->state.dirty_count)
                 found = s;
         if (!found || !lock_try(&global.unmap_lock)) {

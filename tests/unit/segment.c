@@ -30,6 +30,18 @@ Test(segment, foreign_pointers_are_recognised_without_reading_them) {
     cr_assert_null(segment_page_of(NULL));
 }
 
+/* A machine may be up for more than a year when the process starts. */
+Test(segment, clock_starts_at_any_uptime) {
+    const uint64_t years = 1UL << 55; /* 417 days */
+    segment_clock_set(years);
+    uint32_t first = segment_clock;
+    cr_assert_eq(first, (uint32_t)(years >> SEGMENT_TICK_SHIFT));
+    segment_clock_set(years - 1000000000);
+    cr_assert_eq(segment_clock, first, "the clock went back");
+    segment_clock_set(years + 1000000000);
+    cr_assert_gt((int32_t)(segment_clock - first), 0);
+}
+
 static uintptr_t seen[16];
 static unsigned seen_count;
 static void note(struct segment *segment, bool huge, void *context) {

@@ -108,7 +108,7 @@ static int64_t resident_in(const struct scan *scan, uint64_t start, uint64_t byt
 
 static uint32_t oldest_age(const struct scan *scan, uint32_t born) {
     uint32_t age = scan->clock - (born ? born : scan->begun);
-    return (int32_t)age > 0 ? age : 0;
+    return age > UINT32_MAX - WIRE_AGE_LAG ? 0 : age;
 }
 
 static uint32_t at_least_since(const struct scan *scan, uint32_t then) {
