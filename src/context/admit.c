@@ -262,7 +262,7 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
     /* In a path that begins at [truncated], a node further out may be missing. */
-    if (paths->first_cold >= admit->stack->count || frame->length > admit->depth)
+    if (paths->first_cold >= admit->stack->count || !frame->length || frame->length > admit->depth)
         return;
     bool near = frame->length <= NEAR_ROOT;
     if (sight(paths->admission, ~frame->hash) < (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))

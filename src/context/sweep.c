@@ -42,8 +42,9 @@ static struct {
     /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
      * budget counts them with the nodes. NULL: there was no memory, or the block has no node. */
     uint16_t *seen[TREE_BLOCKS];
-    uint32_t seen_count; /* contexts with lower ids have an entry in `seen` */
-    bool leaving;        /* some node is TREE_LEAVING */
+    uint32_t seen_count;  /* contexts with lower ids have an entry in `seen` */
+    bool leaving;         /* some node is TREE_LEAVING */
+    unsigned idle_sweeps; /* sweeps in a row that left the tables as full, above their limit */
     bool old;   /* the table of children has replaced older ones, which tree_free_old may free */
     bool alone; /* atomic: a thread of the program made the last sweep */
     uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
@@ -65,19 +66,30 @@ enum found_flags {
     FOUND_LEAVING = 8, /* a child of the node leaves; the node is not removed before that child */
 };
 
+static int64_t tables_in_use(void) {
+    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes);
+}
+
 bool sweep_tables_are_over(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t limit = load_relaxed(&tables_limit_known);
-    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) >
-           limit - tables_reserve(limit) / 2;
+    return tables_in_use() > limit - tables_reserve(limit) / 2;
 }
 
+#define IDLE_SWEEPS 16U /* after as many sweeps that freed nothing, pauses become longer */
+#define IDLE_DOUBLED 5U /* by this many powers of two at most: 1.6 s */
+
 /* Returns the ns to wait after a sweep that took `took_ns`. While the tables are above their limit,
- * the pause is as short as possible. */
+ * the pause is as short as possible. Some tables never shrink, so each of many sweeps in a row that
+ * freed nothing doubles the pause. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
-    if (sweep_tables_are_over())
-        return SWEEP_LEAST_NS > took_ns ? SWEEP_LEAST_NS : took_ns;
+    if (sweep_tables_are_over()) {
+        unsigned idle = load_relaxed(&state.idle_sweeps);
+        unsigned doubled = idle < IDLE_SWEEPS ? 0 : idle - IDLE_SWEEPS;
+        pause = SWEEP_LEAST_NS << (doubled < IDLE_DOUBLED ? doubled : IDLE_DOUBLED);
+        return pause > took_ns ? pause : took_ns;
+    }
     pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
     pause = pause > SWEEP_MOST_NS ? SWEEP_MOST_NS : pause;
     return pause > took_ns * SWEEP_SHARE ? pause : took_ns * SWEEP_SHARE;
@@ -363,7 +375,10 @@ void sweep_if_wanted(bool alone) {
         lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
     if (load_relaxed(&tree_read_until_ns) < begun) {
+        int64_t before = tables_in_use();
         sweep(!alone);
+        bool idle = sweep_tables_are_over() && tables_in_use() >= before;
+        store_owner(&state.idle_sweeps, idle ? state.idle_sweeps + 1 : 0);
         store_owner(&state.alone, alone);
         uint64_t now = os_now_exact_ns();
         store_owner(&state.next_ns, now + pause_after(now, now - begun));

@@ -15,6 +15,7 @@ bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
+    bool counted; /* the budget counts the table's bytes */
     /* the table that this table replaced; NULL: there was none, or it was freed */
     struct table *older;
     uint32_t ids[]; /* each is like an entry of tree_node.children; 0: empty */
@@ -173,11 +174,13 @@ static bool table_grow(enum tables_share share) {
     if (!tables_take((int64_t)bytes, share))
         return false;
     struct table *table = meta_alloc(bytes);
+    bool counted = share != TABLES_UNCOUNTED;
     if (!table) {
-        tables_add(-(int64_t)bytes);
+        tables_add(counted ? -(int64_t)bytes : 0);
         return false;
     }
     table->mask = capacity - 1;
+    table->counted = counted;
     table->older = old;
     table_fill(table);
     tombstones = 0;
@@ -193,7 +196,7 @@ bool tree_note_old(void) {
 void tree_free_old(void) {
     for (struct table *old = noted ? noted->older : NULL, *older; old; old = older) {
         older = old->older;
-        tables_add(-(int64_t)table_bytes(old->mask + 1));
+        tables_add(old->counted ? -(int64_t)table_bytes(old->mask + 1) : 0);
         meta_free(old, table_bytes(old->mask + 1));
     }
     if (noted)
@@ -253,11 +256,14 @@ bool tree_unlink(uint32_t id) {
     if (node->flags & TREE_IN_TABLE) {
         struct tree_frame frame = frame_of_node(node);
         uint64_t at = key_hash(node->parent, frame) & tree.table->mask;
-        while (tree.table->ids[at] != (tree_child_tag(frame) | id))
+        /* A fork may have copied the tree between the flag and the entry. */
+        while (tree.table->ids[at] && tree.table->ids[at] != (tree_child_tag(frame) | id))
             at = (at + 1) & tree.table->mask;
-        store_release(&tree.table->ids[at], TOMBSTONE);
+        if (tree.table->ids[at]) {
+            store_release(&tree.table->ids[at], TOMBSTONE);
+            tombstones++;
+        }
         tree_unflag(id, TREE_IN_TABLE);
-        tombstones++;
     }
     return true;
 }

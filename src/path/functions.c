@@ -175,7 +175,9 @@ static struct recurring *recurring_of(uintptr_t function) {
 
 void function_recurs(uintptr_t function) {
     lock_take(&unwind_rules_lock);
-    if (make() && !folded_number(function)) {
+    /* If the table of folded functions is full, fold would only make all threads forget their
+     * stacks. */
+    if (make() && function_count < FOLDED_PLACES / 2 && !folded_number(function)) {
         struct recurring *recurring = recurring_of(function);
         if (++recurring->paths >= RECURS_OFTEN) {
             forget_addresses();

@@ -212,15 +212,17 @@ static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];
     /* the library was loaded again at its old address, so the old description holds */
-    if (again < count) {
+    bool is_old = again < count;
+    if (is_old) {
         meta_free(copy, length);
         module->link_map = map;
-        store_release(&module->closed, false);
     } else {
         *module = learnt;
     }
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;
+    if (is_old)
+        store_release(&module->closed, false); /* find_object may read at_hand from now on */
     struct page *page = segment_page_of(map);
     /* the link map is a chunk of this library: dlopen got it from malloc, and dlclose will free
      * it */
@@ -277,7 +279,7 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     uint32_t count = unwind_rules_module_count();
     for (uint32_t i = 0; i < count && i < MODULES_AT_HAND; i++) {
         const struct cfi_object *code = &global.at_hand[i];
-        if (pc >= code->start && pc < code->end && !load_relaxed(&modules[i].closed)) {
+        if (!load_acquire(&modules[i].closed) && pc >= code->start && pc < code->end) {
             *object = *code;
             return true;
         }
@@ -301,10 +303,16 @@ static uint64_t learn(uintptr_t key) {
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&unwind_rules_lock);
-    uint64_t packed = pack(rule, module_learn(&object));
+    uint32_t module = module_learn(&object);
+    /* Nobody would notice when a library without a number is closed, so no rule is kept. Its code
+     * ends the path, like code made at run time. It has no number if there are too many modules, or
+     * if memory is short. */
+    if (module == MODULE_NONE)
+        rule = (struct cfi_rule){.kind = CFI_NONE};
+    uint64_t packed = pack(rule, module);
     if (quiet_left)
         quiet_left--;
-    else if (generation == load_relaxed(&unwind_rules_generation))
+    else if (module != MODULE_NONE && generation == load_relaxed(&unwind_rules_generation))
         table_add(key, packed);
     lock_release(&unwind_rules_lock);
     return packed;

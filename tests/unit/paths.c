@@ -326,6 +326,21 @@ Test(paths, recursive_functions_of_one_hash_are_folded) {
     cr_assert_eq(function_count, 2, "%u functions are folded", function_count);
 }
 
+/* When the table of folded functions is full, further functions that recur change nothing. */
+Test(paths, full_table_of_folded_functions_stays_as_it_is) {
+    unwind_rules_init();
+    tables_limit_bytes();
+    uint32_t epoch = 0;
+    for (uintptr_t function = 1; function <= 2000; function++) {
+        for (unsigned i = 0; i < 64; i++)
+            function_recurs(function << 12);
+        if (function == 1500)
+            epoch = function_epoch;
+    }
+    cr_assert_geq(function_count, 512);
+    cr_assert_eq(function_epoch, epoch, "%u functions are folded", function_count);
+}
+
 /* Looks paths up while the tables are nearly full. Folded and waiting paths must agree with
  * libunwind, no chunk may be charged to [unknown], and the tables must stay within their limit. */
 static void walk_with_little_room(void (*run)(int levels), bool past_the_table, bool fold) {
