@@ -57,9 +57,9 @@ bool text_to_number(const char *string, int64_t *value) {
     uint64_t number = 0;
     const char *at = string;
     while (*at >= '0' && *at <= '9') {
-        number = number * 10 + (uint64_t)(*at++ - '0');
-        if (number >> 62)
+        if (number > (1UL << 62) / 10)
             return false;
+        number = number * 10 + (uint64_t)(*at++ - '0');
     }
     if (at == string)
         return false;

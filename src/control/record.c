@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define EVERY_NS 10000000000ULL
 #define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
@@ -238,7 +239,12 @@ void record_end(void) {
     long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
-    recorder_write_end((int)fd, RECORD_ENDED_NORMALLY);
+    /* In another pid namespace a process of the same pid and name may have a file of this name by
+     * now. */
+    struct stat status = {0};
+    if (!OS_CALL(SYS_fstat, fd, &status, 0, 0, 0, 0) && status.st_dev == mine->device &&
+        status.st_ino == mine->inode)
+        recorder_write_end((int)fd, RECORD_ENDED_NORMALLY);
     OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 

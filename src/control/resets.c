@@ -56,31 +56,36 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
     }
 }
 
-/* Resets each view of the subtree. With `only_look`, resets nothing, and adds to reset->bytes the
- * memory that a reset would need. False: out of memory. */
-static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
+/* A reset goes over the views three times, so that it resets all of them or none. */
+enum reset_pass { RESET_COUNTS_ROOM, RESET_MAKES_ROOM, RESET_RESETS };
+
+/* Makes a pass over the views of the subtree. The first two passes add to reset->bytes the memory
+ * of baselines that are missing, or that were made. False: out of memory. */
+static bool reset_heap(struct heap *heap, struct reset *reset, enum reset_pass pass) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
         if (!has(reset, view))
             continue;
-        if (!only_look && !reset_view(heap, i))
-            return false;
-        if (only_look && i / BASELINES_PER_BLOCK != block &&
-            !heap_baseline(heap, i, TABLES_UNCOUNTED))
-            reset->bytes += BASELINE_BLOCK_BYTES;
+        bool makes = pass != RESET_RESETS && i / BASELINES_PER_BLOCK != block &&
+                     !heap_baseline(heap, i, TABLES_UNCOUNTED);
         block = i / BASELINES_PER_BLOCK;
+        if (pass == RESET_MAKES_ROOM && makes && !heap_baseline(heap, i, TABLES_SITE))
+            return false;
+        reset->bytes += makes ? BASELINE_BLOCK_BYTES : 0;
+        if (pass == RESET_RESETS && !reset_view(heap, i))
+            return false;
     }
-    if (!only_look)
+    if (pass == RESET_RESETS)
         reset_resizes_of(heap, reset);
     return true;
 }
 
-static bool reset_heaps(struct reset *reset, bool only_look) {
+static bool reset_heaps(struct reset *reset, enum reset_pass pass) {
     bool done = true;
     lock_take(&heap_global.lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap && done; heap = heap->next)
-        done = reset_heap(heap, reset, only_look);
+        done = reset_heap(heap, reset, pass);
     lock_release(&heap_global.lock);
     return done;
 }
@@ -104,13 +109,18 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
         return WIRE_REFUSED;
     }
     /* Reset all views or none: counters that begin at different times cannot be compared. */
-    reset_heaps(&reset, true);
+    reset_heaps(&reset, RESET_COUNTS_ROOM);
+    struct reset made = reset;
+    made.bytes = 0;
     if (!asked_fits(reset.bytes))
         return refuse_reset(text, &reset);
-    asked_bytes += reset.bytes;
+    bool has_room = reset_heaps(&made, RESET_MAKES_ROOM);
+    asked_bytes += made.bytes; /* also if the reset is refused: the baselines stay */
+    if (!has_room)
+        return refuse_reset(text, &reset);
     sums_resets_made = true;
     marks_forget_counters();
-    if (!reset_heaps(&reset, false))
+    if (!reset_heaps(&reset, RESET_RESETS))
         return refuse_reset(text, &reset);
     text_add(text, "counters and peaks were reset; no chunk was freed");
     return WIRE_OK;

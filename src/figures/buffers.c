@@ -14,9 +14,11 @@ static size_t kept_bytes;                   /* bytes of the mappings that are ke
 const struct buffer *const buffers_shown = mappings;
 
 static void drop_kept(struct buffer *mapping) {
-    kept_bytes -= mapping->bytes;
-    os_unmap(mapping->start, mapping->bytes);
+    struct buffer gone = *mapping;
+    kept_bytes -= gone.bytes;
     *mapping = (struct buffer){0};
+    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    os_unmap(gone.start, gone.bytes);
 }
 
 static void *scratches[SCRATCHES];
@@ -35,8 +37,10 @@ static void drop_all_kept(void) {
 
 void buffers_unmap_kept(void) {
     for (unsigned i = 0; i < SCRATCHES; i++) {
-        buffers_unmap(scratches[i]);
+        void *gone = scratches[i];
         scratches[i] = NULL;
+        order_stores();
+        buffers_unmap(gone);
     }
     drop_all_kept();
 }

@@ -143,6 +143,11 @@ void policy_rules_apply(bool may_open) {
         lock_release(&tree_lock);
     }
     state.clearing &= state.seen < tree_count();
+    if (!policy_rules_exist() && tree_watch) { /* ids of removed nodes may be reused again */
+        lock_take(&tree_lock);
+        tree_watch = NULL;
+        lock_release(&tree_lock);
+    }
     if (moved)
         heaps_reconsider();
     if (turns++ % LIMITS_EVERY == 0)
@@ -278,6 +283,10 @@ const char *policy_rules_text(unsigned rule) {
 }
 
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
+    /* The new rule may get the number of a cleared one, so no context may still have that number.
+     */
+    for (unsigned turns = 0; state.clearing && turns <= tree_count() / NODES_PER_TURN; turns++)
+        policy_rules_apply(may_open);
     if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
     match_all_again(may_open, false);
