@@ -8,9 +8,10 @@
 #define EVERY_MS 10000
 
 static struct moments moments;
+static uint64_t last_id;
 
 static void add(int64_t ms, size_t length) {
-    moments_add(&moments, ms, calloc(1, length), length);
+    moments_add(&moments, ++last_id, ms, calloc(1, length), length);
 }
 
 /* Adds `count` moments, one every EVERY_MS, and thins them when there are more than MOMENTS_MAX. */

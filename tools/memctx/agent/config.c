@@ -214,6 +214,9 @@ static bool read_keys(struct reading *reading, enum part_kind kind, const struct
     for (size_t i = 0; i < table->count; i++) {
         const struct toml_value *value = &table->values[i];
         const struct key *key = find_key(kind, value->key, &nearest);
+        if (!key && !nearest)
+            return fail_at(reading, value->line, "[%s] has no key \"%.60s\"", table->name,
+                           value->key);
         if (!key)
             return fail_at(reading, value->line, "[%s] has no key \"%.60s\"; did you mean %s?",
                            table->name, value->key, nearest);

@@ -302,11 +302,14 @@ static int run_check(const struct config_part *part, int64_t memory_bytes, char 
                      size_t bytes) {
     int fds[2], status = 0;
     pid_t parent = getpid();
-    snprintf(text, bytes, "cannot be checked; %s", strerror(errno));
-    if (pipe2(fds, O_CLOEXEC) != 0)
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        snprintf(text, bytes, "cannot be checked; %s", strerror(errno));
         return CLI_REFUSED;
+    }
     fflush(NULL);
     pid_t pid = fork();
+    if (pid < 0)
+        snprintf(text, bytes, "cannot be checked; %s", strerror(errno));
     if (pid == 0) {
         dup2(fds[1], STDERR_FILENO);
         dup2(fds[1], STDOUT_FILENO);

@@ -169,8 +169,8 @@ void frame_print_json(struct watch *watch, struct rows *rows, const struct frame
         if (rows->list[i].kind != ROWS_REST)
             put_context(&json, watch, &rows->list[i], options->rows.tree);
     json_put_close(&json, ']');
-    json_put_integer(&json, "left_out",
-                     (int64_t)(rows->rest + rows->count - shown(rows, options) - (rows->rest > 0)));
+    size_t cut = options->rows.tree ? rows->count - shown(rows, options) : 0;
+    json_put_integer(&json, "left_out", (int64_t)(rows->rest + cut));
     json_put_integer(&json, "not_loaded_bytes", watch_not_loaded(watch));
     json_put_close(&json, '}');
     putchar('\n');

@@ -33,7 +33,12 @@ void watch_begin(struct watch *watch, const struct process_facts *facts) {
     *watch = (struct watch){.facts = *facts, .client = {.fd = -1}, .interval_s = 1};
     watch->pidfd = ending_watch(facts->pid);
     watch->program = process_program(facts);
-    watch->totals = (struct watch_totals){.growth = WIRE_UNKNOWN, .alloc_rate = WIRE_UNKNOWN};
+    watch->totals = (struct watch_totals){.growth = WIRE_UNKNOWN,
+                                          .alloc_rate = WIRE_UNKNOWN,
+                                          .live_bytes = WIRE_UNKNOWN,
+                                          .live_chunks = WIRE_UNKNOWN,
+                                          .rss_bytes = WIRE_UNKNOWN,
+                                          .contexts = WIRE_UNKNOWN};
 }
 
 void watch_take(struct watch *watch, const struct client *client) {
@@ -256,6 +261,8 @@ static bool reload(struct watch *watch) {
             rates->base[i] = before.base[was];
             watch->asked[i] = asked[was];
         }
+    } else {
+        rates_clear(rates); /* without the old figures there are no differences to show */
     }
     free_model(&old);
     rates_clear(&before);
@@ -617,10 +624,12 @@ static bool ask_chosen(struct watch *watch, struct loader *loader, const uint32_
         struct wire_piece_request request = {
             .part = WIRE_PART_CONTEXTS, .flags = WIRE_DUMP_THREADS, .from = WIRE_FROM_ID(id)};
         /* A context with more threads than fit into one record has several records. */
+        uint64_t before;
         do {
+            before = request.from;
             request.most = 1;
             good = ask_piece(watch, loader, &request);
-        } while (good && request.from >> 16 == id);
+        } while (good && request.from > before && request.from >> 16 == id);
     }
     return good;
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void moments_add(struct moments *moments, int64_t ms, char *bytes, size_t length) {
+void moments_add(struct moments *moments, uint64_t id, int64_t ms, char *bytes, size_t length) {
     moments->list[moments->count++] =
-        (struct moment){.id = ++moments->last_id, .ms = ms, .bytes = bytes, .length = length};
+        (struct moment){.id = id, .ms = ms, .bytes = bytes, .length = length};
     moments->bytes += length;
 }
 

@@ -16,7 +16,7 @@
 #define MOMENTS_BYTES ((size_t)64 << 20) /* most bytes of the moments of all processes together */
 
 struct moment {
-    uint64_t id; /* number of the moment, from 1 on */
+    uint64_t id; /* number of the moment; the server never uses a number twice */
     int64_t ms;  /* time of the moment, since 1970 */
     char *bytes; /* content of the snapshot file */
     size_t length;
@@ -25,12 +25,11 @@ struct moment {
 struct moments {
     struct moment list[MOMENTS_MAX + 1]; /* the kept moments, by rising time */
     size_t count, bytes;                 /* bytes: the sum of all lengths */
-    uint64_t last_id;
 };
 
 /* Keeps a snapshot and owns `bytes` from now on. If there are now MOMENTS_MAX + 1 moments, the
  * caller calls moments_thin. */
-void moments_add(struct moments *moments, int64_t ms, char *bytes, size_t length);
+void moments_add(struct moments *moments, uint64_t id, int64_t ms, char *bytes, size_t length);
 /* Drops the moment that would leave the smallest gap in proportion to its age, and returns its id.
  * Returns 0 if there are only two. */
 uint64_t moments_thin(struct moments *moments);

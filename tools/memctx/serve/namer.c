@@ -41,7 +41,10 @@ void namer_begin(struct namer *namer) {
 }
 
 uint64_t namer_hash(uint64_t hash, const struct model_frame *frame) {
+    /* A library that was closed and loaded again has another number, but may have the same
+     * addresses. */
     uint64_t mixed = folding_mix(hash, frame->address ^ (uint64_t)frame->kind << 56);
+    mixed = folding_mix(mixed, frame->module);
     for (const char *at = frame->label ? frame->label : ""; *at != '\0'; at++)
         mixed = folding_mix(mixed, (unsigned char)*at);
     return mixed | 1;

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "serve/post.h"
 
@@ -73,8 +74,11 @@ static void write_event(struct outbox *outbox, const struct event *event) {
     end_line(outbox);
 }
 
-/* Returns true if no message with these values was printed before. After OUTBOX_TOLD_MAX messages
- * returns false for all values, so that a server with ever new errors cannot fill the log. */
+#define TOLD_KEPT_MS 3600000
+
+/* Returns true if no message with these values was printed in this hour. After OUTBOX_TOLD_MAX
+ * messages returns false for all values until the hour is over, so that a server with ever new
+ * errors cannot fill the log. */
 static bool is_new(struct outbox *outbox, const struct outbox_source *source, const char *text,
                    long status) {
     char *key = cli_format("%s %u %ld %s", source->program ? source->program : "", source->number,
@@ -83,6 +87,10 @@ static bool is_new(struct outbox *outbox, const struct outbox_source *source, co
     for (const char *at = key; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 1099511628211U;
     free(key);
+    if (clock_now_ms() - outbox->told_since_ms > TOLD_KEPT_MS) {
+        outbox->told_count = 0;
+        outbox->told_since_ms = clock_now_ms();
+    }
     for (size_t i = 0; i < outbox->told_count; i++)
         if (outbox->told[i] == hash)
             return false;

@@ -44,6 +44,7 @@ struct outbox {
     int64_t resume_ms;
     uint64_t told[OUTBOX_TOLD_MAX];
     size_t told_count;
+    int64_t told_since_ms; /* when `told` was emptied last */
 };
 
 /* Adds a request. The outbox frees its URL and body. */

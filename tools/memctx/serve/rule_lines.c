@@ -70,8 +70,8 @@ void rule_lines_tell(FILE *file, char *text) {
     size_t count = 0, cut = 0;
     for (char *end; (end = strchr(text, '\n')); text = end + 1) {
         int64_t contexts, bytes, chunks;
-        char *tab = strchr(text, '\t');
         *end = '\0';
+        char *tab = strchr(text, '\t');
         if (!tab ||
             sscanf(tab, "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &contexts, &bytes, &chunks) != 3)
             continue;

@@ -41,6 +41,7 @@ struct server {
     struct MHD_Daemon *daemon;
     struct fleet fleet;
     struct watching watching;
+    bool ending; /* new requests are refused */
     /* the last figures made for a live page: all clients of the page ask for the same figures */
     struct answer *data;
     char *data_key;
@@ -304,9 +305,11 @@ static enum MHD_Result begin_data(struct server *server, struct waiting *request
     struct request_query *query = &request->query;
     const struct moments *moments = &query->watched->moments;
     const struct moment *moment = moments_find(moments, query->moment);
-    if (!moment && query->moment == 0)
+    if (!moment && query->moment == 0) {
+        const char *why = query->watched->no_moment;
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            "the first moment is being taken; try again");
+                            why ? why : "the first moment is being taken; try again");
+    }
     if (!moment || (query->before > 0 && !moments_find(moments, query->before)))
         return send_refusal(
             request, MHD_HTTP_NOT_FOUND,
@@ -351,6 +354,9 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
     struct request_refusal refusal;
     size_t length;
     char *text;
+    /* libmicrohttpd aborts if a request is still suspended when its server stops */
+    if (server->ending)
+        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
     if (!request_permit(request->http, &server->rules, &refusal)) {
         if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, url))
             return send_now(request,
@@ -562,6 +568,7 @@ static bool start(struct server *server, int fd) {
 }
 
 static void stop(struct server *server) {
+    server->ending = true;
     while (server->waiting)
         resume_request(server, server->waiting,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));

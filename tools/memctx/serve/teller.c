@@ -103,7 +103,10 @@ static bool ask_survey(struct teller *teller, struct scrape *scrape) {
 static enum loader_visit visit_frame(struct loader *loader, const struct wire_context *context,
                                      const struct wire_sums *sums, char *label) {
     (void)sums;
-    struct model_frame frame = {.address = context->address, .kind = context->kind, .label = label};
+    struct model_frame frame = {.address = context->address,
+                                .module = context->module,
+                                .kind = context->kind,
+                                .label = label};
     uint64_t *hash = loader->visit_argument;
     *hash = namer_hash(*hash, &frame);
     return LOADER_DROP;

@@ -40,6 +40,7 @@ static void drop_watched(struct watching *watching, size_t at) {
     moments_free(&watched->moments);
     free(watched->program);
     free(watched->how);
+    free(watched->no_moment);
     free(watched);
     watching->list[at] = watching->list[--watching->count];
 }
@@ -216,11 +217,29 @@ static void thin(struct watching *watching, struct watched *fresh) {
     }
 }
 
+/* Returns why the snapshot of an ended job cannot be kept; NULL: it can. The caller frees it. */
+static char *why_not_kept(const struct job *job) {
+    static const char head[] = "memctx: ";
+    if (job->late)
+        return cli_copy("a snapshot took too long");
+    if (job->status != CLI_DONE) {
+        const char *why = job->error.length > 0 ? job->error.bytes : "memctx dump ended early";
+        why += strncmp(why, head, sizeof head - 1) == 0 ? sizeof head - 1 : 0;
+        return cli_format("a snapshot failed; %.*s", (int)strcspn(why, "\n"), why);
+    }
+    return job->out.length > MOMENTS_BYTES / 2
+               ? cli_copy("a snapshot has more bytes than the server keeps; use memctx dump -o")
+               : NULL;
+}
+
 static void keep_moment(struct watching *watching, struct watched *watched) {
     struct job *job = &watched->job;
-    if (job->status != CLI_DONE || job->late || job->out.length > MOMENTS_BYTES / 2)
-        return; /* the dump failed: the pulse reports why */
-    moments_add(&watched->moments, watched->job_wall_ms, job->out.bytes, job->out.length);
+    free(watched->no_moment);
+    watched->no_moment = why_not_kept(job);
+    if (watched->no_moment)
+        return;
+    moments_add(&watched->moments, ++watching->last_moment, watched->job_wall_ms, job->out.bytes,
+                job->out.length);
     job->out.bytes = NULL;
     const struct moment *moment = moments_find(&watched->moments, 0);
     char *data = cli_format("{\"id\":%llu,\"ms\":%lld,\"bytes\":%zu}",

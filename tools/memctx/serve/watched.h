@@ -29,6 +29,7 @@ struct watched {
     int64_t wanted_ms; /* clock_now_ms of the last request */
     bool ended;
     char *how;        /* why no figures come at present; NULL: figures come */
+    char *no_moment;  /* why the last snapshot failed; NULL: it did not fail */
     pid_t pulse;      /* 0: none runs */
     int fd;           /* pipe from the pulse; -1: no pulse runs */
     int64_t pulse_ms; /* when the pulse was started */
@@ -46,6 +47,9 @@ struct watching {
     size_t count;
     struct listeners listeners;
     int64_t every_ms;
+    /* id of the last moment of any process: an entry that was dropped and begun again must not give
+     * an id of its old moments to another moment */
+    uint64_t last_moment;
 };
 
 /* Returns the entry of a process, and watches the process from now on. NULL: WATCHED_MAX processes

@@ -151,7 +151,7 @@ static void sleep_until_next(double *next_s, double interval_s) {
 
 /* Ends the command if the process has ended, or has not answered for PATIENCE_S seconds. */
 static void give_up(const struct watch *watch, double *silent_s) {
-    bool mistake = !watch->loaded && watch->state == WATCH_SILENT;
+    bool mistake = !watch->loaded && watch->history.count == 0 && watch->state == WATCH_SILENT;
     if (watch->state == WATCH_ENDED || mistake)
         cli_die(mistake ? watch->failure.code : CLI_REFUSED, "%s", watch->how);
     if (watch->state == WATCH_RUNS)

@@ -489,8 +489,12 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
     struct process_facts facts;
     if (process->ended)
         return;
-    if (!process_read_facts(process->facts.pid, &facts) || facts.state == 'Z' ||
-        facts.state == 'X' || facts.start_ticks != process->facts.start_ticks) {
+    errno = 0;
+    bool there = process_read_facts(process->facts.pid, &facts);
+    if (!there && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return; /* this command lacks descriptors or memory; the process may run */
+    if (!there || facts.state == 'Z' || facts.state == 'X' ||
+        facts.start_ticks != process->facts.start_ticks) {
         tell_end(process);
         return;
     }
