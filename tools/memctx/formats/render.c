@@ -146,9 +146,10 @@ void render_head(const struct model *model, const struct render_options *options
            render_bytes(rss, model->ledger.rss_bytes, options->human),
            render_bytes(own, memory_own_bytes(&model->ledger), options->human), model->depth,
            model->context_count + model->left_out_count,
-           model->exact ? ""
-           : model->how ? "; not exact"
-                        : "; not exact: some operations were not charged to their path");
+           model->exact    ? ""
+           : model->how    ? "; not exact"
+           : model->paused ? "; not exact: this command paused while it read the process"
+                           : "; not exact: some operations were not charged to their path");
     if (model->how)
         printf("%s\n", model->how);
     print_marks(model);

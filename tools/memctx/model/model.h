@@ -266,6 +266,9 @@ struct model {
     int64_t build_ns;
     int64_t depth;
     bool exact;
+    /* The command paused, or had to connect again, while it read the contexts: some figures may
+     * belong to other paths. */
+    bool paused;
     bool from_snapshot; /* from a file: a snapshot, a recording or a core file */
     bool has_names;     /* the frames have their names */
     bool has_threads;   /* the thread views and the remote frees are loaded */

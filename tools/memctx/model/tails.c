@@ -39,6 +39,8 @@ void tails_add(struct model *model, const struct model_tails *tails) {
     if (slot->count == 0 && tails->count > 0) {
         *slot = *tails;
         model->tails->used++;
+    } else {
+        free(tails->frames);
     }
 }
 

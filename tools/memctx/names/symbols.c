@@ -222,14 +222,17 @@ static FILE *open_perf_map(const struct symbols_options *options) {
     char process[32];
     snprintf(process, sizeof process, "/proc/%d", (int)options->live_pid);
     for (int i = 0; i < 2; i++) {
-        FILE *file = fopen(paths[i], "re");
-        if (!file)
+        /* a FIFO that somebody made under this name must not hold this command up */
+        int fd = open(paths[i], O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
             continue;
-        if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
-            (status.st_uid == 0 || status.st_uid == geteuid() ||
-             (stat(process, &owner) == 0 && status.st_uid == owner.st_uid)))
+        bool good = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                    (status.st_uid == 0 || status.st_uid == geteuid() ||
+                     (stat(process, &owner) == 0 && status.st_uid == owner.st_uid));
+        FILE *file = good ? fdopen(fd, "r") : NULL;
+        if (file)
             return file;
-        fclose(file);
+        close(fd);
     }
     return NULL;
 }

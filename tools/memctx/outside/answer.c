@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* answer.c - answers requests from the tables that were read, in the form of the socket; see
  * outside.h. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,31 @@ const char *outside_how(struct outside *outside) {
     return outside->how;
 }
 
+/* True if all threads of the process are stopped. */
+static bool is_stopped(pid_t pid) {
+    char path[64], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *directory = opendir(path);
+    const struct dirent *entry;
+    size_t count = 0;
+    bool stopped = directory != NULL;
+    while (stopped && (entry = readdir(directory))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        char name[300];
+        snprintf(name, sizeof name, "/proc/%d/task/%s/stat", (int)pid, entry->d_name);
+        FILE *file = fopen(name, "re");
+        const char *end = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+        stopped = end && strlen(end) > 2 && strchr("TtZX", end[2]);
+        count++;
+        if (file)
+            fclose(file);
+    }
+    if (directory)
+        closedir(directory);
+    return stopped && count > 0;
+}
+
 /* --- one answer ------------------------------------------------------------------------------ */
 
 /* Appends a zeroed record. Returns NULL if the answer has no room for it. */
@@ -147,6 +173,8 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     struct wire_dump *dump = add_record(answer, sizeof *dump);
     if (!dump || !read_tables(outside, failure))
         return false;
+    /* another thread may run, or the process may have been resumed during the reading */
+    outside->process.stopped = outside->process.stopped && is_stopped(outside->process.pid);
     uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
     uint32_t begun = (uint32_t)tables_word(tables, ADDRESS(tables, pages_clock_begin), 4);
     dump->uptime_ns = outside->path

@@ -98,13 +98,13 @@ static int64_t resident_control(struct tables *tables) {
 
 void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident) {
     char *global = cli_alloc(1, SIZE(tables, segment_global));
-    char usage[64] = {0};
+    char usage[TABLES_USAGE_BYTES] = {0};
     if (!reach_read(&tables->reach, ADDRESS(tables, segment_global), global,
                     SIZE(tables, segment_global)))
         tables_miss(tables, "sums of memory", ADDRESS(tables, segment_global));
-    size_t usage_bytes = (size_t)OFFSET(tables, meta_usage, used_bytes) + sizeof(int64_t);
-    if (usage_bytes <= sizeof usage)
-        reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage, usage_bytes);
+    if (!reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage,
+                    SIZE(tables, meta_usage)))
+        tables_miss(tables, "sums of the tables' memory", ADDRESS(tables, meta_usage_shown));
     int64_t segments = (int64_t)FIELD(tables, global, segment_global, segments);
     int64_t cached = (int64_t)FIELD(tables, global, segment_global, huge_cached_bytes);
     int64_t dirty = (int64_t)FIELD(tables, global, segment_global, dirty_slices);

@@ -15,6 +15,7 @@
 #define SEARCH_STEP (1UL << 20)
 #define STRUCT_MAX 65536U
 #define CONSTANT_MAX (1U << 26)
+#define TREE_BYTES_MAX (1UL << 33) /* most bytes of all nodes */
 
 static void write_magic(char magic[OUTSIDE_MAGIC_BYTES]) {
     /* In two steps, so that no constant of the command has the whole magic. */
@@ -80,6 +81,14 @@ static bool is_sound(const struct outside_root *root) {
            (uint64_t)IS(TREE_NODES_PER_BLOCK) * root->structs[OUTSIDE_SIZE_tree_node] <=
                CONSTANT_MAX &&
            (uint64_t)IS(VIEWS_PER_BLOCK) * root->structs[OUTSIDE_SIZE_view] <= CONSTANT_MAX &&
+           (uint64_t)IS(TREE_NODES_PER_BLOCK) * IS(TREE_BLOCKS) *
+                   root->structs[OUTSIDE_SIZE_tree_node] <=
+               TREE_BYTES_MAX &&
+           (uint64_t)IS(MODULES_MAX) * root->structs[OUTSIDE_SIZE_module] <= CONSTANT_MAX &&
+           (uint64_t)IS(BUFFERS_MAX) * root->structs[OUTSIDE_SIZE_buffer] <= CONSTANT_MAX &&
+           (uint64_t)IS(META_MAPPINGS_MAX) * root->structs[OUTSIDE_SIZE_meta_mapping] <=
+               CONSTANT_MAX &&
+           root->structs[OUTSIDE_SIZE_meta_usage] <= TABLES_USAGE_BYTES && IS(META_SHIFT) <= 3 &&
            IS(TREE_FIXED_COUNT) > FIXED_UNKNOWN && IS(TREE_FIXED_COUNT) <= 64 &&
            root->fields[OUTSIDE_module_build_id].bytes >= sizeof(uint64_t);
 #undef IS

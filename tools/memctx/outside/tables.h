@@ -113,6 +113,7 @@ static inline uint64_t field_at(const struct tables *tables, enum outside_field 
 #define FIELD(tables, record, type, name) field_at(tables, OUTSIDE_##type##_##name, record)
 #define OFFSET(tables, type, name) ((tables)->root.fields[OUTSIDE_##type##_##name].offset)
 #define CONSTANT(tables, name) ((tables)->root.constants[OUTSIDE_IS_##name])
+#define TABLES_USAGE_BYTES 64U /* room for a struct meta_usage of the library */
 #define SIZE(tables, type) ((size_t)(tables)->root.structs[OUTSIDE_SIZE_##type])
 #define ADDRESS(tables, name) ((tables)->root.addresses[OUTSIDE_AT_##name])
 

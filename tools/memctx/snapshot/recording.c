@@ -111,6 +111,8 @@ static int compare_found(const void *a, const void *b) {
     return is_later(a, b) - is_later(b, a);
 }
 
+#define ENTRY_BYTES_LEAST 3 /* least bytes of an entry: its step, live bytes, live chunks */
+
 static void add_moment(struct snapshot_replay *reader, const char *body,
                        const struct record_block *block) {
     if (reader->count == reader->room) {
@@ -123,7 +125,8 @@ static void add_moment(struct snapshot_replay *reader, const char *body,
     memcpy(&found->dump, found->moment.dump, sizeof found->moment.dump);
     found->body = body + sizeof found->moment;
     found->bytes = block->bytes - sizeof found->moment;
-    if (found->moment.entry_bytes == found->bytes)
+    if (found->moment.entry_bytes == found->bytes &&
+        found->moment.entries <= found->bytes / ENTRY_BYTES_LEAST)
         reader->count++;
 }
 
@@ -315,10 +318,10 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
     struct model_mark *mark = &model->marks[model->mark_count++];
     char age[24];
     write_age(age, sizeof age, time_of(reader, chosen) - time_of(reader, from));
-    *mark =
-        (struct model_mark){.uptime_s = (double)found->moment.uptime_ns / 1e9,
-                            .has_entries = true,
-                            .entries = cli_alloc(found->moment.entries + 1, sizeof *mark->entries)};
+    *mark = (struct model_mark){
+        .uptime_s = (double)found->moment.uptime_ns / 1e9,
+        .has_entries = true,
+        .entries = cli_alloc((size_t)found->moment.entries + 1, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);
     return each_entry(reader, found, take_mark_entry);
 }

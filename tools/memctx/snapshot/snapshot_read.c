@@ -6,6 +6,7 @@
  * count in the file is trusted. A reference to a row of another table is checked at once, because
  * that table comes earlier in the file.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ struct snapshot_reader {
     struct wire_mark_entry *entries;
     uint64_t shares_told, entries_told;
     struct model_tails tails; /* functions between the pair of frames whose rows are being read */
+    size_t tail_room;         /* number of functions that tails.frames has room for */
     /* Values of the previous row, to which the next row is relative. */
     uint64_t address, page_end, id_expected;
     uint32_t view_context, entry_context, resizes_context;
@@ -110,7 +112,7 @@ static double get_double(struct snapshot_reader *reader, unsigned column) {
     uint64_t bits = unpack_number(&reader->block, column);
     double value;
     memcpy(&value, &bits, sizeof value);
-    return value;
+    return isfinite(value) && value >= 0 ? value : 0;
 }
 
 /* --- texts, functions, frames ------------------------------------------------------------ */
@@ -521,10 +523,14 @@ static void read_tails(struct snapshot_reader *reader) {
         if (tails->count > 0 && (tails->outer != caller->number || tails->inner != number)) {
             tails_add(reader->model, tails);
             *tails = (struct model_tails){0};
+            reader->tail_room = 0;
         }
         tails->outer = caller->number;
         tails->inner = number;
-        tails->frames = room(reader, tails->frames, tails->count, sizeof *tails->frames);
+        if (tails->count == reader->tail_room) { /* most pairs have one function */
+            reader->tail_room = 2 * reader->tail_room + 1;
+            tails->frames = cli_grow(tails->frames, reader->tail_room, sizeof *tails->frames);
+        }
         tails->frames[tails->count++] = (struct model_frame){.address = from->address,
                                                              .module = from->module,
                                                              .kind = WIRE_KIND_PATH,

@@ -22,7 +22,8 @@
 #define TELL_MS 700 /* the user is told of a longer wait for the hello */
 /* longest wait for the first byte of an answer: marks of large heaps take long */
 #define ANSWER_DEADLINE_MS 60000
-#define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
+#define PAUSE_DEADLINE_MS 5000  /* the longest pause between two bytes */
+#define FRAME_DEADLINE_MS 60000 /* the longest time from the first byte of a frame to the last */
 /* a client in a hurry waits at most this long for a hello, an answer or the next byte */
 #define HURRY_DEADLINE_MS 1500
 
@@ -167,13 +168,15 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
 }
 
 /* Waits at most `first_ms` for the first byte. The pause before each further byte may be as long,
- * but not longer than PAUSE_DEADLINE_MS. */
+ * but not longer than PAUSE_DEADLINE_MS, and all of them together take at most FRAME_DEADLINE_MS.
+ */
 static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms) {
     int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
+    int64_t end_ms = clock_now_ms() + first_ms + FRAME_DEADLINE_MS;
     size_t used = 0;
     while (used < bytes) {
-        enum io_result ready =
-            wait_ready(fd, POLLIN, clock_now_ms() + (used == 0 ? first_ms : pause_ms));
+        int64_t until_ms = clock_now_ms() + (used == 0 ? first_ms : pause_ms);
+        enum io_result ready = wait_ready(fd, POLLIN, until_ms < end_ms ? until_ms : end_ms);
         if (ready != IO_DONE)
             return ready;
         ssize_t got = recv(fd, buffer + used, bytes - used, 0);
@@ -340,6 +343,10 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
                  struct client_answer *answer, struct cli_failure *failure) {
     int64_t deadline = clock_now_ms() + WAIT_MS;
     bool closed = false;
+    bool begins =
+        type == WIRE_DUMP && ((const struct wire_dump_request *)body)->flags & WIRE_DUMP_BEGIN;
+    client->paused =
+        !begins && (client->paused || clock_now_ms() - client->answered_ms > WIRE_DUMP_QUIET_MS);
     while (!ask(client, type, body, length, answer, failure, &closed)) {
         struct client again;
         struct cli_failure why;
@@ -350,9 +357,11 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
         if (!client_connect(&again, client->facts, false, &why))
             return false; /* `failure` keeps the first reason */
         again.told = client->told;
+        again.paused = !begins;
         client_close(client);
         *client = again;
     }
+    client->answered_ms = clock_now_ms();
     if (type == WIRE_DUMP)
         fill_resident_set(client, answer);
     return true;

@@ -38,6 +38,10 @@ struct client {
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
+    /* Set between WIRE_DUMP_BEGIN and WIRE_DUMP_END if the process may have given ids to other
+     * paths, because this command paused for WIRE_DUMP_QUIET_MS or had to connect again. */
+    bool paused;
+    int64_t answered_ms; /* clock_now_ms of the last answer */
 };
 
 struct client_answer {

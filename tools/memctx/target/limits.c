@@ -49,9 +49,8 @@ static void each_line(const char *path, bool (*visit)(char *line, void *argument
 static void decode_octal(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
-        unsigned value;
-        if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
-            *to = (char)value;
+        if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
+            *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
             from += 4;
         } else {
             *to = *from++;

@@ -77,10 +77,14 @@ static void add_restrictions(struct process_facts *facts, const char *status) {
         facts->seccomp = mode;
 }
 
+#define STATUS_BYTES ((size_t)1 << 20) /* a user may be in 65536 groups, all in one line */
+
 static void read_status(struct process_facts *facts) {
-    char text[4096];
-    if (read_proc(facts->thread, "status", text, sizeof text) <= 0)
+    char *text = cli_alloc(STATUS_BYTES, 1);
+    if (read_proc(facts->thread, "status", text, STATUS_BYTES) <= 0) {
+        free(text);
         return;
+    }
     const char *ids = strstr(text, "\nUid:");
     if (ids)
         sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
@@ -98,6 +102,7 @@ static void read_status(struct process_facts *facts) {
         if (last && atoi(last + 1) > 0)
             facts->inner_pid = atoi(last + 1);
     }
+    free(text);
 }
 
 /* Finds a thread that still runs, in a process whose first thread has ended. The kernel shows
@@ -270,15 +275,17 @@ static bool read_threads(struct process_facts *facts) {
     DIR *directory = opendir(path);
     bool found = false;
     const struct dirent *entry;
+    char *text = cli_alloc(STATUS_BYTES, 1);
     while (directory && !found && (entry = readdir(directory))) {
-        char name[300], text[4096];
+        char name[300];
         snprintf(name, sizeof name, "task/%s/status", entry->d_name);
         if (!isdigit((unsigned char)entry->d_name[0]) ||
-            read_proc(facts->pid, name, text, sizeof text) <= 0)
+            read_proc(facts->pid, name, text, STATUS_BYTES) <= 0)
             continue;
         add_restrictions(facts, text);
         found = strncmp(text, "Name:\tmemctx\n", strlen("Name:\tmemctx\n")) == 0;
     }
+    free(text);
     if (directory)
         closedir(directory);
     return found;

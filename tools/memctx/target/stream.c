@@ -16,7 +16,8 @@
 struct streaming {
     struct target *target;
     struct stream_writer *writer;
-    struct model marks; /* a model that has nothing but marks */
+    struct model marks;             /* a model that has nothing but marks */
+    const struct stream_mark *mark; /* written before the next piece; NULL: none */
     struct loader loader;
 };
 
@@ -52,6 +53,9 @@ static bool put_pieces(struct streaming *streaming, struct wire_piece_request *r
                     streaming->target->client.source, answer.length);
         }
         memcpy(&piece, answer.body, sizeof piece);
+        if (streaming->mark)
+            stream_put(streaming->writer, STREAM_MARK, 0, streaming->mark, sizeof *streaming->mark);
+        streaming->mark = NULL;
         stream_put(streaming->writer, STREAM_PIECE, request->part, answer.body, answer.length);
         if (request->part == WIRE_PART_MARKS &&
             !loader_take_piece(&streaming->loader, WIRE_PART_MARKS, answer.body, answer.length,
@@ -81,7 +85,7 @@ static void put_facts(struct streaming *streaming) {
     stream_put(streaming->writer, STREAM_FACTS, 0, &facts, sizeof facts);
 }
 
-/* Writes the entries of each mark; none for a mark that has been removed meanwhile. */
+/* Writes the entries of each mark. Leaves out a mark that has been removed meanwhile. */
 static void put_marks(struct streaming *streaming) {
     model_sort_marks(&streaming->marks);
     for (size_t i = 0; i < streaming->marks.mark_count; i++) {
@@ -91,8 +95,10 @@ static void put_marks(struct streaming *streaming) {
         struct stream_mark which = {.uptime_ns = mark->uptime_ns};
         snprintf(request.mark, sizeof request.mark, "%s", mark->name);
         snprintf(which.name, sizeof which.name, "%s", mark->name);
-        stream_put(streaming->writer, STREAM_MARK, 0, &which, sizeof which);
-        put_pieces(streaming, &request);
+        streaming->mark = &which;
+        if (!put_pieces(streaming, &request) && !streaming->mark) /* some entries are written */
+            cli_die_failure(&streaming->target->failure);
+        streaming->mark = NULL;
     }
 }
 
@@ -121,6 +127,11 @@ void target_stream(struct target *target, FILE *file) {
     put_mappings(&streaming);
     put_part(&streaming, WIRE_PART_PAGES, WIRE_DUMP_RESIDENT);
     put_head(&streaming, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
+    if (target->client.paused && !target->client.outside)
+        cli_warn(
+            "%s: this command paused while it read the process, so some figures in the file may "
+            "belong to other call paths; write the file anew",
+            target->client.source);
     if (target->client.outside) {
         const char *how = outside_how(target->client.outside);
         stream_put(streaming.writer, STREAM_HOW, 0, how, strlen(how) + 1);
