@@ -410,7 +410,7 @@ MUTANTS = {
     "control-thread-in-a-context": (
         "src/api/thread.c", "struct view *switched = context_switched(heap);", "struct view *switched = NULL;", ["named:control-starts-in-a-scope"]),
     "much-stays-after-a-reset": (
-        "src/control/server.c", "        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */\n            segment_purge(false);",
+        "src/control/server.c", "        if (segment_usage().freelist_bytes) /* some freed slices wait, perhaps freed during poll */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
         "src/region/kind_blocks.c", "    if (simple_is(page))\n        simple_unlink(page, block);\n    if (UNLIKELY(load",
@@ -436,8 +436,15 @@ MUTANTS = {
     "members-have-two-handles": (
         "src/named/crowd.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
     "members-chunks-move-in-the-crowd": (
-        "src/named/named.c", "        grown = crowd_grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
+        "src/named/named.c", "        grown = crowd_grow(handle, crowd);\n", "        grown = crowd;\n",
         ["named:crowds"]),
+    "large-chunks-stay-with-their-context": (
+        "src/region/large.c", "    if (page->view && page->view != view)\n        return NULL;\n", "", ["named:tiny-ones-grow"]),
+    "regions-of-deleted-contexts-are-lost": (
+        "src/region/reset.c", "    view->region = empty;\n", "    view->region = NULL;\n", ["named:messages"]),
+    "adopted-heaps-stay-switched": (
+        "src/api/thread.c", "        context_switch(heap, NULL);\n        context_thread_changes(heap);", "        context_thread_changes(heap);",
+        ["named:switched-at-a-fork"]),
     "crowds-stay-with-a-thread-that-ended": (
         "src/named/hand_over.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
     "crowds-forget-who-answered": (
