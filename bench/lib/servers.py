@@ -208,6 +208,11 @@ def run_postgres(site, peer, workload):
             resident = server.resident_kib()
         os.kill(server.pid, signal.SIGINT)
         sample = server.end()
+    except Exception:
+        # processes that were killed may hold the cluster's shared memory, so a later run needs
+        # another cluster
+        shutil.rmtree(data, ignore_errors=True)
+        raise
     finally:
         server.kill()
     launcher.check_preload(site)
