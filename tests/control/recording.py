@@ -314,7 +314,7 @@ def recording_has_a_history():
         target.process.wait(timeout=60)
         report = postmortem_of(path)
         # a control group that is nearly full makes the OOM killer the likely cause
-        check(re.search("by _exit, or by a call of exec$| of its limit: |OOM killer$", report["ended_text"]), report["ended_text"])
+        check(re.search("called _exit or exec$| of its limit: |OOM killer$", report["ended_text"]), report["ended_text"])
         moments = report["moments"]
         check_equal(len(moments), len(moments_of(read(path))), "moments")
         for at, moment in (("start", moments[0]), ("now", moments[-1])):
