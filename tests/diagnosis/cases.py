@@ -138,9 +138,9 @@ def redis():
         path = os.path.join(directory, "redis.sock")
         arguments = [installed("redis-server"), "--port", "0", "--unixsocket", path, "--save", "", "--dir", directory]
         with Target(arguments, directory, MEMCTX_CONTROL="eager") as target:
-            harness.wait_until(lambda: os.path.exists(path), "redis-server's socket")
             with socket.socket(socket.AF_UNIX) as client:
-                client.connect(path)
+                # between bind and listen, redis-server refuses connections
+                harness.wait_until(lambda: client.connect_ex(path) == 0, "redis-server's socket")
 
                 def ask(commands, lines):
                     client.sendall(b"".join(commands))
