@@ -76,12 +76,12 @@ bool sweep_tables_are_over(void) {
     return tables_in_use() > limit - tables_reserve(limit) / 2;
 }
 
-#define IDLE_SWEEPS 16U /* after as many sweeps that freed nothing, pauses become longer */
-#define IDLE_DOUBLED 5U /* by this many powers of two at most: 1.6 s */
+#define IDLE_SWEEPS 16U /* number of sweeps in a row that free nothing before pauses grow */
+#define IDLE_DOUBLED 5U /* number of times that such a pause doubles at most: 1.6 s */
 
 /* Returns the ns to wait after a sweep that took `took_ns`. While the tables are above their limit,
- * the pause is as short as possible. Some tables never shrink, so each of many sweeps in a row that
- * freed nothing doubles the pause. */
+ * the pause is as short as possible. But some tables never shrink. So after IDLE_SWEEPS sweeps in a
+ * row that freed nothing, each further one doubles the pause. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
     if (sweep_tables_are_over()) {

@@ -56,7 +56,8 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
     }
 }
 
-/* A reset goes over the views three times, so that it resets all of them or none. */
+/* A reset goes over the views three times, so that a lack of room shows before the first view is
+ * reset. */
 enum reset_pass { RESET_COUNTS_ROOM, RESET_MAKES_ROOM, RESET_RESETS };
 
 /* Makes a pass over the views of the subtree. The first two passes add to reset->bytes the memory

@@ -304,9 +304,9 @@ static uint64_t learn(uintptr_t key) {
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&unwind_rules_lock);
     uint32_t module = module_learn(&object);
-    /* Nobody would notice when a library without a number is closed, so no rule is kept. Its code
-     * ends the path, like code made at run time. It has no number if there are too many modules, or
-     * if memory is short. */
+    /* A library has no number if there are too many modules, or if memory is short. Nobody would
+     * notice when such a library is closed, so no rule is kept: the library's code ends the path,
+     * like code made at run time. */
     if (module == MODULE_NONE)
         rule = (struct cfi_rule){.kind = CFI_NONE};
     uint64_t packed = pack(rule, module);

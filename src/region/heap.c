@@ -46,8 +46,9 @@ static void add_to_list(struct heap *heap) {
     while (!cas_release(&heap_global.first, &first, heap));
 }
 
-/* Adds a new heap to the list of all heaps. The caller holds heap_global.lock, but the thread that
- * adds the shared heap (shared_locked) does not. */
+/* Numbers a new heap, and adds the heap to the list of all heaps. The caller holds
+ * heap_global.lock. shared_locked adds the shared heap without this lock, so add_to_list needs a
+ * compare-and-swap. */
 static void heap_publish(struct heap *heap) {
     heap->number = heap_global.heaps + 1;
     add_to_list(heap);
@@ -298,8 +299,8 @@ void heap_fork_prepare(bool interrupted) {
 bool heap_fork_done(bool child) {
     bool made = shared_is_made(&shared_heap);
     bool whole = !made || lock_fork_done(&shared_heap.lock, child);
-    /* Another thread may have been about to make the heap. That thread does not exist in the child,
-     * and the heap is not in the list yet. */
+    /* Another thread may have been about to make the shared heap. That thread does not exist in the
+     * child, so the next user makes the heap. */
     if (child && !made && load_relaxed(&shared_heap.lock.word) && !lock_is_mine(&shared_heap.lock))
         lock_reset(&shared_heap.lock);
     if (child && !whole)
