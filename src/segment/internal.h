@@ -11,9 +11,12 @@ struct segment_global {
     struct lock lock;        /* guards the fields below, unless a comment says otherwise */
     struct lock unmap_lock;  /* held while a dump reads segments, and while a thread unmaps one */
     struct segment *partial; /* list of segments with free slices; a segment enters at the head */
-    /* number of segments, and of those with no slice in use; empty_segments is also read without
-     * the lock */
-    uint64_t segments, empty_segments;
+    /* list of segments with dirty slices; the segment whose slices are dirty longest is first */
+    struct segment *dirty_first, *dirty_last;
+    uint64_t segments; /* number of segments */
+    /* number of segments with no slice in use, and of those of them with no dirty slice; both are
+     * also read without the lock */
+    uint64_t empty_segments, clean_segments;
     uint64_t free_slices, dirty_slices; /* sums over all segments, see struct segment_state */
     /* bytes in pages and huge chunks; any thread reads the field without the lock */
     int64_t used_bytes;

@@ -58,6 +58,32 @@ static void list_remove(struct segment *segment) {
         state->next->state.prev = state->prev;
 }
 
+/* Adds a segment at the end of the list of segments with dirty slices, which is in the order of
+ * dirty_ns. */
+static void dirty_push(struct segment *segment, uint64_t now) {
+    struct segment_state *state = &segment->state;
+    state->dirty_ns = now;
+    state->dirty_next = NULL;
+    state->dirty_prev = global.dirty_last;
+    if (state->dirty_prev)
+        state->dirty_prev->state.dirty_next = segment;
+    else
+        global.dirty_first = segment;
+    global.dirty_last = segment;
+}
+
+static void dirty_remove(struct segment *segment) {
+    struct segment_state *state = &segment->state;
+    if (state->dirty_prev)
+        state->dirty_prev->state.dirty_next = state->dirty_next;
+    else
+        global.dirty_first = state->dirty_next;
+    if (state->dirty_next)
+        state->dirty_next->state.dirty_prev = state->dirty_prev;
+    else
+        global.dirty_last = state->dirty_prev;
+}
+
 struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
 struct segment_leaf segment_near;
 uintptr_t segment_near_first FORK_PAGE;
@@ -146,6 +172,12 @@ static bool is_empty(const struct segment *segment) {
     return segment->state.free_count == SLICES_MAX;
 }
 
+/* Returns whether no slice of the segment is in use or dirty, so that the segment can be unmapped.
+ */
+static bool is_clean(const struct segment *segment) {
+    return is_empty(segment) && !segment->state.dirty_count;
+}
+
 static struct segment *segment_create(void) {
     struct segment *segment = segment_map_memory(SEGMENT_BYTES);
     if (!segment)
@@ -157,6 +189,7 @@ static struct segment *segment_create(void) {
     global.segments++;
     global.free_slices += state->free_count;
     add_owner(&global.empty_segments, 1);
+    add_owner(&global.clean_segments, 1);
     segment_map_set(SEGMENT_SLICED, segment, true);
     return segment;
 }
@@ -197,6 +230,8 @@ static struct segment *find_free(uint32_t slices, unsigned *start) {
 static unsigned take_slices(struct segment *segment, unsigned start, unsigned count) {
     struct segment_state *state = &segment->state;
     unsigned dirty = bits_count_in(state->dirty, start, count);
+    if (is_clean(segment))
+        add_owner(&global.clean_segments, -1);
     if (is_empty(segment))
         add_owner(&global.empty_segments, -1);
     bits_fill(state->free, start, count, false);
@@ -205,6 +240,8 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
     global.free_slices -= count;
     state->dirty_count -= dirty;
     global.dirty_slices -= dirty;
+    if (dirty && !state->dirty_count)
+        dirty_remove(segment);
     if (!state->free_count)
         list_remove(segment);
     add_owner(&global.used_bytes, (int64_t)(count * SLICE_BYTES));
@@ -222,13 +259,15 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
     state->longest_free = state->free_count;
     if (dirty) {
         if (!state->dirty_count)
-            state->dirty_ns = os_now_ns();
+            dirty_push(segment, os_now_ns());
         bits_fill(state->dirty, start, count, true);
         state->dirty_count += count;
         global.dirty_slices += count;
     }
     if (is_empty(segment))
         add_owner(&global.empty_segments, 1);
+    if (is_clean(segment))
+        add_owner(&global.clean_segments, 1);
     add_owner(&global.used_bytes, -(int64_t)(count * SLICE_BYTES));
 }
 
@@ -475,20 +514,19 @@ _Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
-    struct segment *oldest = NULL;
-    for (struct segment *s = global.partial; s; s = s->state.next)
-        if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns) &&
-            find_discardable(s, whole, claimed))
-            oldest = s;
+    struct segment *oldest = global.dirty_first;
+    while (oldest && !find_discardable(oldest, whole, claimed))
+        oldest = oldest->state.dirty_next;
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
         return NULL;
-    find_discardable(oldest, whole, claimed);
     if (!all && !aged)
         segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
     take_all(oldest, claimed);
-    /* the dirty slices that were not taken count as dirty since now */
-    oldest->state.dirty_ns = now;
+    if (oldest->state.dirty_count) { /* slices that were not taken count as dirty since now */
+        dirty_remove(oldest);
+        dirty_push(oldest, now);
+    }
     return oldest;
 }
 
@@ -531,25 +569,31 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
 /* Unmaps empty segments that have no dirty slices, until one empty segment is left. While a dump
  * reads segments, unmaps none. */
 static void release_empty(void) {
-    while (load_relaxed(&global.empty_segments) > 1) {
+    if (load_relaxed(&global.clean_segments) && load_relaxed(&global.empty_segments) > 1) {
+        struct segment *found = NULL, *next;
         lock_take(&global.lock);
-        struct segment *found = NULL;
-        for (struct segment *s = global.partial; s && global.empty_segments > 1 && !found;
-             s = s->state.next)
-            if (is_empty(s) && !s->state.dirty_count)
-                found = s;
-        if (!found || !lock_try(&global.unmap_lock)) {
-            lock_release(&global.lock);
-            break;
+        bool may_unmap = lock_try(&global.unmap_lock);
+        for (struct segment *s = may_unmap ? global.partial : NULL;
+             s && global.empty_segments > 1 && global.clean_segments; s = next) {
+            next = s->state.next;
+            if (!is_clean(s))
+                continue;
+            list_remove(s);
+            global.segments--;
+            global.free_slices -= s->state.free_count;
+            add_owner(&global.empty_segments, -1);
+            add_owner(&global.clean_segments, -1);
+            segment_map_set(SEGMENT_SLICED, s, false);
+            s->state.next = found;
+            found = s;
         }
-        list_remove(found);
-        global.segments--;
-        global.free_slices -= found->state.free_count;
-        add_owner(&global.empty_segments, -1);
-        segment_map_set(SEGMENT_SLICED, found, false);
         lock_release(&global.lock);
-        os_unmap(found, SEGMENT_BYTES);
-        lock_release(&global.unmap_lock);
+        for (; found; found = next) {
+            next = found->state.next;
+            os_unmap(found, SEGMENT_BYTES);
+        }
+        if (may_unmap)
+            lock_release(&global.unmap_lock);
     }
     segment_unmap_deferred();
 }
@@ -683,8 +727,9 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
  * be inconsistent. These slices are never used again. */
 static void give_up_free(void) {
     each_of_map(0, forget_free, NULL);
-    global.partial = NULL;
-    global.empty_segments = global.free_slices = global.dirty_slices = 0;
+    global.partial = global.dirty_first = global.dirty_last = NULL;
+    global.empty_segments = global.clean_segments = 0;
+    global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;
     __builtin_memset(global.huge_cache, 0, sizeof global.huge_cache);
 }

@@ -335,8 +335,8 @@ MUTANTS = {
         "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
         "            return_slices(segment, i, end - i, false);", ["model:slices-and-purge"]),
     "unmapped-under-a-dump": (
-        "src/segment/segment.c", "        if (!found || !lock_try(&global.unmap_lock)) {",
-        "        if (!found || (!lock_try(&global.unmap_lock) && !global.partial)) {",
+        "src/segment/segment.c", "        bool may_unmap = lock_try(&global.unmap_lock);",
+        "        bool may_unmap = lock_try(&global.unmap_lock) || global.partial;",
         ["model:segments-get-empty-under-a-dump"]),
     "huge-unmapped-under-a-dump": (
         "src/segment/huge.c", "static void unmap_or_defer(struct page *header) {\n",
