@@ -15,18 +15,24 @@
  * fault of some microseconds. */
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t bytes = model_tame(model->ledger.returned_bytes);
+    int64_t returned = model_tame(model->ledger.returned_bytes), bytes = returned;
+    /* The resident set fell by so much below its peak. Memory that the program gave back once, and
+     * did not need again, is a part of that difference. */
+    if (model->has_mappings)
+        bytes -= larger(0, model_tame(model->mappings.peak_rss_bytes) -
+                               model_tame(model->ledger.rss_bytes));
     double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
     if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB)
         return;
     struct finding *finding =
         finding_new(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING,
                     bytes, share(bytes, look->rss_bytes));
-    finding->evidence =
-        cli_format("memctx returned %s to the kernel in %.1f s, %s per second; for reuse "
-                   "it keeps at most MEMCTX_FREELIST_KIB, or 5 %% of the live bytes if that is "
-                   "more, and as much as the program lately took again at once",
-                   look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
+    finding->evidence = cli_format(
+        "memctx returned %s to the kernel in %.1f s, and %s of that were needed again, "
+        "%s per second; for reuse it keeps at most MEMCTX_FREELIST_KIB, or 5 %% of the "
+        "live bytes if that is more, and as much as the program lately took again at "
+        "once",
+        look_bytes(returned), model->uptime_s, look_bytes(bytes), look_bytes((int64_t)rate));
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
