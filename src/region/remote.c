@@ -20,6 +20,15 @@
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
+/* Puts a page on the list `remote_pages` of its heap. */
+static void list_page(struct page *page) {
+    struct heap *heap = load_acquire(&page->heap);
+    struct page *first = load_relaxed(&heap->remote_pages);
+    do
+        store_owner(&page->remote_next, first);
+    while (!cas_release(&heap->remote_pages, &first, page));
+}
+
 void page_push_remote(struct page *page, void *block) {
     if (UNLIKELY(blocks_are_watched(page)))
         segment_watch(block);
@@ -31,13 +40,8 @@ void page_push_remote(struct page *page, void *block) {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
     } while (!cas_acq_rel(&page->remote, &head, new_head));
-    if (head)
-        return;
-    struct heap *heap = page->heap;
-    struct page *first = load_relaxed(&heap->remote_pages);
-    do
-        store_owner(&page->remote_next, first);
-    while (!cas_release(&heap->remote_pages, &first, page));
+    if (!head)
+        list_page(page);
 }
 
 void heap_collect_remote(struct heap *heap) {
@@ -47,9 +51,13 @@ void heap_collect_remote(struct heap *heap) {
         /* `remote_next` is read first: after the exchange another thread may put the page on the
          * list anew. */
         struct page *next = load_relaxed(&page->remote_next);
-        uint64_t head = exchange_acq_rel(&page->remote, 0);
-        void *chain = (void *)(head & POINTER_MASK);
-        page_kind_of(page)->collect(heap, page, chain, (uint16_t)(head >> POINTER_BITS));
+        if (LIKELY(load_acquire(&page->heap) == heap)) {
+            uint64_t head = exchange_acq_rel(&page->remote, 0);
+            void *chain = (void *)(head & POINTER_MASK);
+            page_kind_of(page)->collect(heap, page, chain, (uint16_t)(head >> POINTER_BITS));
+        } else { /* region_move gave the page to another heap while a thread listed the page */
+            list_page(page);
+        }
         page = next;
     }
 }

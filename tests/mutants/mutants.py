@@ -304,14 +304,15 @@ MUTANTS = {
         ["invariant-8-never-stopped"]),
     # --- threads: faults that the model finds ---
     "announced-twice": (
-        "src/region/remote.c", "    if (head)\n        return;\n    struct heap *heap = page->heap;",
-        "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
+        "src/region/remote.c", "    if (!head)\n        list_page(page);", "    list_page(page);", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
     "announced-anew-too-early": (
         "src/region/remote.c",
         "        struct page *next = load_relaxed(&page->remote_next);\n"
-        "        uint64_t head = exchange_acq_rel(&page->remote, 0);",
+        "        if (LIKELY(load_acquire(&page->heap) == heap)) {\n"
+        "            uint64_t head = exchange_acq_rel(&page->remote, 0);",
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
-        "        struct page *next = load_relaxed(&page->remote_next);",
+        "        struct page *next = load_relaxed(&page->remote_next);\n"
+        "        if (LIKELY(load_acquire(&page->heap) == heap)) {",
         ["model:full-page-gets-free-blocks"]),
     "remote-frees-are-not-counted": (
         "src/region/remote.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
