@@ -34,6 +34,16 @@ INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *lo
     return BITS_COUNT;
 }
 
+/* Returns the length of the run of set bits that the set bit `bit` belongs to. */
+INLINE unsigned bits_run_around(const uint64_t *bits, unsigned bit) {
+    unsigned end = bits_next(bits, bit, false), word = bit >> 6, above = 63 - (bit & 63);
+    /* the run begins behind the highest bit below `bit` that is not set */
+    uint64_t clear = ~bits[word] << above >> above;
+    while (!clear && word)
+        clear = ~bits[--word];
+    return end - (clear ? (word << 6) + 64 - (unsigned)__builtin_clzl(clear) : 0);
+}
+
 /* Sets or clears `count` bits from `start` on. */
 INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) {
     for (unsigned end = start + count; start < end;) {

@@ -8,9 +8,8 @@
 #define HUGE_CACHE_MAX 16
 
 struct segment_global {
-    struct lock lock;        /* guards the fields below, unless a comment says otherwise */
-    struct lock unmap_lock;  /* held while a dump reads segments, and while a thread unmaps one */
-    struct segment *partial; /* list of segments with free slices; a segment enters at the head */
+    struct lock lock;       /* guards the fields below, unless a comment says otherwise */
+    struct lock unmap_lock; /* held while a dump reads segments, and while a thread unmaps one */
     /* list of segments with dirty slices; the segment whose slices are dirty longest is first */
     struct segment *dirty_first, *dirty_last;
     uint64_t segments; /* number of segments */

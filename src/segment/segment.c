@@ -5,9 +5,10 @@
  * Serves pages of 16-64 KiB and large chunks up to 1 MiB. Each segment has two maps of 256 bits:
  * one of the free slices, and one of the free slices that are dirty (used, and not given back to
  * the kernel since). The map of dirty slices is the freelist. A request takes the lowest run of
- * dirty slices, else the lowest run of free slices, of the first segment in the list that has such
- * a run. Neighbouring free slices are neighbouring bits, so empty memory coalesces by itself. This
- * file cannot serve spans beyond MAX_SPAN_SLICES; huge.c does.
+ * dirty slices of the segment that became dirty last and has such a run, else the lowest run of
+ * free slices of a segment whose runs are just long enough. Neighbouring free slices are
+ * neighbouring bits, so empty memory coalesces by itself. This file cannot serve spans beyond
+ * MAX_SPAN_SLICES; huge.c does.
  */
 #include "segment/segment.h"
 #include "base/bits.h"
@@ -39,23 +40,62 @@ static struct {
     int64_t peak;
 } demand START_PAGE;
 
+/* The segments with free slices, in lists by the longest run of free slices that they may have
+ * (longest_free). The last list has all segments whose run suffices for each page. A segment enters
+ * its list at the head. Bit i of `used` says that list i is not empty. Guarded by global.lock. */
+static struct {
+    struct segment *first[MAX_SPAN_SLICES + 1];
+    uint64_t used[2];
+} runs START_PAGE;
+_Static_assert(MAX_SPAN_SLICES + 1 <= 128, "a bit for each list");
+
+static unsigned list_of(unsigned slices) {
+    return slices < MAX_SPAN_SLICES ? slices : MAX_SPAN_SLICES;
+}
+
+/* Returns the first list that is not empty among list `from` and those behind it; MAX_SPAN_SLICES +
+ * 1: all of them are empty. */
+static unsigned list_from(unsigned from) {
+    for (unsigned word = from / 64; word < 2; word++, from = word * 64) {
+        uint64_t used = from < 128 ? runs.used[word] >> from % 64 : 0;
+        if (used)
+            return from + (unsigned)__builtin_ctzl(used);
+    }
+    return MAX_SPAN_SLICES + 1;
+}
+
 static void list_push(struct segment *segment) {
     struct segment_state *state = &segment->state;
+    unsigned list = list_of(state->longest_free);
     state->prev = NULL;
-    state->next = global.partial;
+    state->next = runs.first[list];
     if (state->next)
         state->next->state.prev = segment;
-    global.partial = segment;
+    runs.first[list] = segment;
+    runs.used[list / 64] |= 1UL << list % 64;
 }
 
 static void list_remove(struct segment *segment) {
     struct segment_state *state = &segment->state;
+    unsigned list = list_of(state->longest_free);
     if (state->prev)
         state->prev->state.next = state->next;
     else
-        global.partial = state->next;
+        runs.first[list] = state->next;
     if (state->next)
         state->next->state.prev = state->prev;
+    if (!runs.first[list])
+        runs.used[list / 64] &= ~(1UL << list % 64);
+}
+
+/* Says that no run of free slices in the segment, which is in a list, is longer than `slices`. */
+static void set_longest(struct segment *segment, unsigned slices) {
+    bool moves = list_of(segment->state.longest_free) != list_of(slices);
+    if (moves)
+        list_remove(segment);
+    segment->state.longest_free = slices;
+    if (moves)
+        list_push(segment);
 }
 
 /* Adds a segment at the end of the list of segments with dirty slices, which is in the order of
@@ -200,8 +240,8 @@ static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     unsigned longest, looked = 0;
     if (global.dirty_slices < slices)
         return NULL;
-    for (struct segment *s = global.partial; s && looked < DIRTY_SEARCH_MAX;
-         s = s->state.next, looked++) {
+    for (struct segment *s = global.dirty_last; s && looked < DIRTY_SEARCH_MAX;
+         s = s->state.dirty_prev, looked++) {
         if (s->state.dirty_count < slices)
             continue;
         *start = bits_find_run(s->state.dirty, slices, &longest);
@@ -212,16 +252,15 @@ static struct segment *find_dirty(uint32_t slices, unsigned *start) {
 }
 
 /* Returns a segment with a run of `slices` free slices, and sets *start to the run's first slice.
- * NULL: there is no such run. */
+ * Prefers segments whose runs are short, so that long runs last. NULL: there is no such run. */
 static struct segment *find_free(uint32_t slices, unsigned *start) {
     unsigned longest;
-    for (struct segment *s = global.partial; s; s = s->state.next) {
-        if (s->state.longest_free < slices)
-            continue;
-        *start = bits_find_run(s->state.free, slices, &longest);
+    for (unsigned list = list_from(slices); list <= MAX_SPAN_SLICES; list = list_from(slices)) {
+        struct segment *segment = runs.first[list];
+        *start = bits_find_run(segment->state.free, slices, &longest);
         if (*start < BITS_COUNT)
-            return s;
-        s->state.longest_free = longest;
+            return segment;
+        set_longest(segment, longest); /* moves the segment to a list before list `slices` */
     }
     return NULL;
 }
@@ -244,6 +283,8 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
         dirty_remove(segment);
     if (!state->free_count)
         list_remove(segment);
+    else if (state->longest_free > state->free_count)
+        set_longest(segment, state->free_count);
     add_owner(&global.used_bytes, (int64_t)(count * SLICE_BYTES));
     return dirty;
 }
@@ -251,12 +292,16 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
 /* Puts slices back into the map of free slices and, with `dirty`, into the map of dirty slices. */
 static void return_slices(struct segment *segment, unsigned start, unsigned count, bool dirty) {
     struct segment_state *state = &segment->state;
-    if (!state->free_count)
-        list_push(segment);
     bits_fill(state->free, start, count, true);
+    unsigned run = bits_run_around(state->free, start);
+    if (!state->free_count) {
+        state->longest_free = run;
+        list_push(segment);
+    } else if (run > state->longest_free) {
+        set_longest(segment, run);
+    }
     state->free_count += count;
     global.free_slices += count;
-    state->longest_free = state->free_count;
     if (dirty) {
         if (!state->dirty_count)
             dirty_push(segment, os_now_ns());
@@ -296,20 +341,18 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
                : NULL;
 }
 
-/* Finds a group of `group` free slices in one of the first segments of the list, and sets *start to
- * the first slice. If no group is free and at least half of all slices are in use, makes a new
+/* Finds a group of `group` free slices in one of GROUP_SEARCH_MAX segments, and sets *start to the
+ * first slice. If no group is free and at least half of all slices are in use, makes a new
  * segment. NULL: no group. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
     uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
-    for (struct segment *s = global.partial; s && looked < GROUP_SEARCH_MAX; s = s->state.next) {
-        if (s->state.longest_free < group)
-            continue;
-        looked++;
-        for (*start = 0; *start < SEGMENT_SLICES; *start += group)
-            if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
-                return s;
-    }
+    for (unsigned list = list_from(group); list <= MAX_SPAN_SLICES; list = list_from(list + 1))
+        for (struct segment *s = runs.first[list]; s && looked < GROUP_SEARCH_MAX;
+             s = s->state.next, looked++)
+            for (*start = 0; *start < SEGMENT_SLICES; *start += group)
+                if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
+                    return s;
     if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
         return NULL;
     *start = group;
@@ -573,7 +616,7 @@ static void release_empty(void) {
         struct segment *found = NULL, *next;
         lock_take(&global.lock);
         bool may_unmap = lock_try(&global.unmap_lock);
-        for (struct segment *s = may_unmap ? global.partial : NULL;
+        for (struct segment *s = may_unmap ? runs.first[MAX_SPAN_SLICES] : NULL;
              s && global.empty_segments > 1 && global.clean_segments; s = next) {
             next = s->state.next;
             if (!is_clean(s))
@@ -727,7 +770,8 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
  * be inconsistent. These slices are never used again. */
 static void give_up_free(void) {
     each_of_map(0, forget_free, NULL);
-    global.partial = global.dirty_first = global.dirty_last = NULL;
+    __builtin_memset(&runs, 0, sizeof runs);
+    global.dirty_first = global.dirty_last = NULL;
     global.empty_segments = global.clean_segments = 0;
     global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;

@@ -154,7 +154,7 @@ struct segment_state {
     uint64_t free[SEGMENT_SLICES / 64]; /* map of the slices that no page uses */
     /* map of the free slices that were used and not given back to the kernel since */
     uint64_t dirty[SEGMENT_SLICES / 64];
-    struct segment *next, *prev; /* neighbours in the list of segments with free slices */
+    struct segment *next, *prev;             /* in a list of segments with free slices */
     struct segment *dirty_next, *dirty_prev; /* in the list of segments with dirty slices */
     uint64_t dirty_ns;                       /* when the oldest dirty slice became dirty */
     uint32_t free_count, dirty_count;        /* number of slices in each map */

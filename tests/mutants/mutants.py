@@ -337,7 +337,7 @@ MUTANTS = {
         "            return_slices(segment, i, end - i, false);", ["model:slices-and-purge"]),
     "unmapped-under-a-dump": (
         "src/segment/segment.c", "        bool may_unmap = lock_try(&global.unmap_lock);",
-        "        bool may_unmap = lock_try(&global.unmap_lock) || global.partial;",
+        "        bool may_unmap = lock_try(&global.unmap_lock) || global.segments;",
         ["model:segments-get-empty-under-a-dump"]),
     "huge-unmapped-under-a-dump": (
         "src/segment/huge.c", "static void unmap_or_defer(struct page *header) {\n",

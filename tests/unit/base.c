@@ -199,6 +199,8 @@ Test(bits, agree_with_a_plain_model) {
             bool ends = at + 1 == BITS_COUNT || !model[at + 1];
             if (run >= wanted && ends && first == BITS_COUNT)
                 first = at + 1 - run;
+            if (run && ends)
+                cr_assert_eq(bits_run_around(bits, at + 1 - (unsigned)rand() % run - 1), run);
         }
         unsigned told;
         cr_assert_eq(bits_find_run(bits, wanted, &told), first);

@@ -273,8 +273,8 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     for (int i = 0; i < 40; i += 2)
         segment_span_free(spans[i]);
     uint64_t other = 16;
-    segment_global.partial = (void *)other; /* a pointer that was half written */
-    segment_global.lock.word = other;       /* held by a thread that the child does not have */
+    segment_global.dirty_last = (void *)other; /* a pointer that was half written */
+    segment_global.lock.word = other;          /* held by a thread that the child does not have */
     cr_assert_not(segment_fork_done(true));
     for (int i = 0; i < 40; i += 2) {
         spans[i] = segment_span_alloc(30);
