@@ -44,11 +44,15 @@ static uint64_t state_of(const struct page *page) {
 
 /* True when the page may have empty OS pages, and has not changed since the last look. */
 static bool is_quiet(struct page *page) {
-    if (!punch_may_help(page))
+    /* The owner may destroy the page at any time, and the header may become that of a large chunk
+     * or of a serial page. Then the word has no value that page.seen can have (see PAGE_NOT_SEEN),
+     * and must not change. So `seen` is read first, and only this value is replaced. */
+    uint64_t seen = load_acquire(&page->seen), same = seen;
+    if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;
-    uint64_t now = state_of(page), seen = load_relaxed(&page->seen);
+    uint64_t now = state_of(page);
     if ((seen & ~(uint64_t)DEALT_WITH) != now)
-        store_owner(&page->seen, now);
+        cas_release(&page->seen, &same, now);
     return seen == now;
 }
 

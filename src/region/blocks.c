@@ -160,6 +160,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
         (uint32_t)granules_in(page) * (page->granule_capacity - blocks_reserved_in(page).count);
     page->view = view;
     page->heap = heap;
+    page->seen = PAGE_NOT_SEEN;
     blocks_open_granule(page);
     flags_set(page, view ? PAGE_TAIL : 0);
     if (view) {

@@ -128,8 +128,8 @@ struct page {
         uint64_t requested_bytes; /* large chunks: bytes that the program asked for */
         /* PAGE_SERIAL, atomic: map of the chunks that are not alive; NULL: all chunks are alive */
         uint64_t *gone;
-        /* PAGE_OWN, PAGE_MIXED, control thread: state of the page when context/holes.c last looked
-         * at it */
+        /* PAGE_OWN, PAGE_MIXED, atomic: state of the page when context/holes.c last looked at it,
+         * or PAGE_NOT_SEEN */
         uint64_t seen;
     };
     union {
@@ -147,6 +147,10 @@ struct page {
         uint64_t punched;      /* META_PUNCHED: OS pages that were given back, see region/punch.h */
     };
 };
+
+/* In page.seen: context/holes.c has not looked at the page yet. Neither this value nor a state of a
+ * page is a value of the fields that share the word with page.seen: both are 1 << 48 or more. */
+#define PAGE_NOT_SEEN (1UL << 63)
 
 /* The fields of a segment are stored in the place of the header of slice 1, because no page can
  * start at that slice. */

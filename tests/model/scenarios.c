@@ -374,6 +374,16 @@ static void thread_quiet_goes(unsigned id) {
     }
 }
 
+#define SPAN_BYTES 12000U
+
+/* The same, but thread 2 gets the slices for a large chunk, which stays. */
+static void thread_quiet_becomes_large(unsigned id) {
+    if (id < 2)
+        thread_quiet_goes(id);
+    else
+        take_sized(heaps[2], 2, 1, SPAN_BYTES);
+}
+
 static void quiet_page_and_gate(void) {
     quiet_page();
     model_barrier = first_barrier;
@@ -406,6 +416,12 @@ static void check_quiet(void) {
                 "a free block is lost, or there twice");
     check_all_gone();
     model_check(heap_global.own_free == waste_before, "the waste is not what it was");
+}
+
+static void check_large(void) {
+    model_check(region_requested(chunks[2]) == SPAN_BYTES, "the header of a large chunk changed");
+    give(heaps[2], 2);
+    check_quiet();
 }
 
 enum { SPANS = 8 };
@@ -783,6 +799,8 @@ static const struct scenario scenarios[] = {
      check_evictions},
     {"quiet-page-is-punched-under-its-owner", 3, false, quiet_page, thread_quiet, check_quiet},
     {"quiet-page-goes-before-it-is-punched", 3, false, quiet_page, thread_quiet_goes, check_quiet},
+    {"quiet-page-becomes-a-large-chunk", 3, false, quiet_page, thread_quiet_becomes_large,
+     check_large},
     {"quiet-page-is-left-to-its-owner", 3, false, quiet_page_and_gate, thread_quiet_between,
      check_quiet},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,

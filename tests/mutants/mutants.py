@@ -641,6 +641,9 @@ MUTANTS = {
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "quiet-pages-are-punched-while-their-owner-is-inside": (
         "src/context/holes.c", " && !load_acquire(&look->heap->busy);", ";", ["model:quiet-page-is-left-to-its-owner"]),
+    "header-of-another-page-is-changed": (
+        "src/context/holes.c", "        cas_release(&page->seen, &same, now);", "        store_owner(&page->seen, (same = now));",
+        ["model:quiet-page-becomes-a-large-chunk"]),
     "frees-do-not-wait-for-who-punches": (
         "src/region/kind_blocks.c", "        heap_await(heap); /* the control thread may be punching the page */\n",
         "        (void)heap;\n", ["model:quiet-page-is-punched-under-its-owner"]),
