@@ -33,10 +33,12 @@ static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     return os_is_readable(address, page_end);
 }
 
+/* An aligned word lies within one OS page, so the word is known to be readable if its first byte is.
+ */
 INLINE bool readable(struct stack *stack, uintptr_t address) {
     if (UNLIKELY(address & 7))
         return false;
-    return LIKELY(address >= stack->low && address + 8 <= stack->high) || may_read(stack, address);
+    return LIKELY(address - stack->low < stack->high - stack->low) || may_read(stack, address);
 }
 
 INLINE uint64_t word_at(uintptr_t address) {

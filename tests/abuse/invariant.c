@@ -105,8 +105,36 @@ static int no_unwind_info(void) {
     return 0;
 }
 
+/* Calls malloc with this value in rbp. The caller's unwind information, which says that the caller
+ * aligned its stack, finds the caller's frame by a word near the address in rbp. */
+__attribute__((noinline)) static void *allocate_with_rbp(int bytes, unsigned long rbp, ...) {
+    char aligned[64] __attribute__((aligned(64))), *varying = __builtin_alloca((size_t)bytes);
+    void *block;
+    memset(aligned, bytes, sizeof aligned);
+    memset(varying, 1, (size_t)bytes);
+    __asm__ volatile("push %%rbp\n\t"
+                     "mov %1, %%rbp\n\t"
+                     "mov %%rsp, %%r12\n\t"
+                     "and $-16, %%rsp\n\t"
+                     "mov $77, %%edi\n\t"
+                     "call malloc@PLT\n\t"
+                     "mov %%r12, %%rsp\n\t"
+                     "pop %%rbp"
+                     : "=a"(block)
+                     : "r"(rbp)
+                     : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+    return aligned[bytes] + varying[1] ? block : NULL;
+}
+
 /* Calls malloc with garbage in rbp: the unwinder must not follow it. */
 static int garbage_frame_pointer(void) {
+    for (unsigned long rbp = 0; rbp < 64; rbp += 8) {
+        void *first = allocate_with_rbp(17, rbp), *second = allocate_with_rbp(17, -rbp);
+        if (!first || !second)
+            return 1;
+        free(first);
+        free(second);
+    }
     for (int i = 0; i < 1000; i++) {
         void *block;
         __asm__ volatile("push %%rbp\n\t"
