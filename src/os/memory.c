@@ -57,7 +57,9 @@ void *os_map(size_t bytes) {
 }
 
 void os_unmap(void *start, size_t bytes) {
-    OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0);
+    /* The kernel refuses to unmap the middle of a mapping if the process has too many mappings. */
+    if (OS_FAILED(OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0)))
+        OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
 }
 
 void os_wipe_on_fork(void *start, size_t bytes) {
@@ -84,16 +86,22 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t behind = padded - (size_t)(aligned - start) - bytes;
     if (behind)
         os_unmap(aligned + bytes, behind);
-    if (map_at(aligned, bytes, PROT_READ | PROT_WRITE, MAP_FIXED))
+    /* A filter of system calls may forbid mprotect. Where the kernel refuses MAP_FIXED, it may have
+     * unmapped the range, and another thread may have mapped memory there since. */
+    if (UNLIKELY(load_relaxed(&os_restricted)))
+        return map_at(aligned, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
+    if (os_protect(aligned, bytes, true))
         return aligned;
+    add_relaxed(&refused, 1);
     os_unmap(aligned, bytes);
     return NULL;
 }
 
-bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
+int os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
     if (new_bytes > old_bytes && !kernel_grants(new_bytes - old_bytes))
-        return false;
-    return !OS_FAILED(OS_CALL(SYS_mremap, start, old_bytes, new_bytes, 0, 0, 0));
+        return -ENOMEM;
+    long result = OS_CALL(SYS_mremap, start, old_bytes, new_bytes, 0, 0, 0);
+    return OS_FAILED(result) ? (int)result : 0;
 }
 
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {

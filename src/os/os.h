@@ -24,9 +24,14 @@ void os_unmap(void *start, size_t bytes);
 /* Makes a forked child find the range zeroed. /proc/PID/smaps shows this flag, which tells the
  * range from other mappings. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
-/* Extends or shortens a mapping without moving it. False: nothing changed. */
-bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
-/* Moves a mapping's OS pages to `target`, and replaces the mapping that must be there. */
+/* Extends or shortens a mapping without moving it. 0: done; else a negative error number, and
+ * nothing changed. -ENOMEM: there is no room behind the mapping, or too little memory. After any
+ * other error the kernel would not move the mapping either: the program locked a part of it, or
+ * gave a part other properties. */
+int os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
+/* Moves a mapping's OS pages to `target`, and replaces the mapping that must be there. False: the
+ * mapping is where it was, but the kernel may have unmapped the target, and another thread may have
+ * mapped memory there since. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);

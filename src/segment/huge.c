@@ -14,6 +14,8 @@
  * part of the bounded freelist. A mapping for a chunk of 4 to 64 MiB may be put together of two
  * cached ones. Chunks cannot share a mapping.
  */
+#include <errno.h>
+
 #include "base/options.h"
 #include "segment/internal.h"
 
@@ -98,16 +100,17 @@ static void cuts_drop(struct huge_cuts *cuts, size_t bytes) {
         add_relaxed(&cuts_of_all, (int64_t)cuts->count - (int64_t)before);
 }
 
-/* Extends or shrinks a mapping where it is. False: there is no room behind the mapping. */
-static bool resize_in_place(char *start, size_t old_bytes, size_t bytes) {
+/* Extends or shrinks a mapping where it is. Returns 0, or the error of os_resize_in_place. */
+static int resize_in_place(char *start, size_t old_bytes, size_t bytes) {
     struct huge_cuts *cuts = cuts_of(start);
     size_t last = area_before(cuts, old_bytes < bytes ? old_bytes : bytes);
+    int error;
     if (old_bytes > bytes && last != area_before(cuts, old_bytes))
         os_unmap(start + bytes, old_bytes - bytes);
-    else if (!os_resize_in_place(start + last, old_bytes - last, bytes - last))
-        return false;
+    else if ((error = os_resize_in_place(start + last, old_bytes - last, bytes - last)) != 0)
+        return error;
     cuts_drop(cuts, bytes);
-    return true;
+    return 0;
 }
 
 /* A move of areas into one mapping. */
@@ -261,7 +264,7 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
  * moved, or the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           size_t *reused) {
-    bool extended = base->start && resize_in_place(base->start, base->bytes, bytes);
+    bool extended = base->start && !resize_in_place(base->start, base->bytes, bytes);
     /* the kernel refused to shrink the base, which as a whole does not fit into the target */
     if (base->start && !extended && base->bytes > bytes)
         return NULL;
@@ -509,9 +512,8 @@ static void copy_whole(char *from, size_t bytes, char *to) {
 
 /* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
  * kernel refused to move one of its areas, the other areas could not be moved back for certain.
- * False: a dump is running, or the kernel refused. */
+ * False: a dump is running, or the kernel refused, and the new place is given up. */
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
-    bool moved = false;
     if (cuts_of(start)->count) {
         copy_whole(start, bytes < mapped ? bytes : mapped, target);
         mapping_end(start, bytes);
@@ -519,11 +521,13 @@ static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     }
     /* Moving unmaps the old range, which a running dump may read. So during a dump the move fails,
      * and the caller copies the chunk. */
-    if (lock_try(&global.unmap_lock)) {
-        moved = os_move(start, bytes, target, mapped);
-        unmap_lock_release();
+    if (!lock_try(&global.unmap_lock)) {
+        os_unmap(target, mapped);
+        return false;
     }
-    return moved;
+    bool moved = os_move(start, bytes, target, mapped);
+    unmap_lock_release();
+    return moved; /* a refused target may be another thread's memory by now, so it is left alone */
 }
 
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
@@ -534,20 +538,22 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
-    if (resize_in_place((char *)header, old, mapped)) {
+    int error = resize_in_place((char *)header, old, mapped);
+    if (!error) {
         header->mapped_bytes = mapped;
         account_resized((int64_t)mapped - (int64_t)old);
         return header;
     }
-    if (offset != HUGE_HEADER_BYTES)
-        return NULL; /* the caller copies the chunk to a place with its alignment */
+    /* The caller copies the chunk: the new place needs the same alignment, or the kernel would
+     * refuse to move the mapping. */
+    if (offset != HUGE_HEADER_BYTES || error != -ENOMEM)
+        return NULL;
     char *target = segment_map_memory(mapped);
     if (!target)
         return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);
     if (!move_to((char *)header, old, target, mapped)) {
         segment_map_set(SEGMENT_HUGE, header, true);
-        os_unmap(target, mapped);
         return NULL;
     }
     struct page *new_header = (struct page *)target;
