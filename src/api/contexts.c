@@ -28,6 +28,7 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     struct heap *heap = enter();
     if (!heap)
         named_misused(what, context, "is used in a signal handler, or by a thread that is ending");
+    thread_settle(heap); /* a chunk whose free had to wait may be in the context */
     return heap;
 }
 

@@ -70,6 +70,10 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
  * library. The chunk is charged to [unwinding] when the thread next enters. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
+    if (request->old && !region_page_of(request->old)) { /* a chunk of another allocator */
+        add_relaxed(&heap_global.foreign_frees, 1);
+        return NULL;
+    }
     struct page *header =
         segment_emergency_alloc(request->size, request->alignment, TREE_UNWINDING);
     if (!header)
@@ -90,10 +94,12 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     void *chunk = serve(heap, view, request, frame, &limited);
     if (UNLIKELY(!chunk) && os_refused() != refused) {
         segment_purge(true);
+        limited = 0;
         chunk = serve(heap, view, request, frame, &limited);
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
-                         control_is_due() && context_outside_libc(heap, frame);
+                         control_is_due() && context_outside_libc(heap, frame) &&
+                         os_memory_is_own();
     if (UNLIKELY(start_control))
         thread_leave_to_control(heap, access);
     else

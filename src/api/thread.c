@@ -5,6 +5,7 @@
 #include "control/control.h"
 #include "named/named.h"
 #include "os/libc.h"
+#include "region/check.h"
 
 #include <pthread.h>
 
@@ -60,6 +61,11 @@ static void thread_exits(void *argument) {
     thread_state = THREAD_ENDED;
     thread_heap = NO_HEAP;
     order_stores();
+    if (UNLIKELY(heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
+        tables_count_heap(-1, TABLES_HEAP_BYTES);
+        store_owner(&heap->state, HEAP_ORPHAN);
+        return;
+    }
     store_owner(&heap->busy, 1);
     context_forget(heap);
     heap_park(heap);
@@ -203,6 +209,9 @@ void thread_settle(struct heap *heap) {
     void *chunk = exchange_acquire(&global.deferred, NULL);
     while (chunk) {
         void *next = *(void **)chunk;
+        size_t requested = region_requested(chunk);
+        if (requested < sizeof next) /* the link replaced a part of the pattern behind the chunk */
+            check_seal(chunk, requested, (char *)chunk + sizeof next);
         region_free(heap, chunk);
         chunk = next;
     }

@@ -394,6 +394,7 @@ static void call_in_child(bool restricted) {
 static void tell_places(void) {
     struct sigaction action = {.sa_handler = call_in_handler};
     int numbers[4] = {4, 3, 2, 1}, status;
+    struct timespec age = {.tv_nsec = 30000000};
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
     tell_place("in a handler");
@@ -403,9 +404,11 @@ static void tell_places(void) {
     tell_place("below qsort");
     call_blindly(call_here);
     tell_place("below unknown code");
+    syscall(SYS_nanosleep, &age, NULL); /* in an older process, a slow malloc starts the thread */
     pid_t child = vfork();
     if (!child) {
         accept(-1, NULL, NULL);
+        free(malloc(9000)); /* takes the library's slow way, which starts the thread elsewhere */
         _exit(0);
     }
     waitpid(child, &status, 0);

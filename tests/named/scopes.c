@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Without the library all functions can be called, and there is no context. */
@@ -169,9 +170,47 @@ static void slab_chunks_are_aligned(void) {
     }
 }
 
+static char *freed_in_fork[2];
+
+static void free_in_fork(void) {
+    for (int i = 0; i < 2; i++) {
+        free(freed_in_fork[i]);
+        freed_in_fork[i] = NULL;
+    }
+}
+
+/* Runs before the constructors of all libraries, so that fork calls `free_in_fork` when the
+ * library's fork handler has taken its locks. */
+static void at_first(void) {
+    pthread_atfork(free_in_fork, NULL, NULL);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = at_first;
+
+/* A fork handler frees chunks. The library has to do these frees later, but before a reset. */
+static void freed_in_a_fork(void) {
+    int status = -1;
+    memctx_t context = memctx_create(NULL, "reset", MEMCTX_ASET);
+    freed_in_fork[0] = memctx_alloc(context, 100);
+    freed_in_fork[1] = strdup("x"); /* shorter than a pointer */
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    memctx_reset(context);
+    char *chunks[20];
+    for (int i = 0; i < 20; i++)
+        memset(chunks[i] = memctx_alloc(context, 100), 0x55, 100);
+    free(malloc(9000));
+    for (int i = 0; i < 20; i++)
+        free(chunks[i]);
+    CHECK(memctx_check(context) == NULL && memctx_is_empty(context));
+    memctx_delete(context);
+}
+
 const struct use_case cases_of_scopes[] = {
     USE_CASE(absent),
     USE_CASE(control_starts_in_a_scope),
+    USE_CASE(freed_in_a_fork),
     USE_CASE(other_threads),
     USE_CASE(resized_elsewhere),
     USE_CASE(scopes),
