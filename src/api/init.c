@@ -23,6 +23,8 @@
 #include <memctx.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #ifndef MEMCTX_VERSION
@@ -95,13 +97,15 @@ static void fork_child(void) {
     fork_done(true);
 }
 
-/* For `memctx run --no-children`: keeps the library out of programs that this process starts. */
-static void leave_environment(void) {
-    const char *list = getenv("LD_PRELOAD");
-    char rest[4096];
-    struct text text = {.bytes = rest, .capacity = sizeof rest - 1};
-    if (!list || !getenv("MEMCTX_NO_CHILDREN"))
-        return;
+/* Returns the value, if the entry of the environment has this name and ends with "="; else NULL. */
+static char *value_of(char *entry, const char *name) {
+    size_t length = strlen(name);
+    return __builtin_strncmp(entry, name, length) ? NULL : entry + length;
+}
+
+/* Removes this library from the value of LD_PRELOAD, where it stands. False: nothing is left. */
+static bool leave_list(char *list) {
+    char *rest = list, *begin = list;
     while (*list) {
         size_t length = 0;
         bool ours = false;
@@ -109,18 +113,32 @@ static void leave_environment(void) {
             length++;
         for (size_t i = 0; i + 12 <= length; i++)
             ours |= !__builtin_memcmp(list + i, "libmemctx.so", 12);
+        char *next = list + length + (list[length] != 0);
         if (length && !ours) {
-            text_add(&text, text.length ? ":" : "");
-            text_add_bytes(&text, list, length);
+            if (rest != begin)
+                *rest++ = ':';
+            memmove(rest, list, length);
+            rest += length;
         }
-        list += length + (list[length] != 0);
+        list = next;
     }
-    rest[text.length] = 0;
-    if (text.length && !text.full)
-        setenv("LD_PRELOAD", rest, 1);
-    else
-        unsetenv("LD_PRELOAD");
-    unsetenv("MEMCTX_NO_CHILDREN");
+    *rest = 0;
+    return rest != begin;
+}
+
+/* For `memctx run --no-children`: keeps the library out of programs that this process starts.
+ * Changes `environ` without setenv, because some programs (bash) define a setenv of their own that
+ * changes their own table, and later read `environ`. */
+static void leave_environment(void) {
+    if (!getenv("MEMCTX_NO_CHILDREN"))
+        return;
+    char **kept = environ;
+    for (char **entry = environ; *entry; entry++) {
+        char *list = value_of(*entry, "LD_PRELOAD=");
+        if (!value_of(*entry, "MEMCTX_NO_CHILDREN=") && (!list || leave_list(list)))
+            *kept++ = *entry;
+    }
+    *kept = NULL;
 }
 
 /* True for programs that change namespaces, or change the user and keep capabilities. The kernel
@@ -192,16 +210,25 @@ static bool malloc_is_passed_on(void) {
     return ours;
 }
 
+/* False in a program that has more rights than its caller, who set the environment: a program with
+ * a set-user-ID bit or with capabilities, called by another user than root. /etc/ld.so.preload puts
+ * the library into such a program. */
+static bool environment_is_trusted(void) {
+    return !getauxval(AT_SECURE) || !OS_CALL(SYS_getuid, 0, 0, 0, 0, 0, 0);
+}
+
 __attribute__((constructor)) static void start(int count, char **arguments) {
     char lines[1024];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
     int64_t run_pid = 0;
-    const char *run = getenv("MEMCTX_RUN_PID");
+    bool trusted = environment_is_trusted();
+    const char *run = trusted ? getenv("MEMCTX_RUN_PID") : NULL;
     os_clock_init(rebind_in_libc("clock_gettime"));
-    options_read(environ, &warnings);
+    if (trusted)
+        options_read(environ, &warnings);
     /* code that rules match, found by the command */
-    const char *ranges = getenv(WIRE_RANGES_VARIABLE);
-    policy_rules_init(getenv("MEMCTX_RULES"), ranges, &warnings);
+    const char *ranges = trusted ? getenv(WIRE_RANGES_VARIABLE) : NULL;
+    policy_rules_init(trusted ? getenv("MEMCTX_RULES") : NULL, ranges, &warnings);
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();
@@ -221,10 +248,12 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
         os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});
     }
     bool at_once = run && text_to_number(run, &run_pid) && run_pid == os_process_id();
-    if (is_launcher(program_invocation_short_name) || is_browser_helper(count, arguments))
+    if (!trusted || is_launcher(program_invocation_short_name) ||
+        is_browser_helper(count, arguments))
         options.control = CONTROL_OFF;
-    leave_environment();
-    control_init(at_once, getenv("MEMCTX_RECORD"));
+    if (trusted)
+        leave_environment();
+    control_init(at_once, trusted ? getenv("MEMCTX_RECORD") : NULL);
 }
 
 __attribute__((destructor)) static void stop(void) {

@@ -19,10 +19,25 @@ typedef void (*handler)(void);
 extern handler _ZSt15get_new_handlerv(void) __attribute__((weak));
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
+/* Looks a function up in the program's C++ library. A library that dlopen loaded with RTLD_LOCAL,
+ * as that of a Python extension, has its C++ library in a scope of its own, so it is looked up by
+ * its file. NULL: there is none. */
+static COLD void *cxx_function(const char *name) {
+    static const char *const files[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    if (!os_libc.symbol && !(os_libc_init(true) && os_libc.symbol))
+        return NULL;
+    void *function = os_libc.symbol(RTLD_DEFAULT, name);
+    for (size_t i = 0; !function && os_libc.open && i < sizeof files / sizeof files[0]; i++) {
+        void *library = os_libc.open(files[i], RTLD_LAZY | RTLD_NOLOAD);
+        function = library ? os_libc.symbol(library, name) : NULL;
+    }
+    return function;
+}
+
 static COLD bool call_new_handler(void) {
     handler (*get)(void) = _ZSt15get_new_handlerv;
-    if (!get && os_libc.symbol)
-        get = (handler(*)(void))os_libc.symbol(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
+    if (!get)
+        get = (handler(*)(void))cxx_function("_ZSt15get_new_handlerv");
     handler current = get ? get() : NULL;
     if (current)
         current();
@@ -31,8 +46,8 @@ static COLD bool call_new_handler(void) {
 
 static COLD void throw_bad_alloc(void) {
     void (*throw_it)(void) = _ZSt17__throw_bad_allocv;
-    if (!throw_it && os_libc.symbol)
-        throw_it = (void (*)(void))os_libc.symbol(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    if (!throw_it)
+        throw_it = (void (*)(void))cxx_function("_ZSt17__throw_bad_allocv");
     if (throw_it)
         throw_it();
     char line[] = "memctx: operator new is out of memory; without a C++ library it cannot throw\n";

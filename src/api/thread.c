@@ -61,7 +61,8 @@ static void thread_exits(void *argument) {
     thread_state = THREAD_ENDED;
     thread_heap = NO_HEAP;
     order_stores();
-    if (UNLIKELY(heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
+    if (UNLIKELY(
+            heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
         tables_count_heap(-1, TABLES_HEAP_BYTES);
         store_owner(&heap->state, HEAP_ORPHAN);
         return;

@@ -58,6 +58,16 @@ def register(program, name):
     test_named(f"{area}-{name}")(run)
 
 
+@harness.test
+def cxx_bad_alloc_in_a_library_of_a_c_program():
+    """python3, a C program, loads a C++ library with RTLD_LOCAL: no other library finds the C++
+    library by a look-up in the whole program."""
+    library = harness.build_program("tests/abuse/local.cc", "local.so", ("-shared", "-fPIC"))
+    script = f"import ctypes; print(ctypes.CDLL('{library}').new_throws(ctypes.c_size_t(1 << 50)))"
+    done = harness.run_program(["python3", "-c", script], harness.preloaded_env())
+    check_equal((done.returncode, done.stdout, done.stderr), (0, "1\n", ""), "whether operator new throws")
+
+
 for source in PROGRAMS:
     binary = harness.build_program("tests/abuse/" + source)
     listing = subprocess.run([binary], env=harness.clean_env(), capture_output=True, text=True,
