@@ -31,6 +31,14 @@ static struct heap first_heap;
  * not in the OS page of START_PAGE. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
+/* The shared heap that a forked child made, because its parent's was half changed; NULL: there is
+ * none. */
+static struct heap *shared_anew;
+
+static struct heap *the_shared(void) {
+    struct heap *anew = load_relaxed(&shared_anew);
+    return UNLIKELY(anew != NULL) ? anew : &shared_heap;
+}
 
 static void heap_init(struct heap *heap) {
     heap->lock.rank = RANK_PARKED;
@@ -237,14 +245,16 @@ static struct heap *shared_locked(struct heap *heap) {
 }
 
 struct heap *heap_shared_lock(void) {
-    if (lock_is_mine(&shared_heap.lock))
+    struct heap *heap = the_shared();
+    if (lock_is_mine(&heap->lock))
         return NULL;
-    lock_take(&shared_heap.lock);
-    return shared_locked(&shared_heap);
+    lock_take(&heap->lock);
+    return shared_locked(heap);
 }
 
 struct heap *heap_shared_try(void) {
-    return lock_try(&shared_heap.lock) ? shared_locked(&shared_heap) : NULL;
+    struct heap *heap = the_shared();
+    return lock_try(&heap->lock) ? shared_locked(heap) : NULL;
 }
 
 void heap_shared_unlock(struct heap *heap) {
@@ -282,29 +292,40 @@ bool heap_may_segregate(struct heap *heap) {
 }
 
 /* Gives up the shared heap in a forked child, because the thread that used it was not copied. The
- * lists of the shared heap may be half changed, so they are never followed. */
+ * lists of the shared heap may be half changed, so they are never followed: the next user makes
+ * another shared heap. Only if there is no memory for that, the child keeps the old one with empty
+ * lists. */
 static void shared_give_up(struct heap *heap) {
-    bins_init_mixed(heap);
-    __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
+    struct heap *anew = meta_alloc(sizeof *anew);
+    if (!anew) {
+        bins_init_mixed(heap);
+        __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
+        return;
+    }
+    anew->state = HEAP_SHARED;
+    anew->lock.rank = RANK_PARKED;
+    store_owner(&heap->state, HEAP_ORPHAN);
+    store_owner(&shared_anew, anew);
 }
 
 /* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent
  * and child both write the lock, which copies an OS page. */
 void heap_fork_prepare(bool interrupted) {
     lock_fork_prepare(&heap_global.lock, interrupted);
-    if (shared_is_made(&shared_heap))
-        lock_fork_prepare(&shared_heap.lock, interrupted);
+    if (shared_is_made(the_shared()))
+        lock_fork_prepare(&the_shared()->lock, interrupted);
 }
 
 bool heap_fork_done(bool child) {
-    bool made = shared_is_made(&shared_heap);
-    bool whole = !made || lock_fork_done(&shared_heap.lock, child);
+    struct heap *shared = the_shared();
+    bool made = shared_is_made(shared);
+    bool whole = !made || lock_fork_done(&shared->lock, child);
     /* Another thread may have been about to make the shared heap. That thread does not exist in the
      * child, so the next user makes the heap. */
-    if (child && !made && load_relaxed(&shared_heap.lock.word) && !lock_is_mine(&shared_heap.lock))
-        lock_reset(&shared_heap.lock);
+    if (child && !made && load_relaxed(&shared->lock.word) && !lock_is_mine(&shared->lock))
+        lock_reset(&shared->lock);
     if (child && !whole)
-        shared_give_up(&shared_heap);
+        shared_give_up(shared);
     return whole & lock_fork_done(&heap_global.lock, child);
 }
 

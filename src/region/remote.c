@@ -7,8 +7,8 @@
  * that puts the first block on an empty list also puts the page on the list `remote_pages` of the
  * page's heap. The owner collects blocks only from pages in that list. So a page is not given back
  * after another thread put a block on `remote` and before that thread puts the page on
- * `remote_pages`. If the owner's thread has ended, the freeing thread does the owner's part under
- * the heap's lock.
+ * `remote_pages`. If the owner's thread has ended, and in the shared heap, the freeing thread does
+ * the owner's part under the heap's lock.
  *
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
@@ -78,22 +78,25 @@ static void account_parked(struct heap *heap, struct heap *owner, const struct v
         heap_count_free(heap, paid->context, requested);
 }
 
-/* If the heap `owner` is parked, gives the block back to its page in the owner's place. False: the
- * heap is not parked, or its lock cannot be taken. True: the caller must not read the page any
- * more, because it may be gone. */
+/* If the heap `owner` is parked or shared, gives the block back to its page in the owner's place:
+ * it may be long until a thread uses the heap again. False: another thread owns the heap, its lock
+ * cannot be taken, or the page went to another heap (region_move). True: the caller must not read
+ * the page any more, because it may be gone. */
 static bool freed_parked(struct heap *heap, struct heap *owner, struct page *page,
                          const struct freed *freed) {
-    if (load_acquire(&owner->state) != HEAP_PARKED || lock_any_is_mine() || !lock_try(&owner->lock))
+    uint32_t state = load_acquire(&owner->state);
+    if ((state != HEAP_PARKED && state != HEAP_SHARED) || lock_any_is_mine() ||
+        !lock_try(&owner->lock))
         return false;
-    bool parked = load_acquire(&owner->state) == HEAP_PARKED;
-    if (parked) {
+    bool free_here = load_acquire(&owner->state) == state && load_acquire(&page->heap) == owner;
+    if (free_here) {
         account_parked(heap, owner, freed->paid, freed->requested);
         heap_collect_remote(owner);
         page_kind_of(page)->free_parked(owner, page, freed->block);
         heap_publish_waste(owner); /* a parked heap has no thread that publishes it later */
     }
     lock_release(&owner->lock);
-    return parked;
+    return free_here;
 }
 
 /* Marks the block with this index free, and returns the view of `heap` in the context that paid.

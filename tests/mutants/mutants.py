@@ -318,8 +318,8 @@ MUTANTS = {
         "src/region/remote.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
         "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
     "parked-before-it-was-adopted": (
-        "src/region/remote.c", "    bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n    if (parked) {\n",
-        "    bool parked = true;\n    if (parked) {\n",
+        "src/region/remote.c", "    bool free_here = load_acquire(&owner->state) == state && load_acquire(&page->heap) == owner;\n    if (free_here) {\n",
+        "    bool free_here = true;\n    if (free_here) {\n",
         ["model:frees-into-a-parked-heap", "model:heap-parked-and-adopted-under-frees"]),
     "adopted-under-a-free": (
         "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",
@@ -329,8 +329,8 @@ MUTANTS = {
         "src/region/kind_blocks.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
         "record->view_index", ["model:own-page-becomes-mixed-under-frees"]),
     "shared-heap-without-its-lock": (
-        "src/region/heap.c", "    lock_take(&shared_heap.lock);\n    return shared_locked(&shared_heap);",
-        "    if (!lock_try(&shared_heap.lock))\n        shared_heap.busy = 0;\n    return shared_locked(&shared_heap);", ["model:shared-heap"]),
+        "src/region/heap.c", "    lock_take(&heap->lock);\n    return shared_locked(heap);",
+        "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    return shared_locked(heap);", ["model:shared-heap"]),
     "purged-slices-come-back-without-the-lock": (
         "src/segment/segment.c",
         "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",

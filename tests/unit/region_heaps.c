@@ -86,6 +86,39 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
 
 /* If the waste of a parked heap with empty pages stayed in the sum, no context would get pages of
  * its own any more after some threads have ended. */
+/* The threads that allocated in the shared heap may never use it again. */
+Test(heap, the_shared_heap_gets_its_blocks_back_at_once) {
+    static void *chunks[200];
+    struct heap *self = heap_new(), *shared = heap_shared_lock();
+    struct view *view = heap_view(shared, 9);
+    for (int i = 0; i < 200; i++)
+        chunks[i] = region_alloc(shared, view, 4000, false);
+    heap_shared_unlock(shared);
+    int64_t used = segment_used_bytes();
+    for (int i = 0; i < 200; i++)
+        region_free(self, chunks[i]);
+    cr_assert_eq(view_live_bytes(view), 0);
+    cr_assert_lt(segment_used_bytes(), used - 100 * 4000);
+}
+
+/* Where another thread may have been changing the shared heap during the fork, the child makes
+ * another one, and does not follow the lists of the old one. */
+Test(heap, a_torn_shared_heap_is_left_alone_in_a_forked_child) {
+    struct heap *self = heap_new(), *shared = heap_shared_lock();
+    void *chunk = region_alloc(shared, heap_view(shared, 9), 4000, false);
+    heap_shared_unlock(shared);
+    segment_page_of(chunk)->next = segment_page_of(chunk)->prev = (void *)16;
+    shared->lock.word = 16; /* held by a thread that the child does not have */
+    cr_assert_not(heap_fork_done(true));
+    region_free(self, chunk);
+    struct heap *anew = heap_shared_lock();
+    cr_assert_neq(anew, shared);
+    chunk = region_alloc(anew, heap_view(anew, 9), 4000, false);
+    cr_assert(chunk != NULL);
+    heap_shared_unlock(anew);
+    region_free(self, chunk);
+}
+
 Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     enum { CHUNKS = 3000 };
     static void *chunks[CHUNKS];
