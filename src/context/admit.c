@@ -35,6 +35,7 @@
  * does no harm. */
 static uint32_t *sightings; /* atomic, as is each element */
 uint64_t admit_waited, admit_looked_up;
+bool admit_any_waited;
 
 /* --- paths that have to wait ----------------------------------------------------------------- */
 
@@ -267,9 +268,12 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     bool near = frame->length <= NEAR_ROOT;
     if (sight(paths->admission, ~frame->hash) < (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
         return;
-    if (tree_child(prefix_ancestor(frame->node), prefix_frame(frame),
-                   near ? TABLES_NEAR : TABLES_ADMITTED))
-        sighting_clear(~frame->hash);
+    uint32_t child = tree_child(prefix_ancestor(frame->node), prefix_frame(frame),
+                                near ? TABLES_NEAR : TABLES_ADMITTED);
+    if (!child)
+        return;
+    tree_flag(child, TREE_LATE);
+    sighting_clear(~frame->hash);
 }
 
 /* Admits a path that is not in the tree, or lets it wait on. Returns the view that pays. */
@@ -303,6 +307,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
     }
     if (seen >= ADMIT_WEIGHT)
         evict_want();
+    if (UNLIKELY(!load_relaxed(&admit_any_waited)))
+        store_owner(&admit_any_waited, true);
+    paths->site_traced |= *keep;
     return view_of_site(admit, prefix_ancestor(prefix.node));
 }
 
@@ -314,7 +321,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
 #define NODE_IN_LOOK_UPS 8U
 
 static bool paths_come_fast(void) {
-    return tables_are_past(TABLES_FOLD) &&
+    return (tables_are_past(TABLES_FOLD) || tree_ids_are_past(TABLES_FOLD)) &&
            (tables_are_past(TABLES_FOLD_ANYWAY) ||
             tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
 }
@@ -355,7 +362,8 @@ static unsigned folded_depth(unsigned depth) {
                                                          : MEMCTX_DEPTH_MAX;
 }
 
-struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep) {
+struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size_t size,
+                        bool *keep) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     struct admit admit = {.heap = heap,
@@ -364,8 +372,10 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
                           .depth = depth,
                           .folding = paths->fold_epoch && make_admission(paths),
                           .share = TABLES_PATH};
+    /* of frames beyond those that were walked, nothing is known but what an earlier walk found */
     admit.anchored = stack->end != STACK_OPEN &&
-                     (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
+                     (stack->count <= depth || (admit.folding && walked == STACK_DEPTH_MAX &&
+                                                stack->count <= STACK_DEPTH_MAX));
     if (admit.folding && admit.anchored)
         admit.depth = folded_depth(depth);
     struct prefix prefix = prefix_of_stack(&admit);

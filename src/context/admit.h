@@ -50,9 +50,12 @@ INTERNAL uint64_t admit_looked_up;
 /* Atomic: counts the allocations whose path was not admitted, in steps, so each thread's last few
  * are missing. */
 INTERNAL uint64_t admit_waited;
-/* Returns the view that pays for the stack's innermost `depth` frames, which were walked. Never
- * NULL once the heap has a view. Sets *keep: true if a trace may lead to the view. */
-struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep);
+INTERNAL bool admit_any_waited; /* atomic: some path was not admitted at once */
+/* Returns the view that pays for the stack's innermost `depth` frames. The caller has walked the
+ * innermost `walked` frames. Never NULL once the heap has a view. Sets *keep: true if a trace may
+ * lead to the view. */
+struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size_t size,
+                        bool *keep);
 /* Returns how many frames the next walk has to read for a path of `depth` frames. */
 unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth);
 /* Value of stack_frame.before: the preceding frame is not found yet. Any other value is the number,

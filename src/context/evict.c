@@ -40,8 +40,9 @@ unsigned evict_nodes_above(uint32_t id) {
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
-    while (at >= TREE_FIXED_COUNT && tree_node(at)->flags & TREE_COLD)
-        at = tree_node(at)->parent;
+    for (; at >= TREE_FIXED_COUNT && tree_node(at)->flags & TREE_COLD; at = tree_node(at)->parent)
+        if (tree_node(at)->module != MODULE_OTHERS)
+            tree_flag(at, TREE_PARTIAL);
     if (at != parent)
         return at;
     unsigned depth = evict_nodes_above(at), stay = depth > NEAR_ROOT ? NEAR_ROOT : 0;
@@ -130,7 +131,7 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
  * alive, and the context is not pinned. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
-    return id >= TREE_FIXED_COUNT && evict_is_at_rest(view) &&
+    return id >= TREE_FIXED_COUNT && !view->region &&
            (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !evict_is_pinned(id) &&
            none_is_alive(heap, id, probes);
 }
@@ -138,12 +139,13 @@ static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probe
 /* True if the view may be evicted. */
 static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
     return view->context >= TREE_FIXED_COUNT && tree_node(view->context)->flags & TREE_COLD &&
-           may_drop(heap, view, probes);
+           evict_is_at_rest(view) && may_drop(heap, view, probes);
 }
 
-/* Moves the figures of views at rest to the totals, and drops the views. Stops when the heap's
- * tables have only the HEAP_TABLES_BYTES that the budget does not count, because to drop more would
- * gain nothing. */
+/* Moves the figures of views of which no chunk is alive to the totals, and drops the views. (If a
+ * thread freed chunks of an ended thread, only the figures of both together are at rest.) Stops
+ * when the heap's tables have only the HEAP_TABLES_BYTES that the budget does not count, because to
+ * drop more would gain nothing. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;

@@ -51,7 +51,7 @@ INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     if (stack->count > stack->kept + CACHE_NEAR_FRAMES)
         add_owner(&paths->walked_far, 1);
     evict_look_begins(heap);
-    struct view *view = admit_view(heap, depth, size, may_keep);
+    struct view *view = admit_view(heap, depth, *wanted, size, may_keep);
     evict_look_ends(heap);
     if (UNLIKELY(stack->end == STACK_BROKEN)) {
         admit_forget(paths);
@@ -105,6 +105,9 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 #define COST_SEARCH 40U
 #define HOPE_MAX 50U /* the most ns a look-up that window_ends adds to `hoped` */
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
+/* number of windows after which traces that lead to sites are given up, if the tables have room for
+ * their paths by then */
+#define SITE_WINDOWS 64U
 
 /* Returns the cost of a right first guess, in ns. The more traces there are, the fewer of them are
  * in the processor's caches. */
@@ -143,6 +146,11 @@ static NOINLINE void window_ends(struct paths *paths) {
     paths->cost[paths->passing] = cost;
     paths->hoped += hope < HOPE_MAX ? hope : HOPE_MAX;
     window_begin(paths, WINDOW);
+    if (UNLIKELY(paths->site_traced) && !(++paths->windows % SITE_WINDOWS) &&
+        !tables_are_past(TABLES_ADMITTED)) {
+        paths->site_traced = false;
+        cache_flush(paths);
+    }
     if (other && cost > other) {
         other_way(paths);
     } else if (paths->hoped > paths->patience[paths->passing]) {
@@ -216,6 +224,7 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     if (UNLIKELY(paths->generation != generation)) {
         cache_flush(paths);
         admit_forget(paths);
+        admit_forget_known(paths);
         replay_forget(paths);
         paths->generation = generation;
     }

@@ -93,7 +93,8 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
         child = tree_child(node, prefix_frame(frame), admit->share);
     if (!child)
         return node | PREFIX_WAITS;
-    if (admit->share != TABLES_PATH || UNLIKELY(load_relaxed(&evict_views_all)))
+    if (admit->share != TABLES_PATH || UNLIKELY(load_relaxed(&admit_any_waited)) ||
+        UNLIKELY(load_relaxed(&evict_views_all)))
         tree_flag(child, TREE_LATE);
     if (admit->paths->watching && !rule_folded(frame->rule))
         watch(admit, i);

@@ -308,7 +308,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
 }
 
 /* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
- * nodes and views also go to make room for traces. */
+ * nodes and views also go to make room for traces. They also go where a large budget has room, but
+ * the ids of nodes get short. */
 static int64_t bytes_wanted(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
@@ -323,6 +324,10 @@ static int64_t bytes_wanted(void) {
         wanted = part;
     if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
         wanted = all - part * EVICT_ALL_TO;
+    if (tree_ids_are_past(EVICT_PAST)) {
+        int64_t ids = tree_nodes() - TREE_IDS / TABLES_PARTS * EVICT_TO;
+        wanted = wanted > ids * CONTEXT_BYTES ? wanted : ids * CONTEXT_BYTES;
+    }
     return wanted;
 }
 

@@ -25,7 +25,7 @@ static struct table *noted;
 
 #define LOOPS_PER_LEAF 4096U
 /* Atomic. Each leaf is an array of uint32_t, one for each id; see tree_loop. */
-static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
+static void *loops[TREE_IDS / LOOPS_PER_LEAF];
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count; /* atomic; the fixed nodes need no memory */
@@ -64,6 +64,10 @@ uint32_t tree_count(void) {
 
 uint32_t tree_nodes(void) {
     return load_relaxed(&tree.count) - load_relaxed(&waiting_ids);
+}
+
+bool tree_ids_are_past(unsigned parts) {
+    return tree_nodes() > TREE_IDS / TABLES_PARTS * parts;
 }
 
 /* The loads are plain. A thread that reads an old bit only maps a page of zeros, or takes a node
@@ -427,6 +431,8 @@ static uint32_t new_id(enum tables_share share) {
 
 /* Makes a node, under tree_lock. Returns 0 as tree_child does. */
 static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
+    if (share != TABLES_UNCOUNTED && UNLIKELY(tree_ids_are_past(share)))
+        return 0; /* a large budget has room for more nodes than there are ids */
     uint32_t id = take_gone(parent, share);
     bool again = id;
     if (!again && !tables_take(TREE_NODE_COUNTED, share))

@@ -25,6 +25,7 @@
 #define TREE_NODES_PER_BLOCK 4096U
 #define TREE_BLOCKS 1024U /* 4 M nodes */
 #define TREE_ID_BITS 22U
+#define TREE_IDS (TREE_NODES_PER_BLOCK * TREE_BLOCKS)
 #define TREE_INLINE_CHILDREN 4U
 
 /* Ids of the nodes that exist from the start. All are children of the root, except the root
@@ -78,7 +79,7 @@ _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
 /* Bytes of the budget for a node: itself, and two bytes that a sweep keeps of each context, see
  * context/sweep.c. */
 #define TREE_NODE_COUNTED ((int64_t)(sizeof(struct tree_node) + sizeof(uint16_t)))
-_Static_assert(TREE_NODES_PER_BLOCK *TREE_BLOCKS == 1U << TREE_ID_BITS, "ids fit");
+_Static_assert(TREE_IDS == 1U << TREE_ID_BITS, "ids fit");
 
 INTERNAL struct lock tree_lock;
 
@@ -200,6 +201,8 @@ bool tree_note_old(void);
 void tree_free_old(void);
 void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
 uint32_t tree_nodes(void); /* counts the nodes that exist */
+/* True when more than `parts` of TABLES_PARTS parts of all ids have a node. */
+bool tree_ids_are_past(unsigned parts);
 /* counts the nodes ever made, also removed ones; the count wraps around */
 uint32_t tree_made(void);
 void tree_fork_child(void); /* for a forked child: its first new nodes go into no list */

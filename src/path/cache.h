@@ -177,7 +177,10 @@ struct __attribute__((may_alias)) paths {
      * judge_first_guess */
     int32_t astray, astray_max;
     /* The fields up to `replay_generation` belong to the layer above: see context/admit.h. */
-    bool watching;        /* the layer looks for functions that recur */
+    bool watching; /* the layer looks for functions that recur */
+    /* some trace leads to a site, because there was no room for the trace's path */
+    bool site_traced;
+    uint8_t windows;      /* counts windows while site_traced is set */
     uint32_t nodes_valid; /* number of frames, from the outermost one on, whose node is right */
     /* index of the outermost frame whose path is not in the tree; UINT32_MAX: none */
     uint32_t first_cold;

@@ -109,6 +109,21 @@ static NOINLINE void leaf(size_t size) {
     kept = malloc(size);
 }
 
+/* A large budget has room for more nodes than there are ids. The shares of the budget then hold for
+ * the ids, so that the last ids are left for contexts that the program makes itself. */
+Test(tree, ids_are_shared_like_bytes) {
+    uint32_t made = tree_nodes(), last = TREE_ROOT;
+    options.tables = 1L << 40;
+    for (uintptr_t i = 0; last != 0 || i == 0; i++)
+        made += (last = tree_child(TREE_ROOT, (struct tree_frame){.address = 16 + i, .module = 1},
+                                   TABLES_PATH)) != 0;
+    cr_assert_eq(made, TREE_IDS / TABLES_PARTS * TABLES_PATH + 1);
+    cr_assert_neq(
+        tree_child(TREE_ROOT, (struct tree_frame){.address = 5, .module = 1}, TABLES_SITE), 0);
+    cr_assert_neq(
+        tree_child(TREE_ROOT, (struct tree_frame){.address = 6, .module = 1}, TABLES_UNCOUNTED), 0);
+}
+
 /* Functions with various frames: plain, of varying size, realigned, recursive, called through a
  * pointer. */
 static NOINLINE void plain(int levels, size_t size);
