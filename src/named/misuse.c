@@ -61,6 +61,9 @@ static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
     struct cfi_object self;
     if (!stack_make_room(stack, max) || !cfi_find_object((uintptr_t)&each_caller, &self))
         return;
+    /* another thread, or code that was closed since, may have walked this stack last */
+    stack->count = 0;
+    stack->low = stack->high = 0;
     stack_walk(stack, frame, max);
     for (uint32_t i = stack->count; i-- > 0;) {
         const struct stack_frame *at = &stack->frames[i];

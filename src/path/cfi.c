@@ -254,9 +254,9 @@ struct state {
     uint64_t cfa_register;
     enum { CFA_REGISTER, CFA_RBP_DEREF, CFA_UNUSABLE } cfa;
     enum cfi_rbp rbp;
-    /* ra_standard: the return address is at CFA - 8; ra_undefined: the frame is the outermost
-     * one */
-    bool ra_standard, ra_undefined;
+    /* ra_standard: the return address is at CFA - 8; ra_undefined: the frame is the outermost one;
+     * rsp_saved: the caller's stack pointer is not the CFA, because the code changes the stack */
+    bool ra_standard, ra_undefined, rsp_saved;
 };
 
 /* Reads an offset in units of the CIE's data alignment factor. An offset that does not fit wraps
@@ -285,6 +285,8 @@ static void set_register(struct state *state, uint64_t reg, enum cfi_rbp rule, i
     } else if (reg == REG_RA) {
         state->ra_standard = rule == CFI_RBP_AT_CFA && offset == -8;
         state->ra_undefined = false;
+    } else if (reg == REG_RSP) {
+        state->rsp_saved = true;
     }
 }
 
@@ -295,6 +297,8 @@ static void restore_register(struct state *state, const struct state *initial, u
     } else if (reg == REG_RA) {
         state->ra_standard = initial->ra_standard;
         state->ra_undefined = initial->ra_undefined;
+    } else if (reg == REG_RSP) {
+        state->rsp_saved = initial->rsp_saved;
     }
 }
 
@@ -443,7 +447,7 @@ static struct cfi_rule rule_of(const struct state *state) {
     int64_t cfa = state->cfa_offset, rbp = state->rbp_offset;
     if (state->ra_undefined)
         return (struct cfi_rule){.kind = CFI_END};
-    if (!state->ra_standard || cfa > INT32_MAX || cfa < INT32_MIN)
+    if (!state->ra_standard || state->rsp_saved || cfa > INT32_MAX || cfa < INT32_MIN)
         return rule;
     if (rbp & 7 || rbp > 4096 || rbp < -4096) {
         rule.rbp = CFI_RBP_LOST;
@@ -510,6 +514,18 @@ struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t
     return find_function(object, pc, &r, &common);
 }
 
+/* True if the entry's program gives the CFA as libc's signal return does: by an expression for the
+ * stack pointer that the kernel saved in the signal frame. Other code that is marked as a signal
+ * frame switches stacks by itself, and has usual rules. */
+static bool is_kernel_frame(const uint8_t *program, const uint8_t *end) {
+    static const uint8_t cfa[] = {
+        0x0f, 4, 0x70 + REG_RSP, (CFI_SIGNAL_SP & 0x7f) | 0x80, CFI_SIGNAL_SP >> 7, 0x06};
+    for (; end - program >= (ptrdiff_t)sizeof cfa; program++)
+        if (!__builtin_memcmp(program, cfa, sizeof cfa))
+            return true;
+    return false;
+}
+
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     struct cfi_rule none = {.kind = CFI_NONE}, rule;
     struct reader r;
@@ -518,7 +534,7 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     if (!start)
         return none;
     none.function = start;
-    if (common.signal_frame)
+    if (common.signal_frame && is_kernel_frame(r.at, r.end))
         return (struct cfi_rule){.kind = CFI_SIGNAL, .function = start};
     if (common.augmented) {
         uint64_t skip = read_leb(&r, false);

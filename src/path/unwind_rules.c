@@ -249,10 +249,13 @@ static bool table_grow(void) {
     return false;
 }
 
-/* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. */
+/* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. A
+ * free place has the key 0, as a return address 0 has, so its rule is 0, too: none. */
 static void table_empty(void) {
-    for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++)
+    for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++) {
+        store_release(&rule_at(unwind_rules_table, i)->packed, 0);
         store_release(&rule_at(unwind_rules_table, i)->key, 0);
+    }
     rule_count = 0;
 }
 
@@ -287,10 +290,12 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
+/* The function may not be on the caller's stack, so another thread may be closing its library. The
+ * loader stops finding a library before it unmaps it; the modules at hand are told later. */
 struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);
-    return find_object(pc, &object) ? cfi_find_function(&object, pc) : (struct cfi_function){0};
+    return cfi_find_object(pc, &object) ? cfi_find_function(&object, pc) : (struct cfi_function){0};
 }
 
 /* Finds the rule of a key in the object's .eh_frame, and adds it to the table. */
@@ -350,7 +355,8 @@ uint64_t unwind_rules_count(void) {
 static void new_generation_locked(void) {
     table_empty();
     store_release(&unwind_rules_version, unwind_rules_version + 1);
-    __atomic_fetch_add(&unwind_rules_generation, 1, __ATOMIC_RELEASE);
+    uint32_t next = unwind_rules_generation + 1; /* 0, after months, would close all fast ways */
+    store_release(&unwind_rules_generation, next ? next : 1);
 }
 
 void unwind_rules_new_generation(void) {
