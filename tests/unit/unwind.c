@@ -249,6 +249,30 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
+/* A function that is marked as a signal frame but has an ordinary one, as code that switches stacks
+ * is, and a function that says where it saved rsp. */
+__asm__(".text\n"
+        "like_signal: .cfi_startproc\n"
+        ".cfi_signal_frame\n"
+        "nop\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        "saves_rsp: .cfi_startproc\n"
+        ".cfi_offset 7, -16\n"
+        "nop\n"
+        "ret\n"
+        ".cfi_endproc\n");
+extern const char like_signal[], saves_rsp[];
+
+Test(unwind, only_the_kernels_frames_are_signal_frames) {
+    struct cfi_object object;
+    cr_assert(cfi_find_object((uintptr_t)like_signal, &object));
+    struct cfi_rule rule = cfi_find_rule(&object, (uintptr_t)like_signal);
+    cr_assert_eq(rule.kind, CFI_SP);
+    cr_assert_eq(rule.cfa_offset, 8);
+    cr_assert_eq(cfi_find_rule(&object, (uintptr_t)saves_rsp).kind, CFI_NONE);
+}
+
 /* cfi_find_rule and cfi_find_function must tell the same start of a function, for exactly the
  * addresses of its bytes. */
 Test(cfi, the_function_is_that_of_the_rule) {
