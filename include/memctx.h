@@ -104,9 +104,10 @@ struct memctx_callback {
  * `bytes`, the library calls `function` with the context and the size of the request. If the
  * function returns nonzero, the library tries the allocation once more; otherwise, or when
  * `function` is NULL, the allocation fails with ENOMEM. During the call `function` is not called
- * again. The caller owns this struct and keeps it valid as long as the context has the limit. */
+ * again, unless the function itself sets a limit. The caller owns this struct and keeps it valid as
+ * long as the context has the limit. */
 struct memctx_limit {
-    uint64_t bytes;
+    uint64_t bytes; /* 0: no limit */
     int (*function)(memctx_t context, size_t bytes, void *argument);
     void *argument;
 };

@@ -258,19 +258,24 @@ void named_end(struct heap *heap, struct named *named) {
     give_place(place);
 }
 
+/* Stands for the limit of a context while the limit's function runs. It has no function, so a
+ * nested allocation calls none. */
+static const struct memctx_limit calling;
+
 bool named_limit_reached(uint32_t context, size_t bytes) {
     uint32_t place = (uint32_t)tree_node(context)->address;
     struct named *named = named_at(place);
     const struct memctx_limit *limit = named->limit;
     if (!limit || !limit->function)
         return false;
-    named->limit = NULL;
+    named->limit = &calling;
     memctx_t handle = named_handle(place);
     const struct heap *owner = named->heap;
     bool again = limit->function(handle, bytes, limit->argument);
     if (!named_find(handle) || named->heap != owner)
-        return false; /* the function deleted the context, or gave it away */
-    named->limit = limit;
+        return false;             /* the function deleted the context, or gave it away */
+    if (named->limit == &calling) /* else the function set another limit, or none */
+        named->limit = limit;
     return again;
 }
 

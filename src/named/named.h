@@ -75,7 +75,8 @@ struct named {
      * bytes that these members freed. */
     uint32_t wanted, done; /* atomic */
     uint64_t freed;        /* requested bytes that the owner's answer freed */
-    /* Only the owner uses the limit. NULL: there is none, or its function is being called. */
+    /* Only the owner uses the limit. NULL: there is none. While the limit's function runs, a limit
+     * without a function stands here (named.c). */
     const struct memctx_limit *limit;
     char identifier[32]; /* text that tells contexts of one name apart; "": none */
 };
