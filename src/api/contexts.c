@@ -382,6 +382,8 @@ static bool move_one(memctx_t context, const char *what,
     struct heap *heap;
     struct named *named = find(context, what);
     if (move == named_give) {
+        if (named && named_is_nobodys(named)) /* an earlier memctx_give has given this one */
+            return true;
         named = enter_mine(&heap, context, what);
         if (!named)
             return false;

@@ -195,6 +195,10 @@ struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char
 }
 
 struct view *named_view_of(struct heap *heap, const void *chunk) {
+    /* A thread that uses the shared heap does not own the contexts that belong to no thread, so its
+     * realloc moves the chunk out of the context, as any other thread's realloc does. */
+    if (load_relaxed(&heap->state) == HEAP_SHARED)
+        return NULL;
     uint32_t number = region_member_of(chunk);
     memctx_t handle = number ? named_handle(NAMED_MEMBER | number) : NULL;
     struct named *crowd = handle ? named_crowd_of(handle) : NULL, *grown = NULL;

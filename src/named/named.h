@@ -165,6 +165,10 @@ void named_end_member(struct named *crowd, memctx_t handle);
 /* Makes the context belong to no thread: the shared heap takes it. The contexts below it keep their
  * owners. Returns false if memory is short. */
 bool named_give(struct heap *heap, struct named *named);
+/* True when the shared heap has the context, so that no thread owns it. */
+INLINE bool named_is_nobodys(const struct named *named) {
+    return load_relaxed(&load_acquire(&named->heap)->state) == HEAP_SHARED;
+}
 /* Gives a context of no thread, or of a thread that ended, to this heap. Returns false if memory is
  * short. Ends the program if the context belongs to a running thread. */
 bool named_take(struct heap *heap, struct named *named);
@@ -189,7 +193,7 @@ struct named_answers {
  * entered its heap. True means that the program made room, so the allocation is tried again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
 /* Returns the view of the chunk's context, for a realloc; a member first grows into a context. NULL
- * if the chunk is in no named context of this heap. */
+ * if the chunk is in no named context of this heap, and always in the shared heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
 /* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
  * of a named context stays in that context, so that the chunk lives as long as the context. While
