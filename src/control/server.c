@@ -20,6 +20,7 @@
 #include "control/socket.h"
 #include "control/unfold.h"
 #include "figures/pages.h"
+#include "named/named.h"
 #include "os/fault.h"
 #include "os/libc.h"
 #include "path/loaded.h"
@@ -425,6 +426,7 @@ void server_run(void) {
         record_look();
         unfold_look();
         look_at_live_bytes();
+        named_end_old_requests();
         holes_look();
         bool sweep_is_due = evict_sweep();
         bool deaf = os_now_exact_ns() < deaf_until_ns;

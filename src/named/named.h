@@ -181,14 +181,16 @@ void named_set_parent(uint32_t place, uint32_t parent);
 /* Returns the handle of the chunk's context. NULL: the chunk is in no named context, or in a
  * context of another thread. */
 memctx_t named_owner(struct heap *heap, const void *chunk);
-/* Asks the owners of all contexts of that name for a reset. named_answers tells how many contexts
- * the last request asked, how many of them were reset since, and how many bytes these resets freed.
- * Control thread only. */
-void named_ask_reset(const char *name);
+/* Asks the owners of all contexts of that name for a reset. False: there is no such context.
+ * named_answers tells how many contexts the last request for the name asked, how many of them were
+ * reset since, and how many bytes these resets freed. named_end_old_requests lets crowds take new
+ * members again when neither function was called for a minute. Control thread only. */
+bool named_ask_reset(const char *name);
 struct named_answers {
     uint32_t asked, done;
     uint64_t freed_bytes;
 } named_answers(const char *name);
+void named_end_old_requests(void);
 /* Calls the limit function of a context when an allocation exceeds the limit. The caller has not
  * entered its heap. True means that the program made room, so the allocation is tried again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
