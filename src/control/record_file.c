@@ -46,7 +46,15 @@ bool recorder_failed(long error) {
     return false;
 }
 
+/* In a descriptor table that the control thread shares, the program may have closed the file and
+ * opened one of its own under the number. */
+static bool is_still_open(void) {
+    return descriptors_is_held(&recorder->file) || recorder_failed(-EBADF);
+}
+
 bool recorder_write(const void *bytes, size_t length, uint64_t at) {
+    if (!is_still_open())
+        return false;
     for (size_t done = 0; done < length;) {
         long wrote = OS_CALL(SYS_pwrite64, recorder->file.fd, (const char *)bytes + done,
                              length - done, at + done, 0, 0);
@@ -171,6 +179,8 @@ bool recorder_open_file(void) {
 
 uint64_t recorder_place(size_t bytes) {
     struct ring *ring = &recorder->ring;
+    if (!is_still_open())
+        return 0;
     uint64_t wanted = ring_wanted(ring, bytes);
     long error = wanted ? OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
                                   RECORD_RING_AT + ring->end, wanted - ring->end, 0, 0)
