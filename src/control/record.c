@@ -236,7 +236,9 @@ void record_end(void) {
     if (OS_CALL(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0) ||
         limit.rlim_cur < RECORD_DIRECTORY_AT)
         return;
-    long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    /* O_NONBLOCK: if somebody has put a FIFO there, the exit does not wait for its reader. */
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path,
+                      O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
     /* In another pid namespace a process of the same pid and name may have a file of this name by
