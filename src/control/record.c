@@ -174,8 +174,10 @@ void record_pause(void) {
     if (load_relaxed(&os_restricted) && descriptors_is_held(&recorder->file))
         recorder_write_end(recorder->file.fd, RECORD_ENDED_RESTRICTED);
     descriptors_let_go(&recorder->file);
-    buffers_unmap(recorder->tables);
+    struct record_tables *tables = recorder->tables;
     recorder->tables = NULL;
+    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    buffers_unmap(tables);
     recorder->count = 0;
     recorder->changed = true;
 }

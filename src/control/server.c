@@ -86,6 +86,13 @@ static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped *
 static uint64_t deaf_until_ns; /* no client is accepted before this time */
 static uint64_t dumps_asked;   /* number of WIRE_DUMP requests that did not only end a dump */
 
+static void unmap_rooms(void) {
+    char *gone = rooms;
+    rooms = NULL;
+    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    buffers_unmap(gone);
+}
+
 /* --- clients ---------------------------------------------------------------------------------- */
 
 /* Sets tree_read_until_ns to the latest end of the clients' dumps. */
@@ -432,8 +439,7 @@ void server_run(void) {
         bool deaf = os_now_exact_ns() < deaf_until_ns;
         nfds_t count = list_polls(polls, polled, deaf);
         if (count == 1) { /* no client is connected */
-            buffers_unmap(rooms);
-            rooms = NULL;
+            unmap_rooms();
             buffers_unmap_kept();
         }
         int wait = find_wait_ms(count > 1, deaf, sweep_is_due);
@@ -463,8 +469,7 @@ void server_begin(void) {
 void server_end(void) {
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
-    buffers_unmap(rooms);
-    rooms = NULL;
+    unmap_rooms();
     buffers_unmap_kept();
 }
 
