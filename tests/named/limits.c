@@ -84,6 +84,10 @@ static void limits(void) {
         char *second = memctx_alloc(context, 4000);
         CHECK(second && !memctx_zalloc(context, 1));
         CHECK(!memctx_alloc_aligned(context, 64, 64) && !memctx_alloc(context, 100000));
+        volatile size_t alignment = 48, bytes = SIZE_MAX / 2;
+        errno = 0;
+        CHECK(!memctx_alloc_aligned(context, alignment, 64) && errno == EINVAL);
+        CHECK(!memctx_alloc_aligned(context, 64, bytes) && errno == ENOMEM);
         errno = 0;
         MEMCTX_SCOPE(context) {
             CHECK(!malloc(1) && errno == ENOMEM);
