@@ -104,9 +104,10 @@ struct memctx_callback {
  * `bytes`, the library calls `function` with the context and the size of the request. If the
  * function returns nonzero, the library tries the allocation once more; otherwise, or when
  * `function` is NULL, the allocation fails with ENOMEM. During the call `function` is not called
- * again. The caller owns this struct and keeps it valid as long as the context has the limit. */
+ * again, unless the function itself sets a limit. The caller owns this struct and keeps it valid as
+ * long as the context has the limit. */
 struct memctx_limit {
-    uint64_t bytes;
+    uint64_t bytes; /* 0: no limit */
     int (*function)(memctx_t context, size_t bytes, void *argument);
     void *argument;
 };
@@ -258,8 +259,8 @@ MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* Like memctx_alloc, but the address is a multiple of `alignment`. Also returns NULL when
- * `alignment` is not a power of two. */
+/* Like memctx_alloc, but the address is a multiple of `alignment`. Also returns NULL, with errno
+ * EINVAL, when `alignment` is not a power of two. */
 MEMCTX_SIZE_IS(3)
 MEMCTX_ALIGNMENT_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
@@ -319,7 +320,8 @@ static inline void memctx_set_identifier(memctx_t context, const char *identifie
         memctx_do_identify(context, identifier);
 }
 /* Adds a callback for the next reset or delete. Callbacks run in reverse order of their adding. A
- * callback may allocate and may use contexts. */
+ * callback may allocate and may use contexts. When memory is short, the callback may not be added,
+ * and never runs. This happens only in a program with more than a thousand contexts of the name. */
 MEMCTX_NONNULL(2)
 static inline void memctx_add_callback(memctx_t context, struct memctx_callback *callback) {
     if (context && memctx_do_call_on_reset)

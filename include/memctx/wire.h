@@ -368,7 +368,8 @@ struct wire_resizes {
 };
 
 /* Sums over the contexts that a mark had no room for: those with the fewest live bytes. allocs,
- * frees and requested_cum_bytes count since the start. */
+ * frees and requested_cum_bytes count since the last reset before the mark, or since the start; a
+ * reset after the mark makes them WIRE_UNKNOWN. */
 struct wire_left_out {
     uint64_t contexts;  /* number of these contexts; 0: the other fields mean nothing */
     uint64_t ids_below; /* contexts with this id or a higher one did not exist then */

@@ -359,14 +359,18 @@ EXPORT void *memctx_do_zalloc(memctx_t context, size_t size) {
 }
 
 EXPORT void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t size) {
-    if (!is_power_of_two(alignment) || size > REGION_SIZE_MAX)
+    if (!is_power_of_two(alignment) || size > REGION_SIZE_MAX) {
+        errno = is_power_of_two(alignment) ? ENOMEM : EINVAL;
         return NULL;
+    }
     if (alignment <= 16)
         return allocate_in_context(context, size, ALLOCATE_PLAIN, FRAME);
     struct heap *heap;
     const struct named *named = enter_mine(&heap, context, "memctx_alloc_aligned");
-    return named ? allocate_entered(heap, named->view, size, alignment, ALLOCATE_PLAIN, FRAME)
-                 : NULL;
+    if (named)
+        return allocate_entered(heap, named->view, size, alignment, ALLOCATE_PLAIN, FRAME);
+    errno = ENOMEM;
+    return NULL;
 }
 
 EXPORT memctx_t memctx_do_owner(const void *chunk) {
@@ -383,6 +387,8 @@ static bool move_one(memctx_t context, const char *what,
     struct heap *heap;
     struct named *named = find(context, what);
     if (move == named_give) {
+        if (named && named_is_nobodys(named)) /* an earlier memctx_give has given this one */
+            return true;
         named = enter_mine(&heap, context, what);
         if (!named)
             return false;

@@ -18,11 +18,13 @@
  * thread notices the request. */
 #define TRIM_REMIND_MS 50
 
-/* Calls `each` with the placement byte (heap_placed) of every context that the request names.
- * False: out of memory. */
+/* Calls `each` with the placement byte (heap_placed) of every context that the request names and
+ * that exists. False: out of memory. */
 static bool for_each_byte(const struct wire_contexts_request *request,
                           void (*each)(uint8_t *byte, uint32_t context, uint32_t verb)) {
     for (uint32_t i = 0; i < request->count; i++) {
+        if (!tree_is_id(request->contexts[i]))
+            continue;
         uint8_t *byte = heap_placed_byte(request->contexts[i]);
         if (!byte)
             return false;

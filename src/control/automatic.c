@@ -28,6 +28,10 @@
 
 struct choice {
     uint32_t context;
+    /* Parent and address of the context's node. Another context may get the id of an evicted one;
+     * the choice is then stale, and its entry is free. */
+    uint32_t parent;
+    uint64_t address;
     uint8_t placement; /* the current placement; PLACE_DEFAULT: the choice was taken back */
     bool tried;        /* the trial has been judged, or there is none */
     uint8_t sizes;     /* number of block sizes when the choice was made */
@@ -40,7 +44,8 @@ struct choice {
 static struct {
     struct choice *choices;
     uint32_t count;
-    uint64_t next_ns; /* time of the next look */
+    uint64_t next_ns;      /* time of the next look */
+    uint32_t next_context; /* first id of the next look */
 } state;
 
 /* A context whose pages are examined in this look. */
@@ -57,11 +62,25 @@ struct look {
     uint32_t count;
 };
 
+static bool is_stale(const struct choice *choice) {
+    const struct tree_node *node = tree_node(choice->context);
+    return tree_is_gone(choice->context) || node->parent != choice->parent ||
+           node->address != choice->address;
+}
+
 static struct choice *choice_of(uint32_t context) {
     for (uint32_t i = 0; i < state.count; i++)
-        if (state.choices[i].context == context)
+        if (state.choices[i].context == context && !is_stale(&state.choices[i]))
             return &state.choices[i];
     return NULL;
+}
+
+/* Returns a free entry. NULL: there is none. */
+static struct choice *new_choice(void) {
+    for (uint32_t i = 0; i < state.count; i++)
+        if (is_stale(&state.choices[i]))
+            return &state.choices[i];
+    return state.count < CHOICES_MAX ? &state.choices[state.count] : NULL;
 }
 
 /* True when a choice may be made for the context, or an earlier choice must be judged. */
@@ -74,10 +93,11 @@ static bool is_candidate(uint32_t context, const struct sum *sum) {
     return choice || sum->live_bytes >= AUTO_LIVE_BYTES;
 }
 
+/* If there are too many candidates for one look, the next look goes on behind them. */
 static void add_candidates(struct look *look) {
-    uint32_t count = tree_count();
+    uint32_t count = tree_count(), id = state.next_context;
     sums_begin();
-    for (uint32_t id = 0; id < count && look->count < CANDIDATES_MAX; id++) {
+    for (; id < count && look->count < CANDIDATES_MAX; id++) {
         struct sum sum;
         sums_pause(id);
         sums_read(id, &sum, NULL);
@@ -88,6 +108,7 @@ static void add_candidates(struct look *look) {
                                                            .frees = sum.frees};
     }
     sums_end();
+    state.next_context = id < count ? id : 0;
 }
 
 static struct candidate *find_candidate(struct look *look, uint32_t context) {
@@ -133,16 +154,20 @@ static int16_t per_cent(int64_t part, int64_t whole) {
 
 /* Places the context by the policy. True: the placement has changed. */
 static bool choose(const struct candidate *candidate, enum placement placement, int16_t before) {
-    if (state.count == CHOICES_MAX || !heap_set_placement(candidate->context, placement))
+    struct choice *choice = new_choice();
+    if (!choice || !heap_set_placement(candidate->context, placement))
         return false;
-    state.choices[state.count++] =
-        (struct choice){.context = candidate->context,
-                        .placement = (uint8_t)placement,
-                        /* A slab never takes more memory, so it needs no trial. */
-                        .tried = placement == PLACE_SLAB,
-                        .sizes = (uint8_t)__builtin_popcountl(candidate->sizes),
-                        .before = before,
-                        .frees_then = candidate->frees};
+    state.count += choice == &state.choices[state.count];
+    const struct tree_node *node = tree_node(candidate->context);
+    *choice = (struct choice){.context = candidate->context,
+                              .parent = node->parent,
+                              .address = node->address,
+                              .placement = (uint8_t)placement,
+                              /* A slab never takes more memory, so it needs no trial. */
+                              .tried = placement == PLACE_SLAB,
+                              .sizes = (uint8_t)__builtin_popcountl(candidate->sizes),
+                              .before = before,
+                              .frees_then = candidate->frees};
     return true;
 }
 
@@ -206,7 +231,7 @@ void automatic_look(void) {
 
 bool automatic_reason(uint32_t context, struct text *text) {
     const struct choice *choice = state.count ? choice_of(context) : NULL;
-    if (!choice)
+    if (!choice || heap_leaf_byte(heap_placed, context) & PLACED_BY_HAND)
         return false;
     text_add(text, "automatic: ");
     if (choice->placement == PLACE_SLAB) {

@@ -60,9 +60,9 @@ static uint32_t fill_reset_named(const char *body, struct text *text) {
     if (!asks && __builtin_strncmp(body, look, sizeof look - 1) != 0)
         return WIRE_REFUSED;
     const char *name = body + (asks ? sizeof ask : sizeof look) - 1;
-    if (asks)
-        named_ask_reset(name);
-    struct named_answers answers = named_answers(name);
+    struct named_answers answers = {0};
+    if (!asks || named_ask_reset(name))
+        answers = named_answers(name);
     text_add_number(text, answers.asked);
     text_add(text, "\t");
     text_add_number(text, answers.done);

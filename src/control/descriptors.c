@@ -10,6 +10,7 @@
 
 #define CLOSED_MAX 65536U /* most descriptors that are closed one by one */
 #define HIGH_FD 500       /* above the descriptor numbers that programs expect to get */
+#define LOW_FD 2          /* standard error; no descriptor of the library has such a number */
 
 bool descriptors_are_own FORK_PAGE;
 
@@ -17,7 +18,9 @@ bool descriptors_hold(struct held *held, int fd) {
     struct stat status;
     held->fd = -1;
     if (fd >= 0 && !descriptors_are_own) {
-        int high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD));
+        int high = -1; /* RLIMIT_NOFILE may allow only lower numbers */
+        for (int from = HIGH_FD; high < 0 && from > LOW_FD; from /= 2)
+            high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, from));
         os_close(fd);
         fd = high;
     }

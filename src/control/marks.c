@@ -133,9 +133,10 @@ static void leave_out(struct writer *writer, const struct sum *sum) {
     out->contexts++;
     out->requested_bytes += sum->live_bytes;
     out->live_chunks += sum->allocs - sum->frees;
-    out->allocs += sum->allocs;
-    out->frees += sum->frees;
-    out->requested_cum_bytes += sum->requested_cum_bytes;
+    /* since the last reset: a later reset makes these sums unknown (marks_forget_counters) */
+    out->allocs += sum->allocs - sum->base_allocs;
+    out->frees += sum->frees - sum->base_frees;
+    out->requested_cum_bytes += sum->requested_cum_bytes - sum->base_requested_cum_bytes;
     if (sum->live_bytes > out->most_bytes)
         out->most_bytes = sum->live_bytes;
 }
@@ -364,6 +365,9 @@ void marks_forget(void) {
         if (mark && mark->uptime_ns)
             *mark = (struct mark){.uptime_ns = 0};
     }
+    /* The chunks stay mapped, because the parent may have been changing their list at the fork. The
+     * child has no use for them, and they are still the parent's OS pages. */
+    tables_add(-marks_bytes);
     asked_bytes -= marks_bytes;
     marks_bytes = 0;
     /* To clear the flags takes many writes, so the child leaves that to its control thread. */

@@ -106,10 +106,19 @@ void record_begin(void) {
         complain(recorder->error);
 }
 
+/* Lets contexts be evicted again that the recording does not watch any more. */
+static void unpin(void) {
+    if (!recorder->unpin)
+        return;
+    recorder->unpin = false;
+    marks_pin();
+}
+
 /* Writes a moment. If the last directory does not list all contexts of the moment, writes a
  * directory first. */
 static void take_moment(uint64_t now, enum record_reason reason) {
     struct walk walk;
+    unpin(); /* in a forked child, the contexts that the parent watched */
     if (!recorder->tables)
         recorder->tables = buffers_map(sizeof *recorder->tables, false);
     if (!recorder->tables) {
@@ -123,14 +132,12 @@ static void take_moment(uint64_t now, enum record_reason reason) {
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     recorder->sequence++;
-    recorder->unpin = false;
     if (recorder_read_contexts(&walk)) {
         recorder_write_directory(now);
         recorder_write_moment(&walk, reason);
     }
     store_release(&tree_read_until_ns, read_until_ns);
-    if (recorder->unpin)
-        marks_pin();
+    unpin();
 }
 
 void record_look(void) {
@@ -174,8 +181,10 @@ void record_pause(void) {
     if (load_relaxed(&os_restricted) && descriptors_is_held(&recorder->file))
         recorder_write_end(recorder->file.fd, RECORD_ENDED_RESTRICTED);
     descriptors_let_go(&recorder->file);
-    buffers_unmap(recorder->tables);
+    struct record_tables *tables = recorder->tables;
     recorder->tables = NULL;
+    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    buffers_unmap(tables);
     recorder->count = 0;
     recorder->changed = true;
 }
@@ -236,7 +245,9 @@ void record_end(void) {
     if (OS_CALL(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0) ||
         limit.rlim_cur < RECORD_DIRECTORY_AT)
         return;
-    long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    /* O_NONBLOCK: if somebody has put a FIFO there, the exit does not wait for its reader. */
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, mine->path,
+                      O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
     /* In another pid namespace a process of the same pid and name may have a file of this name by
@@ -258,6 +269,7 @@ void record_forget(void) {
     recorder->owner = 0;
     recorder->next_ns = recorder->quiet_ns = recorder->look_ns = recorder->directory_ns = 0;
     recorder->high_bytes = 0;
+    recorder->unpin |= recorder->count > 0;
     recorder->sequence = recorder->directories = recorder->count = 0;
     recorder->named = recorder->earlier = 0;
     recorder->moments = recorder->lost = recorder->bytes = 0;

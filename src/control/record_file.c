@@ -46,7 +46,15 @@ bool recorder_failed(long error) {
     return false;
 }
 
+/* In a descriptor table that the control thread shares, the program may have closed the file and
+ * opened one of its own under the number. */
+static bool is_still_open(void) {
+    return descriptors_is_held(&recorder->file) || recorder_failed(-EBADF);
+}
+
 bool recorder_write(const void *bytes, size_t length, uint64_t at) {
+    if (!is_still_open())
+        return false;
     for (size_t done = 0; done < length;) {
         long wrote = OS_CALL(SYS_pwrite64, recorder->file.fd, (const char *)bytes + done,
                              length - done, at + done, 0, 0);
@@ -130,8 +138,11 @@ static bool make_file(void) {
                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
     if (OS_FAILED(fd))
         return recorder_failed(fd);
-    if (!descriptors_hold(&recorder->file, (int)fd))
+    if (!descriptors_hold(&recorder->file, (int)fd)) {
+        /* else the next try would rename this empty file to .1.rec, over an older recording */
+        OS_CALL(SYS_unlink, path.bytes, 0, 0, 0, 0, 0);
         return recorder_failed(-EMFILE);
+    }
     recorder->device = recorder->file.device;
     recorder->inode = recorder->file.inode;
     recorder->ring =
@@ -147,30 +158,39 @@ static bool make_file(void) {
     return true;
 }
 
-/* Opens the file again that this process made before. False: the file is no longer there. */
-static bool open_again(void) {
-    long fd =
-        OS_CALL(SYS_openat, AT_FDCWD, recorder->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
-    if (OS_FAILED(fd) || !descriptors_hold(&recorder->file, (int)fd))
-        return false;
+/* Opens the file again that this process made before. *gone: the file is no longer there. False
+ * without *gone: the file may still be there, but cannot be opened now. */
+static bool open_again(bool *gone) {
+    /* O_NONBLOCK: somebody may have put a FIFO there */
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, recorder->path,
+                      O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
+    *gone = fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -EISDIR;
+    if (OS_FAILED(fd))
+        return !*gone && recorder_failed(fd);
+    if (!descriptors_hold(&recorder->file, (int)fd))
+        return recorder_failed(-EMFILE);
     if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
         static const char none[sizeof(struct record_block)];
         recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end that the file has */
         return true;
     }
     descriptors_let_go(&recorder->file);
+    *gone = true;
     return false;
 }
 
 bool recorder_open_file(void) {
+    bool gone = true;
     if (descriptors_is_held(&recorder->file))
         return true;
     recorder->file.fd = -1;
-    return (recorder->owner && open_again()) || make_file();
+    return (recorder->owner && open_again(&gone)) || (gone && make_file());
 }
 
 uint64_t recorder_place(size_t bytes) {
     struct ring *ring = &recorder->ring;
+    if (!is_still_open())
+        return 0;
     uint64_t wanted = ring_wanted(ring, bytes);
     long error = wanted ? OS_CALL(SYS_fallocate, recorder->file.fd, FALLOC_FL_KEEP_SIZE,
                                   RECORD_RING_AT + ring->end, wanted - ring->end, 0, 0)

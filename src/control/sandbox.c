@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -144,7 +145,11 @@ static const struct {
     {SYS_faccessat, AT_FDCWD, PATH, 0, 0},
     {SYS_pwrite64, -1, 0, 0, 0},
     {SYS_fallocate, -1, 0, 0, 0},
+    {SYS_pread64, -1, 0, 0, 0},
     {SYS_mincore, 0, 0, 0, 0},
+    {SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0, 0},
+    {SYS_tgkill, 0, 0, 0, 0}, /* refused: 0 is the id of no process */
+    {SYS_clock_gettime, CLOCK_REALTIME, 0, 0, 0},
     {SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
     {SYS_exit, 0, 0, 0, 0}, /* a thread ends with this call; here it ends the child */
 };

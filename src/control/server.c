@@ -20,6 +20,7 @@
 #include "control/socket.h"
 #include "control/unfold.h"
 #include "figures/pages.h"
+#include "named/named.h"
 #include "os/fault.h"
 #include "os/libc.h"
 #include "path/loaded.h"
@@ -84,6 +85,13 @@ static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
 static uint64_t deaf_until_ns; /* no client is accepted before this time */
 static uint64_t dumps_asked;   /* number of WIRE_DUMP requests that did not only end a dump */
+
+static void unmap_rooms(void) {
+    char *gone = rooms;
+    rooms = NULL;
+    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    buffers_unmap(gone);
+}
 
 /* --- clients ---------------------------------------------------------------------------------- */
 
@@ -425,13 +433,13 @@ void server_run(void) {
         record_look();
         unfold_look();
         look_at_live_bytes();
+        named_end_old_requests();
         holes_look();
         bool sweep_is_due = evict_sweep();
         bool deaf = os_now_exact_ns() < deaf_until_ns;
         nfds_t count = list_polls(polls, polled, deaf);
         if (count == 1) { /* no client is connected */
-            buffers_unmap(rooms);
-            rooms = NULL;
+            unmap_rooms();
             buffers_unmap_kept();
         }
         int wait = find_wait_ms(count > 1, deaf, sweep_is_due);
@@ -461,8 +469,7 @@ void server_begin(void) {
 void server_end(void) {
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
-    buffers_unmap(rooms);
-    rooms = NULL;
+    unmap_rooms();
     buffers_unmap_kept();
 }
 

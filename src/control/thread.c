@@ -54,6 +54,7 @@ static struct {
     bool first_ended;  /* the program's first thread ended; the control thread may be the last */
     uint64_t start_ns; /* start of this process, or the time of its fork */
     uint64_t fork_ns;  /* when this process last began to fork; 0: never */
+    uint32_t restricts; /* atomic: calls of control_restrict */
     /* In a forked child: how many further calls of control_is_due do not read the clock. */
     uint32_t looks_left;
     pthread_t thread;
@@ -83,9 +84,15 @@ void control_complain(const char *what, const char *detail) {
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
-    if (OS_TRY(os_stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
+    /* Without /proc, nothing tells whether other threads are left. If the first thread has ended,
+     * this thread then ends, too: otherwise the process might never end. */
+    if (OS_TRY(os_stat("/proc/self/task", &tasks)))
+        return control.first_ended;
+    if (tasks.st_nlink > 2 + 2)
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
+    if (length <= 0)
+        return control.first_ended;
     /* The line is "pid (name) state ..."; the name may contain anything, also parentheses. */
     for (int64_t i = length - 1; i > 0; i--)
         if (line[i] == ')')
@@ -219,14 +226,24 @@ static bool end_thread(void) {
     return runs;
 }
 
+/* *before holds the old enum os_restriction in the lowest bits, and above them the number of calls
+ * so far. */
+#define RESTRICTION_BITS 2
+
 bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
-    *before = load_relaxed(&os_restricted);
-    if (*before >= now || (!*before && !os_memory_is_own()))
+    /* Before os_restricted is read: control_unrestrict writes it and reads `restricts` then. */
+    uint32_t calls = add_relaxed(&control.restricts, 1) + 1;
+    uint32_t was = load_relaxed(&os_restricted);
+    if (!was && !os_memory_is_own())
         return false;
-    store_release(&os_restricted, now);
-    if (*before)
-        return true;
+    *before = calls << RESTRICTION_BITS | was;
+    if (was < now)
+        store_release(&os_restricted, now);
+    if (was) {
+        end_thread(); /* waits if another thread that restricts the process is ending the thread */
+        return was < now;
+    }
     store_release(&control_waiting, 0);
     bool ended = end_thread();
     unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
@@ -235,9 +252,21 @@ bool control_restrict(bool strictly, uint32_t *before) {
     return true;
 }
 
+/* True when another thread has restricted the process since control_restrict returned `before`. */
+static bool is_restricted_anew(uint32_t before) {
+    return load_acquire(&control.restricts) << RESTRICTION_BITS !=
+           before >> RESTRICTION_BITS << RESTRICTION_BITS;
+}
+
 void control_unrestrict(uint32_t before) {
-    store_release(&os_restricted, before);
-    store_release(&control_waiting, !before && options.control != CONTROL_OFF);
+    uint32_t was = before & ((1U << RESTRICTION_BITS) - 1);
+    if (is_restricted_anew(before))
+        return;
+    uint32_t now = exchange_acq_rel(&os_restricted, was);
+    if (is_restricted_anew(before)) /* that thread may have read the value `now` */
+        store_release(&os_restricted, now);
+    else
+        store_release(&control_waiting, !was && options.control != CONTROL_OFF);
 }
 
 /* When a thread with asynchronous cancellation cancels itself, glibc leaves this thread half marked

@@ -3,8 +3,15 @@
  * request in each context of the name. The program learns of the request from
  * memctx_reset_requested, and its next reset of the context notes the answer. */
 #include "named/named.h"
+#include "os/os.h"
 
-static uint32_t last_request; /* number of the last request; only the control thread uses it */
+/* A crowd that is asked takes no new members, which makes new contexts dear. So a request to a
+ * crowd ends when the command has not asked for this long: it has been killed, or waits no more. */
+#define ASKING_ENDS_NS 60000000000U
+
+/* Only the control thread uses these two. */
+static uint32_t last_request;   /* number of the last request */
+static uint64_t last_looked_ns; /* time of the last request or look; 0: no crowd is asked */
 
 /* Returns how many contexts a request asks at one place: in a crowd the number of members, else 1
  * if the context is alive. */
@@ -24,8 +31,10 @@ static struct named *next_of_name(uint32_t *place, const char *name) {
     return NULL;
 }
 
-void named_ask_reset(const char *name) {
+bool named_ask_reset(const char *name) {
+    bool any = false;
     last_request++;
+    last_looked_ns = os_now_exact_ns();
     for (uint32_t place = 0; place < load_acquire(&named_count);) {
         struct named *named = next_of_name(&place, name);
         if (!named || !asked_by(named))
@@ -38,14 +47,30 @@ void named_ask_reset(const char *name) {
         store_release(&named->wanted, last_request);
         if (crowd)
             store_release(&named->asking, 1);
+        any = true;
     }
+    return any;
+}
+
+/* Returns the number of the last request for this name; 0: there was none. Requests for other names
+ * may have come since. */
+static uint32_t request_for(const char *name) {
+    uint32_t request = 0;
+    for (uint32_t place = 0; place < load_acquire(&named_count);) {
+        const struct named *named = next_of_name(&place, name);
+        uint32_t wanted = named ? load_relaxed(&named->wanted) : 0;
+        request = wanted > request ? wanted : request;
+    }
+    return request;
 }
 
 struct named_answers named_answers(const char *name) {
     struct named_answers answers = {0};
-    for (uint32_t place = 0; place < load_acquire(&named_count);) {
+    uint32_t request = request_for(name);
+    last_looked_ns = last_looked_ns ? os_now_exact_ns() : 0;
+    for (uint32_t place = 0; request && place < load_acquire(&named_count);) {
         struct named *named = next_of_name(&place, name);
-        if (!named || load_relaxed(&named->wanted) != last_request || !last_request)
+        if (!named || load_relaxed(&named->wanted) != request)
             continue;
         if (named->policy == NAMED_CROWD) {
             uint32_t ended = load_acquire(&named->done);
@@ -54,10 +79,27 @@ struct named_answers named_answers(const char *name) {
             answers.freed_bytes += load_relaxed(&named->freed);
             continue;
         }
-        bool done = load_acquire(&named->done) == last_request;
+        bool done = load_acquire(&named->done) == request;
         answers.asked++;
         answers.done += done;
         answers.freed_bytes += done ? load_relaxed(&named->freed) : 0;
     }
     return answers;
+}
+
+void named_end_old_requests(void) {
+    if (!last_looked_ns || os_now_exact_ns() < last_looked_ns + ASKING_ENDS_NS)
+        return;
+    last_looked_ns = 0;
+    for (uint32_t place = 1; place < load_acquire(&named_count); place++) {
+        struct named *named = named_at(place);
+        if (named->policy != NAMED_CROWD)
+            continue;
+        /* A place of this policy without members may be in a list of places that were given up,
+         * where the next place of the list stands in the field `asking`. */
+        lock_take(&region_lock);
+        if (named->policy == NAMED_CROWD && asked_by(named))
+            store_release(&named->asking, 0);
+        lock_release(&region_lock);
+    }
 }

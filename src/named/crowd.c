@@ -48,7 +48,9 @@ static void keep_answer(struct named *named, struct named *crowd) {
         return;
     crowd->freed += named->freed;
     store_release(&crowd->done, crowd->done + 1);
+    /* both numbers, or the place's next context would seem to be asked */
     store_release(&named->wanted, 0);
+    store_release(&named->done, 0);
 }
 
 /* Returns the number of a live member, or 0. */

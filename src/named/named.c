@@ -195,6 +195,10 @@ struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char
 }
 
 struct view *named_view_of(struct heap *heap, const void *chunk) {
+    /* A thread that uses the shared heap does not own the contexts that belong to no thread, so its
+     * realloc moves the chunk out of the context, as any other thread's realloc does. */
+    if (load_relaxed(&heap->state) == HEAP_SHARED)
+        return NULL;
     uint32_t number = region_member_of(chunk);
     memctx_t handle = number ? named_handle(NAMED_MEMBER | number) : NULL;
     struct named *crowd = handle ? named_crowd_of(handle) : NULL, *grown = NULL;
@@ -258,19 +262,24 @@ void named_end(struct heap *heap, struct named *named) {
     give_place(place);
 }
 
+/* Stands for the limit of a context while the limit's function runs. It has no function, so a
+ * nested allocation calls none. */
+static const struct memctx_limit calling;
+
 bool named_limit_reached(uint32_t context, size_t bytes) {
     uint32_t place = (uint32_t)tree_node(context)->address;
     struct named *named = named_at(place);
     const struct memctx_limit *limit = named->limit;
     if (!limit || !limit->function)
         return false;
-    named->limit = NULL;
+    named->limit = &calling;
     memctx_t handle = named_handle(place);
     const struct heap *owner = named->heap;
     bool again = limit->function(handle, bytes, limit->argument);
     if (!named_find(handle) || named->heap != owner)
-        return false; /* the function deleted the context, or gave it away */
-    named->limit = limit;
+        return false;             /* the function deleted the context, or gave it away */
+    if (named->limit == &calling) /* else the function set another limit, or none */
+        named->limit = limit;
     return again;
 }
 

@@ -75,7 +75,8 @@ struct named {
      * bytes that these members freed. */
     uint32_t wanted, done; /* atomic */
     uint64_t freed;        /* requested bytes that the owner's answer freed */
-    /* Only the owner uses the limit. NULL: there is none, or its function is being called. */
+    /* Only the owner uses the limit. NULL: there is none. While the limit's function runs, a limit
+     * without a function stands here (named.c). */
     const struct memctx_limit *limit;
     char identifier[32]; /* text that tells contexts of one name apart; "": none */
 };
@@ -164,6 +165,10 @@ void named_end_member(struct named *crowd, memctx_t handle);
 /* Makes the context belong to no thread: the shared heap takes it. The contexts below it keep their
  * owners. Returns false if memory is short. */
 bool named_give(struct heap *heap, struct named *named);
+/* True when the shared heap has the context, so that no thread owns it. */
+INLINE bool named_is_nobodys(const struct named *named) {
+    return load_relaxed(&load_acquire(&named->heap)->state) == HEAP_SHARED;
+}
 /* Gives a context of no thread, or of a thread that ended, to this heap. Returns false if memory is
  * short. Ends the program if the context belongs to a running thread. */
 bool named_take(struct heap *heap, struct named *named);
@@ -176,19 +181,21 @@ void named_set_parent(uint32_t place, uint32_t parent);
 /* Returns the handle of the chunk's context. NULL: the chunk is in no named context, or in a
  * context of another thread. */
 memctx_t named_owner(struct heap *heap, const void *chunk);
-/* Asks the owners of all contexts of that name for a reset. named_answers tells how many contexts
- * the last request asked, how many of them were reset since, and how many bytes these resets freed.
- * Control thread only. */
-void named_ask_reset(const char *name);
+/* Asks the owners of all contexts of that name for a reset. False: there is no such context.
+ * named_answers tells how many contexts the last request for the name asked, how many of them were
+ * reset since, and how many bytes these resets freed. named_end_old_requests lets crowds take new
+ * members again when neither function was called for a minute. Control thread only. */
+bool named_ask_reset(const char *name);
 struct named_answers {
     uint32_t asked, done;
     uint64_t freed_bytes;
 } named_answers(const char *name);
+void named_end_old_requests(void);
 /* Calls the limit function of a context when an allocation exceeds the limit. The caller has not
  * entered its heap. True means that the program made room, so the allocation is tried again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
 /* Returns the view of the chunk's context, for a realloc; a member first grows into a context. NULL
- * if the chunk is in no named context of this heap. */
+ * if the chunk is in no named context of this heap, and always in the shared heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
 /* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
  * of a named context stays in that context, so that the chunk lives as long as the context. While

@@ -217,6 +217,8 @@ bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, siz
     const struct region *region = region_of(view->region);
     if (!region || LIKELY(!region->limit))
         return false;
+    if (fewer && more <= fewer) /* a chunk may shrink although the context is above its limit */
+        return false;
     int64_t bytes = view_live_bytes(view) - region->others_bytes - (int64_t)fewer;
     if (bytes < 0 || more > region->limit || (uint64_t)bytes > region->limit - more) {
         bytes = (int64_t)region_alive(heap, view).bytes - (int64_t)fewer;

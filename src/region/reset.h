@@ -50,7 +50,8 @@ struct region_alive region_reset(struct heap *heap, struct view *view);
 /* Limits the context to `bytes` requested bytes; 0: no limit. False: out of memory, nothing
  * changed. */
 bool region_limit(struct heap *heap, struct view *view, uint64_t bytes);
-/* True when the context would pass its limit if it got `more` bytes and gave up `fewer` bytes. */
+/* True when the context would pass its limit if it got `more` bytes and gave up `fewer` bytes.
+ * False for a chunk that does not grow, even in a context above its limit. */
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
 
 struct region_size {

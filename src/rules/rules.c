@@ -106,13 +106,22 @@ static void match_new(uint32_t context) {
     match(context);
 }
 
+/* Returns the live bytes of all contexts of a rule. The lock keeps the views of an ending thread
+ * from being counted twice, or not at all, while they are folded. */
+static int64_t live_of(unsigned rule) {
+    lock_take(&heap_global.lock);
+    int64_t live = terms_live(rule);
+    lock_release(&heap_global.lock);
+    return live;
+}
+
 /* Warns when the live bytes of all contexts of a rule with `warn:` have passed the rule's limit,
  * and again each time that these bytes have doubled. */
 static void look_at_limits(void) {
     bool passed = false;
     for (unsigned i = 1; i <= rule_list.count; i++) {
         struct terms *terms = &terms_table[i];
-        int64_t live = terms->flags & TERMS_WARN ? terms_live(i) : 0;
+        int64_t live = terms->flags & TERMS_WARN ? live_of(i) : 0;
         if (live <= terms->allowance)
             continue;
         while (terms->allowance < INT64_MAX / 2 && live > terms->allowance)

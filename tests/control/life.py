@@ -139,10 +139,11 @@ def dup2_leaves_the_socket():
 
 
 @contextlib.contextmanager
-def refusing(*calls):
+def refusing(*calls, descriptors=None):
     """Starts the target with a filter that refuses these system calls. Without unshare the
-    library's descriptors are in the program's table."""
-    argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
+    library's descriptors are in the program's table. descriptors: RLIMIT_NOFILE."""
+    limited = ["prlimit", f"--nofile={descriptors}"] if descriptors else []
+    argv = [*limited, harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
         # With eager no thread would start: the library cannot know that the filter allows its
@@ -174,6 +175,11 @@ def shared_descriptors_are_high():
             check(len(numbers) >= 5, f"listener and client are not in the program's table: {seen}")
             check(all(number >= 500 for number in numbers[3:]), f"low numbers: {seen}")
             check_equal(seen[-1], "3", "the next descriptor")
+    with refusing("unshare", descriptors=400) as target:
+        with Wire(served(target)) as client:
+            client.dump()
+            seen = target.ask("fds").split()
+            check(all(250 <= int(word) < 400 for word in seen[4:-2]) and seen[-1] == "3", f"of 400: {seen}")
 
 
 @test

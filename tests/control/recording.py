@@ -259,11 +259,17 @@ def recording_of_a_child():
 @test
 def recording_tells_an_exit():
     """postmortem says "normally" after exit and "killed" after _exit; the exit status is the
-    program's."""
-    for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed")):
+    program's, also if a FIFO has replaced the recording."""
+    for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed"), ("exit", 7, "fifo")):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
             wait_moments(path)
+            if ended == "fifo":
+                os.unlink(path)
+                os.mkfifo(path)
+                target.say(word)
+                check_equal(target.process.wait(timeout=20), status, "exit status with a FIFO")
+                continue
             target.say(word)
             check_equal(target.process.wait(timeout=60), status, f"exit status after {word}")
             check_equal(bool(block_at(read(path), 3072, END)), word == "exit", "the end")

@@ -227,11 +227,11 @@ static void crowd_serves(void) {
             usleep(1000);
         memctx_t later = make(handed, "one");
         CHECK(!memctx_reset_requested(later));
+        memctx_delete(later);
         if (i % 2)
             memctx_reset(crowd[i]);
         else
-            memctx_delete(crowd[i]);
-        memctx_delete(later);
+            memctx_delete(crowd[i]); /* the next `later` gets the place of this context */
     }
     CHECK(fgets(line, sizeof line, stdin));
 }

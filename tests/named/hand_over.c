@@ -89,6 +89,50 @@ static void handed_over(void) {
     memctx_delete(handed);
 }
 
+/* A thread that gets a heap of its own, and keeps it until the test ends. */
+static void *keep_heap(void *nothing) {
+    free(malloc(100));
+    pthread_barrier_wait(&began);
+    pthread_barrier_wait(&may_end);
+    return nothing;
+}
+
+/* Beside OWN_HEAPS threads, a thread that allocates little uses the shared heap, which also has the
+ * contexts that belong to no thread. The thread's realloc moves the chunks out of such contexts. */
+enum { OWN_HEAPS = 16 };
+static void *resize_nobodys(void *chunk) {
+    for (size_t bytes = 40; bytes < 100000; bytes *= 7)
+        CHECK((chunk = realloc(chunk, bytes)) && !strcmp(chunk, "nobody's"));
+    return chunk;
+}
+
+/* Contexts may be given again, as after a memctx_give that found too little memory. */
+static void given_again(void) {
+    handed = make(NULL, "given");
+    memctx_t part = memctx_create(handed, "part", MEMCTX_SLAB), small = make(handed, "small");
+    char *first = memctx_strdup(part, "nobody's"), *second = memctx_strdup(small, "nobody's");
+    CHECK(!memctx_give(part));
+    CHECK(!memctx_give(handed) && !memctx_give(handed));
+    pthread_t others[OWN_HEAPS];
+    pthread_barrier_init(&began, NULL, OWN_HEAPS + 1);
+    pthread_barrier_init(&may_end, NULL, OWN_HEAPS + 1);
+    for (int i = 0; i < OWN_HEAPS; i++)
+        CHECK(!pthread_create(&others[i], NULL, keep_heap, NULL));
+    pthread_barrier_wait(&began);
+    first = run_thread(resize_nobodys, first);
+    second = run_thread(resize_nobodys, second);
+    CHECK(!memctx_take(handed));
+    CHECK(memctx_is_empty(part) && memctx_is_empty(small));
+    CHECK(!memctx_check(part) && !memctx_check(small));
+    memctx_delete(handed);
+    CHECK(!strcmp(first, "nobody's") && !strcmp(second, "nobody's"));
+    free(first);
+    free(second);
+    pthread_barrier_wait(&may_end);
+    for (int i = 0; i < OWN_HEAPS; i++)
+        CHECK(!pthread_join(others[i], NULL));
+}
+
 /* Checks the figures of a context: they move with it to another thread. */
 static void check_account(uint64_t allocs, uint64_t frees, uint64_t peak) {
     struct memctx_stats stats;
@@ -265,6 +309,7 @@ static void switched_at_a_fork(void) {
 
 const struct use_case cases_of_hand_over[] = {
     USE_CASE(handed_over),
+    USE_CASE(given_again),
     USE_CASE(left_behind),
     USE_CASE(accounts_move),
     USE_CASE(hands_over_all_the_time),

@@ -45,6 +45,34 @@ static void limits_of_what_is_gone(void) {
     }
 }
 
+/* A function that sets another limit: the library keeps that limit. */
+static int set_another(memctx_t context, size_t bytes, void *other) {
+    CHECK(bytes == 6000 && !memctx_set_limit(context, other));
+    return 1;
+}
+
+static int count_call(memctx_t context, size_t bytes, void *calls) {
+    ++*(int *)calls;
+    return !context || !bytes;
+}
+
+static void limits_that_change(void) {
+    int calls = 0, old_calls = 0;
+    struct memctx_limit other = {20000, count_call, &calls}, lower = {.bytes = 100};
+    struct memctx_limit first = {10000, set_another, &other};
+    memctx_t context = make(NULL, "limited");
+    char *chunk = memctx_alloc(context, 6000);
+    CHECK(!memctx_set_limit(context, &first));
+    CHECK(memctx_alloc(context, 6000));
+    first = (struct memctx_limit){1, count_call, &old_calls};
+    CHECK(!memctx_alloc(context, 10000) && calls == 1 && !old_calls);
+    /* a chunk may shrink in a context above its limit, but not grow */
+    CHECK(!memctx_set_limit(context, &lower));
+    CHECK((chunk = realloc(chunk, 5000)) && (chunk = realloc(chunk, 40)));
+    CHECK(!realloc(chunk, 41) && !memctx_alloc(context, 1));
+    memctx_delete(context);
+}
+
 static void limits(void) {
     for (int policy = MEMCTX_ASET; policy <= MEMCTX_SIMPLE; policy++) {
         int calls = 0;
@@ -56,6 +84,10 @@ static void limits(void) {
         char *second = memctx_alloc(context, 4000);
         CHECK(second && !memctx_zalloc(context, 1));
         CHECK(!memctx_alloc_aligned(context, 64, 64) && !memctx_alloc(context, 100000));
+        volatile size_t alignment = 48, bytes = SIZE_MAX / 2;
+        errno = 0;
+        CHECK(!memctx_alloc_aligned(context, alignment, 64) && errno == EINVAL);
+        CHECK(!memctx_alloc_aligned(context, 64, bytes) && errno == ENOMEM);
         errno = 0;
         MEMCTX_SCOPE(context) {
             CHECK(!malloc(1) && errno == ENOMEM);
@@ -87,6 +119,7 @@ static void limits(void) {
 
 const struct use_case cases_of_limits[] = {
     USE_CASE(limits),
+    USE_CASE(limits_that_change),
     USE_CASE(limits_of_what_is_gone),
     {NULL, NULL},
 };

@@ -78,10 +78,13 @@ test_sandbox_container() {
     capture ours "$bin_dir/filtering" nothing -- "${inside[@]}" \
         sh -c '"$@"; exit' sh "$MEMCTX" run -- "$bin_dir/sandboxed" none 50
     grep -q -x 'threads: 2' "$T/ours.out" || fail "there is no control thread"
-    capture ours "$bin_dir/filtering" network -- "${inside[@]}" \
-        sh -c '"$@"; exit' sh "$MEMCTX" run -- "$bin_dir/sandboxed" none 50
-    equal "what it said under a filter that ends it" "threads: 1
+    local group
+    for group in network barrier; do
+        capture ours "$bin_dir/filtering" "$group" -- "${inside[@]}" \
+            sh -c '"$@"; exit' sh "$MEMCTX" run -- "$bin_dir/sandboxed" none 50
+        equal "what it said under a filter that ends it ($group)" "threads: 1
 all in order" "$(cat "$T/ours.out")"
+    done
 }
 
 # `memctx ps` lists a process under a filter with the reason why it has no socket, also if only one

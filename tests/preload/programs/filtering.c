@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a seccomp filter that kills it at
  * the system calls of a group, as service managers do. GROUP is network (systemd's @network-io),
- * clone (new threads and processes), or nothing (only getpriority, which no program here calls). */
+ * clone (new threads and processes), barrier (membarrier), or nothing (only getpriority, which no
+ * program here calls). */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@ static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_
                               SYS_recvfrom,   SYS_sendmsg,    SYS_recvmsg,  SYS_shutdown,
                               SYS_getsockopt, SYS_setsockopt, SYS_sendmmsg, SYS_recvmmsg};
 static const int processes[] = {SYS_clone, SYS_clone3, SYS_fork, SYS_vfork};
+static const int barrier[] = {SYS_membarrier};
 static const int nothing[] = {SYS_getpriority};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -26,9 +28,10 @@ int main(int argc, char **argv) {
     size_t length = 1;
     if (argc < 4 || strcmp(argv[2], "--") != 0)
         return 2;
-    const int *calls = strcmp(argv[1], "network") == 0 ? network
-                       : strcmp(argv[1], "clone") == 0 ? processes
-                                                       : nothing;
+    const int *calls = strcmp(argv[1], "network") == 0   ? network
+                       : strcmp(argv[1], "clone") == 0   ? processes
+                       : strcmp(argv[1], "barrier") == 0 ? barrier
+                                                         : nothing;
     size_t count = calls == network     ? COUNT(network)
                    : calls == processes ? COUNT(processes)
                                         : COUNT(nothing);

@@ -83,6 +83,11 @@ static void reset_named(struct target *target, const char *name, int64_t timeout
         nanosleep(&pause, NULL);
         answers = ask_named(target, "look", name);
     }
+    if (answers.asked == 0) {
+        cli_die(CLI_REFUSED,
+                "%s no longer knows the contexts named \"%s\" that were asked; see memctx dump",
+                target->client.source, name);
+    }
     printf("%" PRId64 " of %" PRId64 " contexts named \"%s\" were reset, %" PRId64 " bytes freed\n",
            answers.reset, answers.asked, name, answers.freed_bytes);
     if (answers.reset < answers.asked) {
