@@ -338,7 +338,8 @@ static void count_per_thread(const struct look *look, const struct series *serie
         int64_t off = -each * series->threads[i];
         for (size_t k = 0; k < suspect->count; k++) {
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            off += series->rows[i][number].live_chunks - series->rows[0][number].live_chunks;
+            off = model_tame(off + series->rows[i][number].live_chunks -
+                             series->rows[0][number].live_chunks);
         }
         if (off > threads / 8 + 1 || off < -threads / 8 - 1)
             return;

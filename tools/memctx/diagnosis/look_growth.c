@@ -69,8 +69,8 @@ static bool is_replacement(const struct look *look, const struct series *series,
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
             const struct sample_row *from = &series->rows[before][number];
             const struct sample_row *to = &series->rows[after][number];
-            bytes += to->requested_bytes - from->requested_bytes;
-            chunks += to->live_chunks - from->live_chunks;
+            bytes = model_tame(bytes + to->requested_bytes - from->requested_bytes);
+            chunks = model_tame(chunks + to->live_chunks - from->live_chunks);
         }
         const struct sample_row *from = &series->shrinking[before];
         const struct sample_row *to = &series->shrinking[after];

@@ -15,15 +15,15 @@
 #define SHARE 100      /* a pinner keeps at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
-    sum->chunks += part->chunks;
-    sum->block_bytes += part->block_bytes;
-    sum->alone_bytes += part->alone_bytes;
-    sum->alone_free += part->alone_free;
-    sum->shared_free += part->shared_free;
-    sum->kept_bytes += part->kept_bytes;
-    sum->empty_os_bytes += part->empty_os_bytes;
-    sum->slab_bytes += part->slab_bytes;
-    sum->generation_bytes += part->generation_bytes;
+    sum->chunks = model_tame(sum->chunks + part->chunks);
+    sum->block_bytes = model_tame(sum->block_bytes + part->block_bytes);
+    sum->alone_bytes = model_tame(sum->alone_bytes + part->alone_bytes);
+    sum->alone_free = model_tame(sum->alone_free + part->alone_free);
+    sum->shared_free = model_tame(sum->shared_free + part->shared_free);
+    sum->kept_bytes = model_tame(sum->kept_bytes + part->kept_bytes);
+    sum->empty_os_bytes = model_tame(sum->empty_os_bytes + part->empty_os_bytes);
+    sum->slab_bytes = model_tame(sum->slab_bytes + part->slab_bytes);
+    sum->generation_bytes = model_tame(sum->generation_bytes + part->generation_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
     sum->median_most = part->median_most; /* only used for a pinner with a single member */
     sum->median_least = part->median_least;
