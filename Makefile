@@ -81,7 +81,7 @@ lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildc
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Files of the command that unit tests can call without a target process or a terminal.
-unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,memory.c model.c model_store.c tails.c) \
+unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,mapped.c memory.c model.c model_store.c shorten.c tails.c) \
     $(addprefix tools/memctx/base/,cli.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c
 unit_libs := -lcriterion
