@@ -36,7 +36,7 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
-    if (!model->from_snapshot) /* a snapshot's process may have ended */
+    if (look_may_act(model))
         finding->action =
             cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
                        look->input->target, freelist_kib);
@@ -57,7 +57,7 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
         cli_format("memctx keeps %s of empty memory for the next allocations, %.0f %% of the "
                    "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
-    if (!look->model->from_snapshot)
+    if (look_may_act(look->model))
         finding->action = cli_format("memctx trim %s", look->input->target);
     finding_helps(look, finding, "trim", "", bytes,
                   cli_format("returns %s at once", look_bytes(bytes)));
@@ -126,7 +126,8 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
         "%s, %.0f %% of the resident set, did not come from malloc; the largest part is %s of %s",
         look_bytes(sum), 100 * finding->ratio, look_bytes(most), lines[largest][1]);
     bool own = strcmp(lines[largest][0], "own_mappings_bytes") == 0;
-    if (!own || !look_mapped_by_runtime(look->model, finding))
+    bool runtime = own && look_mapped_by_runtime(look->model, finding);
+    if (!runtime && !look->model->from_snapshot)
         finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
 }
 

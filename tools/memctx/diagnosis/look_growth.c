@@ -282,7 +282,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
             "import threading, tracemalloc as t; t.start(9); a = t.take_snapshot()\n"
             "threading.Timer(60, lambda: [print(s, *s.traceback.format(), sep=\"\\n\") for s in "
             "t.take_snapshot().compare_to(a, \"traceback\")[:5]]).start()");
-    if (is_from_java_code(look, finding))
+    if (is_from_java_code(look, finding) && look_may_act(look->model))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
     return look_closer(look, "dump", " --flat", finding);
@@ -467,7 +467,9 @@ static char *diff_since_first(const struct look *look) {
     for (size_t i = 0; i < look->model->mark_count; i++) {
         const struct model_mark *mark = &look->model->marks[i];
         if (mark->uptime_s == first_s && mark->name[strspn(mark->name, plain)] == '\0')
-            return cli_format("memctx diff %s %s --limit 100", look->input->target, mark->name);
+            /* "--": the marks of a recording have names such as -2h05m00s */
+            return cli_format("memctx diff %s --limit 100 %s%s", look->input->target,
+                              mark->name[0] == '-' ? "-- " : "", mark->name);
     }
     return NULL;
 }

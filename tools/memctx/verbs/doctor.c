@@ -262,7 +262,7 @@ int doctor_main(int argc, char **argv) {
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
-                                   .target = word,
+                                   .target = cli_quote(word),
                                    .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
