@@ -370,3 +370,5 @@ def frag_names_who_holds():
         who = r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc"
         check(re.search(rf" context \d+: {who}", joined), done.stdout)
         check(re.search(rf"^( +\d+){{4}}  \d+ {who}$", joined, re.M), done.stdout)
+        counted = run_cli("frag", target.pid, "--human", "--sort", "allocs", "--limit", "1", env=target.cli_env).stdout
+        check(re.search(r"^\.\.\. \d+ more contexts, \d+ \(allocs\)$", counted, re.M), f"a count is no size: {counted}")
