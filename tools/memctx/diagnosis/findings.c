@@ -11,16 +11,27 @@
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
+/* Returns the highest resident set of the process so far, in a recording that of its moments;
+ * WIRE_UNKNOWN: not known. */
+static int64_t find_peak(const struct model *model) {
+    const struct model_recording *recording = model->recording;
+    int64_t peak = WIRE_UNKNOWN;
+    if (model->has_mappings)
+        return model->mappings.peak_rss_bytes;
+    for (size_t i = 0; recording && i <= recording->chosen; i++)
+        peak = larger(peak, recording->moments[i].rss_bytes);
+    return peak;
+}
+
 /* Finds memory that is returned to the kernel and soon needed again. Each such OS page costs a page
  * fault of some microseconds. */
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t returned = model_tame(model->ledger.returned_bytes), bytes = returned;
+    int64_t returned = model_tame(model->ledger.returned_bytes), peak = find_peak(model);
     /* The resident set fell by so much below its peak. Memory that the program gave back once, and
      * did not need again, is a part of that difference. */
-    if (model->has_mappings)
-        bytes -= larger(0, model_tame(model->mappings.peak_rss_bytes) -
-                               model_tame(model->ledger.rss_bytes));
+    int64_t fell = larger(0, model_tame(peak) - model_tame(model->ledger.rss_bytes));
+    int64_t bytes = peak == WIRE_UNKNOWN ? 0 : returned - fell;
     double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
     if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB)
         return;
