@@ -467,9 +467,11 @@ static char *diff_since_first(const struct look *look) {
     for (size_t i = 0; i < look->model->mark_count; i++) {
         const struct model_mark *mark = &look->model->marks[i];
         if (mark->uptime_s == first_s && mark->name[strspn(mark->name, plain)] == '\0')
-            /* "--": the marks of a recording have names such as -2h05m00s */
-            return cli_format("memctx diff %s --limit 100 %s%s", look->input->target,
-                              mark->name[0] == '-' ? "-- " : "", mark->name);
+            /* the marks of a recording have names such as -2h05m00s */
+            return mark->name[0] == '-' ? cli_format("memctx diff %s --limit 100 -- %s",
+                                                     look->input->target, mark->name)
+                                        : cli_format("memctx diff %s %s --limit 100",
+                                                     look->input->target, mark->name);
     }
     return NULL;
 }
