@@ -289,7 +289,13 @@ def mark_diff_reset_trim_set_options():
         check_equal(sites["allocate_more"]["allocs"], 0, "allocs after a reset")
         check_equal(sites["allocate_more"]["requested_bytes"], 500 * 1000, "live after a reset")
         check_equal(sites["allocate_first"]["allocs"], 100, "allocs of the other site")
+        succeed("mark", live.pid, "second", env=env)
+        check_equal(live.ask("grow"), "ok", "grow")
         succeed("reset", live.pid, env=env)
+        after = json.loads(succeed("diff", live.pid, "second", "--json", env=env))
+        check_equal([row["growth"]["allocs"] for row in after["contexts"]], [500], "growth since a mark before the reset")
+        known = [row["before"]["allocs"] for row in (after["contexts"][0], after["totals"])]
+        check_equal(known, [None, None], "counters before the reset")
         trim = json.loads(succeed("trim", live.pid, "--json", env=env))
         check(trim["released_bytes"] >= 0 and trim["rss_after_bytes"] > 0, f"trim: {trim}")
         succeed("set", live.pid, "depth=7", env=env)

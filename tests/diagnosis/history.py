@@ -252,7 +252,7 @@ def history_bad_settings():
 def history_of_a_machine_that_slept():
     """If the machine slept three hours, times of marks include the sleep and the rate does not."""
     program = harness.build_program("tests/diagnosis/asleep.c")
-    with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager", MEMCTX_RECORD=directory) as target:
         check_equal(target.hear(60), "look", "what the program says")
         looked = time.time()
         env = dict(target.cli_env, TZ="UTC0")
@@ -260,6 +260,8 @@ def history_of_a_machine_that_slept():
         listed = run_cli("mark", "--list", target.pid, env=env).stdout.splitlines()
         first = doctor(target)["findings"][0]
         dump = command(target, "dump", target.pid)
+        target.finish()
+        recorded = command(target, "dump", os.path.join(directory, f"memctx-{target.pid}-asleep.rec"))
     rate = first["growth"]["bytes_per_s"]
     check(abs(rate - 8000 * 500) < 8000 * 500 / 3, f"a rate of {rate}")
     since = labelled(text, 1, "since")
@@ -271,3 +273,5 @@ def history_of_a_machine_that_slept():
     ago = [float(re.search(r"([0-9.]+) s ago", line)[1]) for line in listed]
     check(ago[0] > 3 * 3600 and ago[-1] < 100, f"marks of so many seconds ago: {ago}")
     check(abs(dump["slept_s"] - dump["marks"][0].get("slept_s", 0) - 3 * 3600) < 1, f"{dump['marks'][0]}")
+    moment = recorded["marks"][-1]  # recorded after the sleep
+    check(moment["uptime_s"] > 1 and abs(recorded["slept_s"] - moment.get("slept_s", 0)) < 1, f"sleep since {moment}: {recorded['slept_s']}")

@@ -170,6 +170,45 @@ def come_and_go(dump, found):
             figures["frees"] += 1000 * number
 
 
+def reset_last(dump, found):
+    """Lowers the counts of allocations, as memctx reset does between the last mark and the dump."""
+    for context in dump["contexts"]:
+        for figures in (context["self"], context["total"]):
+            figures["allocs"], figures["frees"] = figures["allocs"] // 1000, 0
+
+
+@test
+def shape_leak_with_a_reset():
+    """If the counters were reset in between, an even leak is an alarm, and a cache that fills is none."""
+    for case, alarming in (("leak", True), ("keys", False)):
+        found, _ = looked(SHAPES[case][1], change=reset_last)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {case}: {growth}")
+
+
+def many_threads(dump, found):
+    """Gives the dump 33 threads besides those that have exited, a GiB of free memory in mixed pages,
+    and counts of remote frees: those of exited threads stand in two records of one pair."""
+    dump.pop("pages", None)
+    dump["threads"] = [{"tid": number, "name": f"worker-{number}" if number else "exited"} for number in range(34)]
+    dump["ledger"].update(mixed_reserved=dump["ledger"]["mixed_block_bytes"] + (1 << 30), rss_bytes=2 << 30)
+    frees = [(0, 7, 600000), (8, 9, 1000000), (0, 7, 600000)]
+    dump["remote_frees"] = [dict(zip(("freed_by", "owner", "frees"), row)) for row in frees]
+    for one in found[WORK]:
+        row = next(context for context in dump["contexts"] if context["id"] == one["id"])
+        row["threads"] = {"8": dict.fromkeys(row["self"], 0) | {"frees": 1000000}}
+
+
+@test
+def shape_threads_that_have_exited():
+    """Threads that have exited are one entry of a dump: it is not counted as a thread, and has no
+    number in the text."""
+    told = {one["id"]: one["evidence"] for one in looked(SHAPES["leak"][1], change=many_threads)[0]}
+    check(told["thread-memory"].startswith("33 threads have mixed pages"), told["thread-memory"])
+    check(told["remote-frees"].endswith("most frees for another thread are by threads that have exited: 1200000 chunks in pages of thread 7 "
+                                        "(worker-7)"), told["remote-frees"])
+
+
 @test
 def shape_records_that_come_and_go():
     """A number of records that varies by chance is no growth, even if it is larger each time; an even

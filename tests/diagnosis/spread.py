@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Growth spread over many call paths, each too small for a finding of its own, is one finding."""
+import json
+import os
 import re
 
 import harness
-from harness import Target, check, check_equal, runtime_dir, test, test_named
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
 from planted import ALARMING, found_at, names
 from text import labelled, told
 
@@ -13,11 +15,25 @@ def spread(directory, language, case):
     return Target([program, case], directory, MEMCTX_CONTROL="eager")
 
 
+def check_recorded(target, file):
+    """The next command also works with a mark that is named like those of a recording."""
+    check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0, "memctx dump")
+    with open(file, encoding="utf-8") as saved:
+        dump = saved.read()
+    with open(file, "w", encoding="utf-8") as saved:
+        saved.write(dump.replace('"look-1"', '"-2h05m00s"'))
+    following = json.loads(run_cli("doctor", file, "--json").stdout)["findings"][0]["action"]
+    check_equal(following, f"memctx diff {file} --limit 100 -- -2h05m00s", "what to do next")
+    check_equal(run_cli(*following.split()[1:]).returncode, 0, following)
+
+
 def leaks(language, case, function, paths, planted_bytes, bursts=False):
     def run():
         with runtime_dir() as directory, spread(directory, language, case) as target:
             found = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
             text = told(target)
+            if case == "main":
+                check_recorded(target, os.path.join(directory, "look.json"))
         check_equal(len(found), 1, f"findings about growth: {[finding['function'] for finding in found]}")
         first = found[0]
         check(first["severity"] in ALARMING, f"only told: {first['evidence']}")

@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import check, check_equal, run_cli, runtime_dir, test
+from harness import Target, check, check_equal, run_cli, runtime_dir, test
 from planted import doctor, found_at, planted, check_first, command
 
 
@@ -16,6 +16,17 @@ def watches_by_itself():
         check_equal(found["samples"], 5, "looks")
         check_first(found, "growth", "listener_add")
         target.finish()
+
+
+@test
+def watches_one_program():
+    """If the process executes another program during --watch, doctor says so instead of comparing
+    the contexts of two programs."""
+    with runtime_dir() as directory, Target(["/bin/sh", "-c", "sleep 0.5; exec sleep 9"], directory, MEMCTX_CONTROL="eager") as target:
+        target.wait_socket()
+        done = run_cli("doctor", target.pid, "--watch", "1", env=target.cli_env)
+    check_equal((done.returncode, done.stdout), (1, ""), "memctx doctor")
+    check("executed another program while memctx watched" in done.stderr, done.stderr)
 
 
 @test

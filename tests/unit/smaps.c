@@ -124,3 +124,8 @@ Test(smaps, text_without_mappings_is_told) {
     read_text("\n");
     cr_assert_eq(places.count, 0);
 }
+
+Test(smaps, a_path_cannot_steer_the_terminal) {
+    read_text("10000-11000 r--p 00000000 fe:00 78 /tmp/\033[2Jname\nRss: 4 kB\n");
+    cr_assert_str_eq(places.list[0].path, "/tmp/?[2Jname");
+}

@@ -100,6 +100,22 @@ char *cli_format(const char *format, ...) {
     return text;
 }
 
+char *cli_quote(const char *word) {
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=-";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0')
+        return cli_copy(word);
+    char *text = cli_alloc(4 * strlen(word) + 3, 1), *to = text;
+    *to++ = '\'';
+    for (; *word != '\0'; word++)
+        if (*word == '\'')
+            to = stpcpy(to, "'\\''");
+        else
+            *to++ = *word;
+    *to = '\'';
+    return text;
+}
+
 char *cli_clean(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
         if (*at < 0x20 || *at == 0x7f)

@@ -67,6 +67,10 @@ void *cli_grow(void *array, size_t count, size_t size_bytes);
 char *cli_copy(const char *text);
 char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
 
+/* Returns a word as a user writes it in a shell: in quotes, if the shell would change it. The
+ * caller frees it. */
+char *cli_quote(const char *word);
+
 /* Replaces control characters, which a terminal would obey, by '?'. Those above U+007F are found in
  * UTF-8 only. Returns `text`. */
 char *cli_clean(char *text);

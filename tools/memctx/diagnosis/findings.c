@@ -11,16 +11,27 @@
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
+/* Returns the highest resident set of the process so far, in a recording that of its moments;
+ * WIRE_UNKNOWN: not known. */
+static int64_t find_peak(const struct model *model) {
+    const struct model_recording *recording = model->recording;
+    int64_t peak = WIRE_UNKNOWN;
+    if (model->has_mappings)
+        return model->mappings.peak_rss_bytes;
+    for (size_t i = 0; recording && i <= recording->chosen; i++)
+        peak = larger(peak, recording->moments[i].rss_bytes);
+    return peak;
+}
+
 /* Finds memory that is returned to the kernel and soon needed again. Each such OS page costs a page
  * fault of some microseconds. */
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t returned = model_tame(model->ledger.returned_bytes), bytes = returned;
+    int64_t returned = model_tame(model->ledger.returned_bytes), peak = find_peak(model);
     /* The resident set fell by so much below its peak. Memory that the program gave back once, and
      * did not need again, is a part of that difference. */
-    if (model->has_mappings)
-        bytes -= larger(0, model_tame(model->mappings.peak_rss_bytes) -
-                               model_tame(model->ledger.rss_bytes));
+    int64_t fell = larger(0, model_tame(peak) - model_tame(model->ledger.rss_bytes));
+    int64_t bytes = peak == WIRE_UNKNOWN ? 0 : returned - fell;
     double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
     if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB)
         return;
@@ -36,7 +47,7 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
     finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
                                   look_bytes((int64_t)rate));
-    if (!model->from_snapshot) /* a snapshot's process may have ended */
+    if (look_may_act(model))
         finding->action =
             cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
                        look->input->target, freelist_kib);
@@ -57,7 +68,7 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
         cli_format("memctx keeps %s of empty memory for the next allocations, %.0f %% of the "
                    "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
-    if (!look->model->from_snapshot)
+    if (look_may_act(look->model))
         finding->action = cli_format("memctx trim %s", look->input->target);
     finding_helps(look, finding, "trim", "", bytes,
                   cli_format("returns %s at once", look_bytes(bytes)));
@@ -126,7 +137,8 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
         "%s, %.0f %% of the resident set, did not come from malloc; the largest part is %s of %s",
         look_bytes(sum), 100 * finding->ratio, look_bytes(most), lines[largest][1]);
     bool own = strcmp(lines[largest][0], "own_mappings_bytes") == 0;
-    if (!own || !look_mapped_by_runtime(look->model, finding))
+    bool runtime = own && look_mapped_by_runtime(look->model, finding);
+    if (!runtime && !look->model->from_snapshot)
         finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
 }
 

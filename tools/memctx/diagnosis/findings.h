@@ -73,7 +73,7 @@ struct findings_input {
     const struct model *model; /* with thread views, residency and pinned bytes, if available */
     const struct memory_ledger *ledger;
     const struct samples *samples;
-    const char *target; /* the target as the user named it, for commands */
+    const char *target; /* the target in commands, as a user writes it in a shell */
     bool exact_bytes;   /* texts say "1572864 bytes" instead of "1.5 MiB" */
     int64_t now_s;      /* the time of the model, in s since 1970; 0: not known */
     /* the memory limit that leaves fewest bytes; NULL: not known */

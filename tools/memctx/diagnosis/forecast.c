@@ -34,7 +34,8 @@ static char *write_time(time_t now, double distance_s) {
 
 /* Returns the time at which the process had this uptime, as text. The caller frees it. */
 static char *write_moment(const struct look *look, double uptime_s) {
-    double ago_s = look->model->uptime_s - uptime_s + model_slept_since(look->model, uptime_s);
+    double ago_s =
+        look->model->uptime_s - uptime_s + samples_slept_since(look->input->samples, uptime_s);
     if (look->input->now_s)
         return write_time((time_t)look->input->now_s, -ago_s);
     char *time = look_time(ago_s), *text = cli_format("%s before the snapshot", time);
@@ -69,7 +70,7 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
             ? cli_format("%s, or up to %s later: %s from then on, steadily", since, step, rate)
             : cli_format("%s%s, when memctx first looked: %s from then on, steadily", before, since,
                          rate);
-    double slept_s = model_slept_since(look->model, forecast->since_s);
+    double slept_s = samples_slept_since(look->input->samples, forecast->since_s);
     if (slept_s >= SLEPT_TOLD) {
         char *slept = look_time(slept_s), *told = finding->since;
         finding->since = cli_format("%s; of the time since, the machine slept %s, which the rate "

@@ -126,13 +126,23 @@ static double *few_of(const struct series *series, const double *figures) {
     return few;
 }
 
+static bool falls_somewhere(const double *x, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        if (x[i] < x[i - 1])
+            return true;
+    return false;
+}
+
 /* True if the path's growth slows down at the samples of series->few. `seconds`, `allocs` (of the
- * process) and series->values (bytes of the path) have one element for each of these samples. */
+ * process) and series->values (bytes of the path) have one element for each of these samples. If
+ * memctx reset lowered the counts of allocations in between, only the time is judged. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
                               const double *allocs) {
     size_t count = series->few_count;
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[series->few[i]][number].allocs;
+    if (falls_somewhere(series->x, count) || falls_somewhere(allocs, count))
+        return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     if (trend_slows(series->x, series->values, count) ||
         trend_bends(series->x, series->values, count))
         return true;
@@ -338,7 +348,8 @@ static void count_per_thread(const struct look *look, const struct series *serie
         int64_t off = -each * series->threads[i];
         for (size_t k = 0; k < suspect->count; k++) {
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            off += series->rows[i][number].live_chunks - series->rows[0][number].live_chunks;
+            off = model_tame(off + series->rows[i][number].live_chunks -
+                             series->rows[0][number].live_chunks);
         }
         if (off > threads / 8 + 1 || off < -threads / 8 - 1)
             return;

@@ -270,7 +270,8 @@ static size_t find_inside(const struct tree *tree, uint32_t node, const struct b
         while (at != 0 && at != node)
             at = tree->nodes[at].parent;
         if (at == node)
-            sums[tree->ends[i].suspect] += tree->ends[i].figure;
+            sums[tree->ends[i].suspect] =
+                model_tame(sums[tree->ends[i].suspect] + tree->ends[i].figure);
     }
     for (size_t i = 0; i < blame->count; i++) {
         inside[i] = sums[i] > 0 && is_nearly_all(sums[i], model_tame(blame->suspects[i].figure));
@@ -307,7 +308,8 @@ static void find_direct(const struct tree *tree, uint32_t main, const struct bla
 static int64_t count_chunks(const struct tree *tree, const struct blame_suspect *suspect) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++)
-        sum += model_tame(tree->chunks[blame_number(tree->paths, suspect->members[i])]);
+        sum = model_tame(sum +
+                         model_tame(tree->chunks[blame_number(tree->paths, suspect->members[i])]));
     return sum;
 }
 

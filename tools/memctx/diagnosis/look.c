@@ -161,9 +161,13 @@ void finding_counts_chunks(struct finding *finding) {
         finding->parts[i].bytes = WIRE_UNKNOWN;
 }
 
+bool look_may_act(const struct model *model) {
+    return !model->from_snapshot && !model->how;
+}
+
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect) {
-    if (look->model->from_snapshot) { /* a snapshot's process may have ended */
+    if (!look_may_act(look->model)) {
         free(effect);
         return;
     }

@@ -69,8 +69,9 @@ int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, s
 struct wire_resizes look_resizes(const struct look *look, size_t number);
 
 bool look_is_python(const struct model *model);
-/* If the program's language runtime is known to map memory itself, sets the finding's advice and
- * action to what the runtime offers: tools, or a setting for malloc. */
+/* If the program's language runtime is known to map memory itself, returns true, and sets the
+ * finding's advice and action to what the runtime offers: tools, or a setting for malloc. Sets no
+ * action if the tool needs the process and look_may_act is false. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
 
 /* Counts new threads: threads[sample] becomes the number of threads that are new since the first
@@ -90,9 +91,12 @@ void look_blame(const struct look *look, struct blame *blame, const int64_t *fig
                 int64_t floor);
 /* Call this if the finding's suspect has figures that are numbers of chunks, not bytes. */
 void finding_counts_chunks(struct finding *finding);
+/* True if commands can act on the process. The process of a snapshot may have ended, and its pid
+ * may belong to another process now. A process that was read from outside answers no command. */
+bool look_may_act(const struct model *model);
 /* Sets finding->now to a command for the contexts of the finding, "memctx trim TARGET --context IDS
- * WORDS", and finding->now_effect to `effect`, which the finding frees. Sets nothing for a
- * snapshot, on which commands cannot act. */
+ * WORDS", and finding->now_effect to `effect`, which the finding frees. Sets nothing if no command
+ * can act on the process. */
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect);
 /* Returns a selector (model/selector.h) for the suspect's contexts. The caller frees it. */

@@ -69,8 +69,8 @@ static bool is_replacement(const struct look *look, const struct series *series,
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
             const struct sample_row *from = &series->rows[before][number];
             const struct sample_row *to = &series->rows[after][number];
-            bytes += to->requested_bytes - from->requested_bytes;
-            chunks += to->live_chunks - from->live_chunks;
+            bytes = model_tame(bytes + to->requested_bytes - from->requested_bytes);
+            chunks = model_tame(chunks + to->live_chunks - from->live_chunks);
         }
         const struct sample_row *from = &series->shrinking[before];
         const struct sample_row *to = &series->shrinking[after];
@@ -282,7 +282,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
             "import threading, tracemalloc as t; t.start(9); a = t.take_snapshot()\n"
             "threading.Timer(60, lambda: [print(s, *s.traceback.format(), sep=\"\\n\") for s in "
             "t.take_snapshot().compare_to(a, \"traceback\")[:5]]).start()");
-    if (is_from_java_code(look, finding))
+    if (is_from_java_code(look, finding) && look_may_act(look->model))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
     return look_closer(look, "dump", " --flat", finding);
@@ -467,7 +467,11 @@ static char *diff_since_first(const struct look *look) {
     for (size_t i = 0; i < look->model->mark_count; i++) {
         const struct model_mark *mark = &look->model->marks[i];
         if (mark->uptime_s == first_s && mark->name[strspn(mark->name, plain)] == '\0')
-            return cli_format("memctx diff %s %s --limit 100", look->input->target, mark->name);
+            /* the marks of a recording have names such as -2h05m00s */
+            return mark->name[0] == '-' ? cli_format("memctx diff %s --limit 100 -- %s",
+                                                     look->input->target, mark->name)
+                                        : cli_format("memctx diff %s %s --limit 100",
+                                                     look->input->target, mark->name);
     }
     return NULL;
 }

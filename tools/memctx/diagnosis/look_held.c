@@ -205,11 +205,19 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
     free(rounding);
 }
 
+/* Returns the number of threads that have not exited: those that have share one entry. */
+static size_t count_threads(const struct model *model) {
+    size_t count = 0;
+    for (size_t i = 0; i < model->thread_count; i++)
+        count += model->threads[i].tid != 0;
+    return count;
+}
+
 void look_for_thread_memory(struct look *look, const struct rule *rule) {
     /* Only resident bytes count: most of a page that a thread has just begun is untouched. */
     int64_t bytes = look->holders.list ? look->holders.mixed_free_bytes
                                        : look_ledger_line(look, "mixed_free_bytes");
-    size_t threads = look->model->thread_count;
+    size_t threads = count_threads(look->model);
     if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
         return;
     struct finding *finding =

@@ -159,9 +159,10 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
     const char *command = runtime->command, *pid = strstr(command, "PID");
     finding->advice = runtime->advice;
     free(finding->action);
-    finding->action = pid ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command), command,
-                                       model->pid, pid + strlen("PID"))
-                          : cli_copy(command);
+    finding->action = !pid                  ? cli_copy(command)
+                      : look_may_act(model) ? cli_format("%.*s%" PRId64 "%s", (int)(pid - command),
+                                                         command, model->pid, pid + strlen("PID"))
+                                            : NULL;
     return true;
 }
 

@@ -2,6 +2,7 @@
 /* look_use.c - finds short-lived chunks, and frees by other threads. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "diagnosis/look.h"
 
@@ -39,20 +40,50 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     free(allocs);
 }
 
+static int by_threads(const void *a, const void *b) {
+    const struct model_remote *left = a, *right = b;
+    if (left->freed_by != right->freed_by)
+        return left->freed_by < right->freed_by ? -1 : 1;
+    return left->owner < right->owner ? -1 : left->owner > right->owner;
+}
+
+/* Returns the pair of threads of which one frees most chunks of the other; `frees` is 0 if no such
+ * frees are known. A pair may have several records. */
+static struct model_remote find_most(const struct model *model) {
+    struct model_remote most = {0}, sum = {0};
+    struct model_remote *list = cli_alloc(model->remote_count, sizeof *list);
+    if (model->remote_count > 0)
+        memcpy(list, model->remotes, model->remote_count * sizeof *list);
+    qsort(list, model->remote_count, sizeof *list, by_threads);
+    for (size_t i = 0; i < model->remote_count; i++) {
+        if (by_threads(&sum, &list[i]) != 0)
+            sum = (struct model_remote){list[i].freed_by, list[i].owner, 0};
+        sum.frees = model_tame(sum.frees + model_tame(list[i].frees));
+        most = sum.frees > most.frees ? sum : most;
+    }
+    free(list);
+    return most;
+}
+
+static char *name_thread(const struct model_thread *thread) {
+    return thread->tid == 0 ? cli_copy("threads that have exited")
+                            : cli_format("thread %u (%s)", thread->tid, thread->name);
+}
+
 /* Returns a text that names the thread that frees most chunks of another thread; an empty text if
  * no such frees are known. */
 static char *tell_who_frees(const struct model *model) {
-    const struct model_remote *most = NULL;
-    for (size_t i = 0; i < model->remote_count; i++)
-        if (!most || model->remotes[i].frees > most->frees)
-            most = &model->remotes[i];
-    if (!most)
+    struct model_remote most = find_most(model);
+    if (most.frees == 0)
         return cli_copy("");
-    const struct model_thread *by = &model->threads[most->freed_by];
-    const struct model_thread *of = &model->threads[most->owner];
-    return cli_format("; in the whole process, thread %u (%s) frees most for another thread: "
-                      "%" PRId64 " chunks in pages of thread %u (%s)",
-                      by->tid, by->name, most->frees, of->tid, of->name);
+    char *by = name_thread(&model->threads[most.freed_by]);
+    char *of = name_thread(&model->threads[most.owner]);
+    char *text = cli_format("; in the whole process, most frees for another thread are by %s: "
+                            "%" PRId64 " chunks in pages of %s",
+                            by, most.frees, of);
+    free(by);
+    free(of);
+    return text;
 }
 
 /* Finds contexts with chunks that are mostly freed by another thread than the allocating one. The

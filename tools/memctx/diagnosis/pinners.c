@@ -15,15 +15,15 @@
 #define SHARE 100      /* a pinner keeps at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
-    sum->chunks += part->chunks;
-    sum->block_bytes += part->block_bytes;
-    sum->alone_bytes += part->alone_bytes;
-    sum->alone_free += part->alone_free;
-    sum->shared_free += part->shared_free;
-    sum->kept_bytes += part->kept_bytes;
-    sum->empty_os_bytes += part->empty_os_bytes;
-    sum->slab_bytes += part->slab_bytes;
-    sum->generation_bytes += part->generation_bytes;
+    sum->chunks = model_tame(sum->chunks + part->chunks);
+    sum->block_bytes = model_tame(sum->block_bytes + part->block_bytes);
+    sum->alone_bytes = model_tame(sum->alone_bytes + part->alone_bytes);
+    sum->alone_free = model_tame(sum->alone_free + part->alone_free);
+    sum->shared_free = model_tame(sum->shared_free + part->shared_free);
+    sum->kept_bytes = model_tame(sum->kept_bytes + part->kept_bytes);
+    sum->empty_os_bytes = model_tame(sum->empty_os_bytes + part->empty_os_bytes);
+    sum->slab_bytes = model_tame(sum->slab_bytes + part->slab_bytes);
+    sum->generation_bytes = model_tame(sum->generation_bytes + part->generation_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
     sum->median_most = part->median_most; /* only used for a pinner with a single member */
     sum->median_least = part->median_least;
@@ -88,13 +88,13 @@ static char *name_members(const struct pinner *pinner, const struct model *model
 }
 
 /* Prints the saving of a remedy, and its command unbroken in a line of its own. Prints no command
- * for a core file or a process that was read from outside, which cannot be changed. */
+ * if none can act on the process. */
 static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
                        const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
     printf("%*s%s would save %s%s\n", TEXT_COLUMN, "", remedy, render_bytes(text, bytes, human),
-           model->how ? "" : ":");
-    if (!model->how)
+           look_may_act(model) ? ":" : "");
+    if (look_may_act(model))
         printf("%*smemctx %s %" PRId64 " %s%s\n", TEXT_COLUMN + 2, "", verb, model->pid, members,
                words);
 }
@@ -196,8 +196,9 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     if (pinners->count == 0)
         wrap_print("no call path keeps a hundredth of the resident set in otherwise empty pages", 0,
                    0);
-    char *command =
-        model->how ? cli_copy("") : cli_format("; memctx trim %" PRId64 " returns it", model->pid);
+    char *command = look_may_act(model)
+                        ? cli_format("; memctx trim %" PRId64 " returns it", model->pid)
+                        : cli_copy("");
     char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
                             "empty pages%s",
                             render_bytes(freelist, model->ledger.freelist_bytes, human),

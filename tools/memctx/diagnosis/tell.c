@@ -259,7 +259,8 @@ static void print_labelled(const char *label, const char *text) {
 }
 
 /* Prints a command unbroken in a line of its own, and its effect below. If `command` has several
- * lines, the first line is a sentence that introduces the commands. */
+ * lines, the first line is a sentence that introduces the commands. These are not indented, because
+ * Python refuses lines with different indentation when both are pasted. */
 static void print_command(const char *label, const char *command, const char *effect) {
     const char *line = strchr(command, '\n');
     if (line) {
@@ -267,7 +268,7 @@ static void print_command(const char *label, const char *command, const char *ef
         print_labelled(label, sentence);
         free(sentence);
         for (; line; line = strchr(line + 1, '\n'))
-            printf("%*s%.*s\n", TEXT_COLUMN, "", (int)strcspn(line + 1, "\n"), line + 1);
+            printf("%.*s\n", (int)strcspn(line + 1, "\n"), line + 1);
     } else {
         printf("%*s%-*s%s\n", INDENT, "", LABEL_COLUMNS, label, command);
     }
@@ -397,7 +398,7 @@ static void print_finding(const struct model *model, const struct finding *findi
     else if (finding->now_effect)
         print_labelled("now:", finding->now_effect);
     else if (finding->severity > SEVERITY_INFO && finding->example != WIRE_NONE &&
-             !model->from_snapshot)
+             look_may_act(model))
         print_labelled("now:", "no command returns this memory while these chunks are live");
     if (finding->sure)
         print_labelled("sure:", finding->sure);

@@ -116,9 +116,9 @@ static void print_marks(const struct model *model) {
         printf("%zu moments recorded, the first at %.3f s; ", recording->moment_count,
                recording->moments[0].uptime_s);
         if (model->mark_count == 1)
-            printf("an earlier one is a mark for memctx diff: \"%s\"\n", oldest);
+            printf("an earlier one is a mark for memctx diff FILE -- MARK: \"%s\"\n", oldest);
         else
-            printf("%zu earlier ones are marks for memctx diff: \"%s\" to \"%s\"\n",
+            printf("%zu earlier ones are marks for memctx diff FILE -- MARK: \"%s\" to \"%s\"\n",
                    model->mark_count, oldest, newest);
         return;
     }

@@ -52,6 +52,31 @@ static int compare_rows(const void *a, const void *b) {
     return left->context < right->context ? -1 : left->context > right->context;
 }
 
+/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
+ * Differences to them are right, but the counters themselves are not known. */
+static void forget_counters(struct compare_figures *figures) {
+    figures->allocs = figures->frees = figures->requested_cum_bytes = WIRE_UNKNOWN;
+}
+
+static bool was_reset(const struct compare_figures *figures) {
+    return (figures->allocs < 0 && figures->allocs != WIRE_UNKNOWN) ||
+           (figures->frees < 0 && figures->frees != WIRE_UNKNOWN) ||
+           (figures->requested_cum_bytes < 0 && figures->requested_cum_bytes != WIRE_UNKNOWN);
+}
+
+/* Forgets the counters before a reset, of each row and of the sum. */
+static void forget_reset(struct compare *compare) {
+    bool any = was_reset(&compare->before);
+    for (size_t i = 0; i < compare->count; i++) {
+        if (was_reset(&compare->rows[i].before)) {
+            forget_counters(&compare->rows[i].before);
+            any = true;
+        }
+    }
+    if (any)
+        forget_counters(&compare->before);
+}
+
 /* Adds up the rows, drops those that did not change, and sorts the others. */
 static void finish(struct compare *compare) {
     size_t kept = 0;
@@ -127,6 +152,7 @@ void compare_with_mark(struct compare *compare, const struct model *model,
     finish(compare);
     if (mark->left_out.contexts > 0)
         add_left_out(compare, mark);
+    forget_reset(compare);
 }
 
 /* --- two models -------------------------------------------------------------------------- */

@@ -13,18 +13,24 @@ const struct mapped_kind mapped_kinds[MODEL_PLACE_KINDS] = {
     [MODEL_PLACE_ANONYMOUS] = {"own_mappings_bytes", "mappings that the program made itself"},
 };
 
-/* Returns the place that contains an address; NULL: none. */
-static struct model_place *find_place(const struct mapped *mapped, uint64_t address) {
+/* Returns the index of the first place that ends behind an address. */
+static size_t first_behind(const struct mapped *mapped, uint64_t address) {
     size_t low = 0, high = mapped->place_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (mapped->places[middle].start <= address)
+        if (mapped->places[middle].end <= address)
             low = middle + 1;
         else
             high = middle;
     }
-    struct model_place *place = low > 0 ? &mapped->places[low - 1] : NULL;
-    return place && address < place->end ? place : NULL;
+    return low;
+}
+
+/* Returns the place that contains an address; NULL: none. */
+static struct model_place *find_place(const struct mapped *mapped, uint64_t address) {
+    size_t at = first_behind(mapped, address);
+    struct model_place *place = at < mapped->place_count ? &mapped->places[at] : NULL;
+    return place && place->start <= address ? place : NULL;
 }
 
 void mapped_take(struct mapped *mapped, struct model *model) {
@@ -58,9 +64,10 @@ void mapped_take(struct mapped *mapped, struct model *model) {
  * partly in the range counts as a whole: the growth may come out too small, but not too large. */
 static int64_t bytes_in(const struct mapped *mapped, const struct model_place *range) {
     int64_t sum = 0;
-    for (size_t i = 0; i < mapped->place_count && mapped->places[i].start < range->end; i++) {
+    for (size_t i = first_behind(mapped, range->start);
+         i < mapped->place_count && mapped->places[i].start < range->end; i++) {
         const struct model_place *place = &mapped->places[i];
-        if (place->end > range->start && place->kind == range->kind)
+        if (place->kind == range->kind)
             sum = model_tame(sum + place->bytes);
     }
     return sum;

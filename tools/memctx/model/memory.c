@@ -151,7 +151,7 @@ static struct entry *add_entry(struct entries *entries, const struct mapping *ma
     struct entry *entry = &entries->list[entries->count++];
     *entry = (struct entry){.place = {.start = mapping->start, .end = mapping->end, .kind = kind}};
     if (mapping->path[0] != '\0')
-        entry->place.path = cli_copy(mapping->path);
+        entry->place.path = cli_clean(cli_copy(mapping->path));
     return entry;
 }
 

@@ -357,8 +357,8 @@ int64_t model_add(int64_t a, int64_t b);
  * puts a page's OS pages into the same bins. */
 unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Limits a value for sums that must not overflow, whatever a damaged dump says: returns 0 for
- * WIRE_UNKNOWN, and otherwise a value between -2^50 and 2^50. No figure of a process comes near
- * these bounds. */
+ * WIRE_UNKNOWN, and otherwise a value between -2^58 and 2^58. Even the bytes that a process
+ * allocates in a year stay below these bounds. A sum of 31 such values fits into an int64_t. */
 int64_t model_tame(int64_t value);
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 static struct sample *add_sample(struct samples *samples, const struct model *model,
-                                 double uptime_s) {
+                                 double uptime_s, double slept_s) {
     struct sample *sample = &samples->samples[samples->count++];
     sample->uptime_s = uptime_s;
+    sample->slept_s = slept_s;
     sample->rows = cli_alloc(model->figures_count, sizeof *sample->rows);
     return sample;
 }
@@ -30,7 +31,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 void samples_keep(struct samples_look *look, struct model *model) {
-    *look = (struct samples_look){.uptime_s = model->uptime_s};
+    *look = (struct samples_look){.uptime_s = model->uptime_s, .slept_s = model->slept_s};
     mapped_take(&look->mapped, model);
     look->rows = cli_alloc(model->figures_count, sizeof *look->rows);
     for (size_t i = 1; i < model->figures_count; i++) {
@@ -91,7 +92,7 @@ static void own_rows(struct model *model, const struct samples_look *look) {
 
 static void add_look(struct samples *samples, const struct model *model,
                      const struct samples_look *look) {
-    struct sample *sample = add_sample(samples, model, look->uptime_s);
+    struct sample *sample = add_sample(samples, model, look->uptime_s, look->slept_s);
     sample->has_resident = look->mapped.known;
     for (size_t i = 0; i < look->count; i++) {
         uint32_t index = model_find_context(model, look->rows[i].id);
@@ -119,7 +120,7 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
         const struct model_mark *mark = &model->marks[i];
         if (!mark->has_entries || mark->uptime_s > model->uptime_s)
             continue;
-        struct sample *sample = add_sample(samples, model, mark->uptime_s);
+        struct sample *sample = add_sample(samples, model, mark->uptime_s, mark->slept_s);
         fill_left_out(sample, model, mark);
         for (size_t k = 0; k < mark->entry_count; k++) {
             const struct wire_mark_entry *entry = &mark->entries[k];
@@ -134,9 +135,19 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
         add_mapped(samples, earlier[i].uptime_s, &earlier[i].mapped);
     add_mapped(samples, model->uptime_s, &mapped);
     qsort(samples->samples, samples->count, sizeof *samples->samples, by_time);
-    struct sample *now = add_sample(samples, model, model->uptime_s);
+    struct sample *now = add_sample(samples, model, model->uptime_s, model->slept_s);
     for (size_t i = 0; i < model->figures_count; i++)
         now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
     now->has_resident = mapped.known;
     now->allocs = sum_allocs(now, model);
+}
+
+double samples_slept_since(const struct samples *samples, double uptime_s) {
+    double now_s = samples->samples[samples->count - 1].slept_s;
+    size_t i = samples->count;
+    while (i > 0 && samples->samples[i - 1].uptime_s > uptime_s)
+        i--;
+    return i > 0 && now_s > samples->samples[i - 1].slept_s
+               ? now_s - samples->samples[i - 1].slept_s
+               : 0;
 }

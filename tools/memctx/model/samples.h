@@ -15,7 +15,7 @@ struct sample_row {
 };
 
 struct sample {
-    double uptime_s;
+    double uptime_s, slept_s;
     bool has_resident;
     /* indexed by the number of a context's figures in the last model; zeros if the context did not
      * exist yet */
@@ -26,7 +26,7 @@ struct sample {
 
 /* The contexts that had figures in an earlier look at the process. */
 struct samples_look {
-    double uptime_s;
+    double uptime_s, slept_s;
     struct samples_look_row {
         uint32_t id;
         struct sample_row row;
@@ -53,5 +53,8 @@ void samples_keep(struct samples_look *look, struct model *model);
  * earlier look has figures for it. */
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count);
+/* Returns how long the machine slept between an uptime of the target and the last sample, counted
+ * from the last sample at or before that uptime; 0 if there is no such sample. */
+double samples_slept_since(const struct samples *samples, double uptime_s);
 
 #endif

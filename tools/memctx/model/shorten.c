@@ -80,14 +80,23 @@ static void drop_parameters(char *name) {
     }
 }
 
+/* Cuts a text that is too long, between two letters of UTF-8. */
+static void cut(char *text) {
+    if (strlen(text) <= CUT_COLUMNS)
+        return;
+    size_t at = CUT_COLUMNS - 3;
+    while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at--;
+    strcpy(text + at, "...");
+}
+
 char *shorten_function(const char *name) {
     char *text = cli_copy(name);
     if (strlen(text) > LONG_COLUMNS)
         drop_templates(text);
     if (strlen(text) > LONG_COLUMNS)
         drop_parameters(text);
-    if (strlen(text) > CUT_COLUMNS)
-        strcpy(text + CUT_COLUMNS - 3, "...");
+    cut(text);
     return text;
 }
 
@@ -235,8 +244,7 @@ char *shorten_to_name(const char *name, bool plain) {
         free(text);
         return cli_copy("?");
     }
-    if (strlen(text) > CUT_COLUMNS)
-        strcpy(text + CUT_COLUMNS - 3, "...");
+    cut(text);
     return text;
 }
 

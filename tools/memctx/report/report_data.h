@@ -24,7 +24,7 @@ struct report_input {
     struct report_state *now;          /* the findings are made from now->model, and change it */
     const struct report_state *before; /* NULL together with `compare`: nothing is compared */
     const struct compare *compare;
-    const char *target; /* names the process in the commands of the findings */
+    const char *target; /* names the process in commands, as a user writes it in a shell */
     time_t taken_s;     /* seconds since 1970 */
 };
 

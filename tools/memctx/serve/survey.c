@@ -35,9 +35,9 @@ static void grow_names(struct survey *survey) {
 }
 
 static void add_figures(struct survey_figures *sum, const struct survey_figures *part, int sign) {
-    sum->requested_bytes += sign * part->requested_bytes;
-    sum->live_chunks += sign * part->live_chunks;
-    sum->allocs += sign * part->allocs;
+    sum->requested_bytes = model_tame(sum->requested_bytes + sign * part->requested_bytes);
+    sum->live_chunks = model_tame(sum->live_chunks + sign * part->live_chunks);
+    sum->allocs = model_tame(sum->allocs + sign * part->allocs);
     sum->contexts += sign * part->contexts;
 }
 

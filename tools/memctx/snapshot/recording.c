@@ -320,6 +320,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
     write_age(age, sizeof age, time_of(reader, chosen) - time_of(reader, from));
     *mark = (struct model_mark){
         .uptime_s = (double)found->moment.uptime_ns / 1e9,
+        .slept_s = (double)found->dump.slept_ns / 1e9,
         .has_entries = true,
         .entries = cli_alloc((size_t)found->moment.entries + 1, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);

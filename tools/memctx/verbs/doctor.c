@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/terminal.h"
@@ -51,15 +52,43 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
+/* The moment at which the program of a process started lies between two times of the monotonic
+ * clock. */
+struct began {
+    double after_s, before_s;
+};
+
+static struct began find_began(const struct model *model, double asked_s) {
+    return (struct began){asked_s - model->uptime_s, clock_now_s() - model->uptime_s};
+}
+
+#define CLOCK_SLACK_S 0.1 /* the uptime of a process may be rounded */
+
+/* Ends the command if the program of the last look started after that of an earlier one: the
+ * process has executed another program, and its contexts have nothing to do with the earlier ones.
+ */
+static void check_began(const struct target *target, struct began first, struct began last) {
+    if (last.after_s > first.before_s + CLOCK_SLACK_S)
+        cli_die(CLI_REFUSED,
+                "pid %d executed another program while memctx watched, so the looks cannot be "
+                "compared; run memctx doctor again",
+                (int)target->facts.pid);
+}
+
 /* Looks at the process LOOKS times, at equal intervals. doctor_main takes the last look. */
-static struct samples_look *watch(struct target *target, int64_t seconds) {
+static struct samples_look *watch(struct target *target, int64_t seconds, struct began *first) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {
         .flags = MODEL_RESIDENT, .mappings = true, .light_pages = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
         struct model model;
+        double asked_s = clock_now_s();
         target_load(target, &model, &load);
+        struct began began = find_began(&model, asked_s);
+        if (i == 0)
+            *first = began;
+        check_began(target, *first, began);
         samples_keep(&looks[i], &model);
         free(model.pages);
         free(model.shares);
@@ -224,6 +253,7 @@ int doctor_main(int argc, char **argv) {
     struct target target;
     struct model model;
     struct samples_look *looks = NULL;
+    struct began first;
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
@@ -232,7 +262,7 @@ int doctor_main(int argc, char **argv) {
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
-                                   .target = word,
+                                   .target = cli_quote(word),
                                    .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
@@ -240,19 +270,23 @@ int doctor_main(int argc, char **argv) {
                                        .mappings = true,
                                        .pages = true};
     target_open(&target, word, request.watch_s > 0);
-    if (!target.is_snapshot) {
+    if (request.watch_s > 0)
+        looks = watch(&target, request.watch_s, &first);
+    if (!target.is_snapshot)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
-        if (!target.client.outside)
-            input.foreign_frees = self_figure(&target, "foreign_frees");
+    if (!target.is_snapshot && !target.client.outside)
+        input.foreign_frees = self_figure(&target, "foreign_frees");
+    double asked_s = clock_now_s();
+    target_load_contexts(&target, &model, &load);
+    if (looks)
+        check_began(&target, first, find_began(&model, asked_s));
+    struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
+    target_load_rest(&target, &model, &load);
+    if (!target.is_snapshot) {
         limits_read_mounts(&mounts, "");
         if (limits_find_tightest(&mounts, target.facts.thread, &limit))
             input.limit = &limit;
     }
-    if (request.watch_s > 0)
-        looks = watch(&target, request.watch_s);
-    target_load_contexts(&target, &model, &load);
-    struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
-    target_load_rest(&target, &model, &load);
     input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
     recorded_take(&input, &limit);
     reading_finish(work, &model, &request.telling.names);

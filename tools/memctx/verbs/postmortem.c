@@ -378,7 +378,7 @@ int postmortem_main(int argc, char **argv) {
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
-                                   .target = word,
+                                   .target = cli_quote(word),
                                    .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     target_open(&target, word, false);

@@ -36,7 +36,7 @@ static void write_report(const struct report_request *request, struct report_sta
     report_write_data(memory, &(struct report_input){.now = now,
                                                      .before = before,
                                                      .compare = compare,
-                                                     .target = target,
+                                                     .target = cli_quote(target),
                                                      .taken_s = time(NULL)});
     fclose(memory);
     char *title =

@@ -566,7 +566,7 @@ const makeReport = (data, kept = null) => {
     if (!before) return;
     const sums = [["", "before", "after", "change"]];
     const add = (name, from, to, unit = bytesText) => {
-      if (from || to) sums.push([name, unit(from), unit(to), (to > from ? "+" : "") + unit(to - from)]);
+      if (from || to) sums.push([name, unit(from), unit(to), from === null || to === null ? "?" : (to > from ? "+" : "") + unit(to - from)]);
     };
     const SUMS = {requested_bytes: ["requested by the program", bytesText], live_chunks: ["chunks alive", numberText],
       allocs: ["allocations since the start", numberText], frees: ["frees since the start", numberText],
