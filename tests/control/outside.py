@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 
 import harness
 from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_until
@@ -78,8 +79,12 @@ PYTHON = ("import sys, threading\n"
           "    print('more', flush=True)\n")
 
 
-def start_python(directory, **env):
-    target = harness.Target(["/usr/bin/python3", "-c", PYTHON], directory, **env)
+def start_python(directory, late=False, **env):
+    """late: the process is a third of a second older than its program."""
+    argv = ["/usr/bin/python3", "-c", PYTHON]
+    if late:
+        argv = ["/bin/sh", "-c", f'sleep 0.3; LD_PRELOAD={harness.LIB} exec "$@"', "sh", *argv]
+    target = harness.Target(argv, directory, preload=not late, **{**harness.SETTINGS, **env})
     try:
         check_equal(target.hear(60), "ready", "what the program said")
     except BaseException:
@@ -91,13 +96,15 @@ def start_python(directory, **env):
 @test
 def outside_equals_inside():
     """An idle process has equal figures and rules over its socket, read from outside, and while
-    stopped."""
-    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
+    stopped. Its uptime is on the clock of the socket, though the kernel made the process earlier."""
+    with runtime_dir() as directory, start_python(directory, late=True, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
         check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]}, "no path has the rule")
         check("how" not in inside, "the socket was not asked")
         outside = read(target.pid, "--outside")
+        uptimes = [inside["uptime_s"], outside["uptime_s"], target.dump("--no-symbols")["uptime_s"]]
+        check(uptimes == sorted(uptimes), f"uptimes over the socket, from outside, over the socket: {uptimes}")
         check("--outside asked" in outside["how"], outside["how"])
         check_equal(outside["exact"], False, "exact while the process runs")
         compare(inside, outside)
@@ -355,8 +362,13 @@ def core_equals_socket():
             check_equal((len(kept["marks"]), len(kept["notes"])), (2, 16), "marks and notes inside")
             grown = grown_since(target.pid, "planted", env=target.cli_env)
             check(grown["contexts"], "nothing has grown since the mark")
+            began = time.monotonic()
+            uptime = target.dump("--no-symbols")["uptime_s"]
             core = core_of(target, place)
+            latest = uptime + time.monotonic() - began
         outside = read(core)
+        check(max(mark["uptime_s"] for mark in kept["marks"]) <= outside["uptime_s"] <= latest,
+              f"uptime of the core: {outside['uptime_s']}; {latest}; marks: {kept['marks']}")
         check(records_of(core, place) == kept, "marks with their entries, or notes, differ")
         check(grown_since(core, "planted") == grown, "diff since a mark that a reset followed differs")
         check_equal(outside["how"], f"read from the core file {core}", "how")

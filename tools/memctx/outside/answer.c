@@ -6,18 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "outside/outside.h"
 #include "outside/tables.h"
 
 #define HEAPS_A_RECORD 128U
 #define LABEL_BYTES 200U
+/* The kernel tells the age of a process in ticks of 10 ms, and a fork may take a while. */
+#define AGE_SLACK_NS 2000000000U
 
 struct outside {
     struct tables tables;
     char source[64]; /* the process or the file, for messages */
     char *path;      /* path of the core file; NULL: a process */
     struct outside_process process;
+    uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
     char *why, *how;
     bool is_read, pages_are_read;
 };
@@ -28,6 +32,12 @@ struct answer {
     uint64_t next;
     uint32_t count;
 };
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now = {0};
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
 
 static struct outside *open_tables(struct outside *outside, struct cli_failure *failure) {
     if (!tables_open(&outside->tables, outside->source, failure)) {
@@ -41,6 +51,8 @@ struct outside *outside_open_process(const struct outside_process *process,
                                      struct cli_failure *failure) {
     struct outside *outside = cli_alloc(1, sizeof *outside);
     outside->process = *process;
+    uint64_t now = clock_ns(CLOCK_BOOTTIME), age = (uint64_t)(process->age_s * 1e9);
+    outside->born_ns = now > age ? now - age : 0;
     outside->why = cli_copy(process->why);
     snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
     if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
@@ -164,6 +176,38 @@ static bool read_tables(struct outside *outside, struct cli_failure *failure) {
 
 /* --- the head -------------------------------------------------------------------------------- */
 
+/* Returns the uptime of the process in a core file: the library's last look at the clock, or its
+ * newest mark if that is later. */
+static uint64_t core_uptime_ns(struct tables *tables) {
+    unsigned shift = CONSTANT(tables, SEGMENT_TICK_SHIFT);
+    uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
+    uint64_t start = tables_word(tables, ADDRESS(tables, control_start_shown), sizeof start);
+    /* segment_clock has the low 32 bits of the number of ticks. In a forked child it may be earlier
+     * than the fork. */
+    uint32_t ticks = clock - (uint32_t)(start >> shift);
+    if (ticks > UINT32_MAX - WIRE_AGE_LAG)
+        ticks = 0;
+    uint64_t uptime = ticks > 0 ? (((start >> shift) + ticks) << shift) - start : 0;
+    for (size_t i = 0; i < tables->mark_count; i++)
+        if (tables->marks[i].wire.uptime_ns > uptime)
+            uptime = tables->marks[i].wire.uptime_ns;
+    return uptime;
+}
+
+/* Fills in the uptime as the process itself counts it, so that it fits the uptimes of marks, and
+ * how long the machine slept. */
+static void tell_uptime(struct outside *outside, struct wire_dump *dump) {
+    struct tables *tables = &outside->tables;
+    uint64_t start = tables_word(tables, ADDRESS(tables, control_start_shown), sizeof start);
+    uint64_t awake = clock_ns(CLOCK_MONOTONIC), all = clock_ns(CLOCK_BOOTTIME);
+    uint64_t age = all > outside->born_ns ? all - outside->born_ns : 0;
+    /* whole ms, because the two clocks are not read at the same time */
+    dump->slept_ns = all > awake ? (all - awake) / 1000000 * 1000000 : 0;
+    /* In another time namespace the process counts from another zero. */
+    bool same_clock = start != 0 && start <= awake && awake - start <= age + AGE_SLACK_NS;
+    dump->uptime_ns = same_clock ? awake - start : age;
+}
+
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
@@ -175,11 +219,10 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         return false;
     /* another thread may run, or the process may have been resumed during the reading */
     outside->process.stopped = outside->process.stopped && is_stopped(outside->process.pid);
-    uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
-    uint32_t begun = (uint32_t)tables_word(tables, ADDRESS(tables, pages_clock_begin), 4);
-    dump->uptime_ns = outside->path
-                          ? (uint64_t)(clock - begun) << CONSTANT(tables, SEGMENT_TICK_SHIFT)
-                          : (uint64_t)(outside->process.age_s * 1e9);
+    if (outside->path)
+        dump->uptime_ns = core_uptime_ns(tables);
+    else
+        tell_uptime(outside, dump);
     dump->pid = (uint32_t)tables->reach.pid;
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
