@@ -67,7 +67,9 @@ def compare(inside, outside, core=False):
                 [thread["tid"] for thread in inside["threads"]], "threads")
 
 
-PYTHON = ("import sys, threading\n"
+# The program also maps the library's file as data, as programs that read symbols do.
+PYTHON = ("import mmap, os, sys, threading\n"
+          "copy = mmap.mmap(os.open(os.environ['LD_PRELOAD'], 0), 0, prot=mmap.PROT_READ)\n"
           "kept = [bytes(i % 3000) for i in range(20000)] + [bytearray(3 << 20), bytearray(700000)]\n"
           "del kept[5:15000:2]\n"
           "def work(): kept.extend([i] for i in range(5000))\n"
@@ -122,6 +124,19 @@ def outside_equals_inside():
             check_equal(done.returncode, 0, f"{verb} of a stopped process; {done.stderr}")
         check("is stopped" in json.loads(harness.run_cli("frag", "--json", str(target.pid)).stdout)["how"], "frag")
         target.process.send_signal(signal.SIGCONT)
+
+
+@test
+def long_names_from_outside():
+    """Labels of named contexts are cut at the same byte over the socket and from outside."""
+    with runtime_dir() as directory, \
+         harness.Target([harness.build_program("tests/control/labels.c")], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "ready", "what the program said")
+        target.wait_socket()
+        inside, outside = target.dump("--threads", "--no-symbols"), read(target.pid, "--outside")
+        compare(inside, outside)
+        text = json.dumps(inside)
+        check(all(letter * 3 in text for letter in "abcdefghijk"), "a name is missing")
 
 
 @test

@@ -12,7 +12,7 @@
 #include "outside/tables.h"
 
 #define HEAPS_A_RECORD 128U
-#define LABEL_BYTES 200U
+#define LABEL_BYTES 201U /* the library cuts labels at 200 bytes */
 /* The kernel tells the age of a process in ticks of 10 ms, and a fork may take a while. */
 #define AGE_SLACK_NS 2000000000U
 
@@ -21,6 +21,7 @@ struct outside {
     char source[64]; /* the process or the file, for messages */
     char *path;      /* path of the core file; NULL: a process */
     struct outside_process process;
+    uint64_t runs;    /* of is_stopped, before the tables were read */
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
     char *why, *how;
     bool is_read, pages_are_read;
@@ -129,29 +130,39 @@ const char *outside_how(struct outside *outside) {
     return outside->how;
 }
 
-/* True if all threads of the process are stopped. */
-static bool is_stopped(pid_t pid) {
-    char path[64], line[1024];
+/* True if all threads of the process are stopped. Sets *runs to a number that changes if a thread
+ * ran, started or ended meanwhile: the threads' switches of context, added up, and their ids. */
+static bool is_stopped(pid_t pid, uint64_t *runs) {
+    char path[64], *line = NULL;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     DIR *directory = opendir(path);
     const struct dirent *entry;
-    size_t count = 0;
-    bool stopped = directory != NULL;
+    size_t room = 0;
+    bool stopped = directory != NULL, any = false;
+    *runs = 0;
     while (stopped && (entry = readdir(directory))) {
         if (entry->d_name[0] == '.')
             continue;
-        char name[300];
-        snprintf(name, sizeof name, "/proc/%d/task/%s/stat", (int)pid, entry->d_name);
+        char name[300], state = 'R';
+        snprintf(name, sizeof name, "/proc/%d/task/%s/status", (int)pid, entry->d_name);
         FILE *file = fopen(name, "re");
-        const char *end = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-        stopped = end && strlen(end) > 2 && strchr("TtZX", end[2]);
-        count++;
+        while (file && getline(&line, &room, file) > 0) {
+            uint64_t switches = 0;
+            if (sscanf(line, "State: %c", &state) == 1 ||
+                sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &switches) == 1 ||
+                sscanf(line, "nonvoluntary_ctxt_switches: %" SCNu64, &switches) == 1)
+                *runs += switches;
+        }
+        *runs += strtoull(entry->d_name, NULL, 10) << 32;
+        stopped = strchr("TtZX", state) != NULL;
+        any = true;
         if (file)
             fclose(file);
     }
     if (directory)
         closedir(directory);
-    return stopped && count > 0;
+    free(line);
+    return stopped && any;
 }
 
 /* --- one answer ------------------------------------------------------------------------------ */
@@ -168,6 +179,8 @@ static void *add_record(struct answer *answer, size_t bytes) {
 }
 
 static bool read_tables(struct outside *outside, struct cli_failure *failure) {
+    if (!outside->is_read && outside->process.stopped)
+        outside->process.stopped = is_stopped(outside->process.pid, &outside->runs);
     if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
         return false;
     outside->is_read = true;
@@ -217,8 +230,11 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     struct wire_dump *dump = add_record(answer, sizeof *dump);
     if (!dump || !read_tables(outside, failure))
         return false;
-    /* another thread may run, or the process may have been resumed during the reading */
-    outside->process.stopped = outside->process.stopped && is_stopped(outside->process.pid);
+    /* The process may have been resumed during the reading, also for an instant: by a debugger, or
+     * by a program that limits its use of the processor. */
+    uint64_t runs;
+    outside->process.stopped = outside->process.stopped &&
+                               is_stopped(outside->process.pid, &runs) && runs == outside->runs;
     if (outside->path)
         dump->uptime_ns = core_uptime_ns(tables);
     else
@@ -258,20 +274,24 @@ static uint8_t read_byte(struct tables *tables, uint64_t leaves, uint32_t id) {
 
 static void add_named_label(struct tables *tables, uint64_t place, char label[LABEL_BYTES]) {
     uint32_t per_block = CONSTANT(tables, NAMED_PLACES_PER_BLOCK);
-    char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES], identifier[33] = "";
+    char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES] = "", identifier[33] = "";
     uint64_t block =
         place / per_block < CONSTANT(tables, NAMED_BLOCKS)
             ? tables_word(tables, ADDRESS(tables, named_blocks) + place / per_block * sizeof block,
                           sizeof block)
             : 0;
-    if (!reach_read(&tables->reach, block + place % per_block * SIZE(tables, named), named,
-                    SIZE(tables, named)) ||
-        !reach_read_text(&tables->reach, FIELD(tables, named, named, name), name, sizeof name)) {
+    bool good = reach_read(&tables->reach, block + place % per_block * SIZE(tables, named), named,
+                           SIZE(tables, named));
+    uint64_t at_name = good ? FIELD(tables, named, named, name) : 0;
+    if (!reach_read_text(&tables->reach, at_name, name, sizeof name) &&
+        /* a longer name, of which the first bytes are shown */
+        !reach_read(&tables->reach, at_name, name, sizeof name - 1)) {
         tables_miss(tables, "names of contexts", block);
         snprintf(label, LABEL_BYTES, "[name not readable]");
         free(named);
         return;
     }
+    name[sizeof name - 1] = '\0';
     uint32_t bits = 0; /* the word behind the member `spare`; its lowest 8 bits are the policy */
     uint32_t at = OFFSET(tables, named, spare) + (uint32_t)sizeof bits;
     if (at + sizeof bits <= SIZE(tables, named))
@@ -281,9 +301,9 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
            room < sizeof identifier - 1 ? room : sizeof identifier - 1);
     bool alive = FIELD(tables, named, named, generation) & 1;
     if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
-        snprintf(label, LABEL_BYTES, "%.150s: those with next to nothing", name);
+        snprintf(label, LABEL_BYTES, "%s: those with next to nothing", name);
     else
-        snprintf(label, LABEL_BYTES, "%.150s%s%s", name, alive && identifier[0] ? ": " : "",
+        snprintf(label, LABEL_BYTES, "%s%s%s", name, alive && identifier[0] ? ": " : "",
                  alive ? identifier : "");
     free(named);
 }
