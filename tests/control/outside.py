@@ -95,6 +95,20 @@ def start_python(directory, late=False, **env):
     return target
 
 
+def present_pages(pid):
+    """The number of OS pages that are present in mappings without a file, the kernel's zero page
+    among them. Leaves out the library's variables, which no figure counts."""
+    count, before = 0, ""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/pagemap", "rb", 0) as pages:
+        for line in maps:
+            start, end = (int(word, 16) >> 12 for word in line.split()[0].split("-"))
+            if len(line.split()) == 5 and end < 1 << 36 and "libmemctx" not in before:
+                words = os.pread(pages.fileno(), (end - start) * 8, start * 8)
+                count += sum(byte >> 7 for byte in words[7::8])
+            before = line
+    return count
+
+
 @test
 def outside_equals_inside():
     """An idle process has equal figures and rules over its socket, read from outside, and while
@@ -104,15 +118,11 @@ def outside_equals_inside():
         inside = target.dump("--threads", "--no-symbols")
         check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]}, "no path has the rule")
         check("how" not in inside, "the socket was not asked")
-        outside = read(target.pid, "--outside")
-        uptimes = [inside["uptime_s"], outside["uptime_s"], target.dump("--no-symbols")["uptime_s"]]
-        check(uptimes == sorted(uptimes), f"uptimes over the socket, from outside, over the socket: {uptimes}")
-        check("--outside asked" in outside["how"], outside["how"])
-        check_equal(outside["exact"], False, "exact while the process runs")
-        compare(inside, outside)
         target.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+        present = present_pages(target.pid)
         stopped = read(target.pid)
+        check_equal(present_pages(target.pid), present, "OS pages of the process, which a reading must not change")
         check("is stopped" in stopped["how"], stopped["how"])
         check_equal(stopped["exact"], True, "exact while the process is stopped")
         compare(inside, stopped)
@@ -124,6 +134,12 @@ def outside_equals_inside():
             check_equal(done.returncode, 0, f"{verb} of a stopped process; {done.stderr}")
         check("is stopped" in json.loads(harness.run_cli("frag", "--json", str(target.pid)).stdout)["how"], "frag")
         target.process.send_signal(signal.SIGCONT)
+        outside = read(target.pid, "--outside")
+        uptimes = [inside["uptime_s"], outside["uptime_s"], target.dump("--no-symbols")["uptime_s"]]
+        check(uptimes == sorted(uptimes), f"uptimes over the socket, from outside, over the socket: {uptimes}")
+        check("--outside asked" in outside["how"], outside["how"])
+        check_equal(outside["exact"], False, "exact while the process runs")
+        compare(inside, outside)
 
 
 @test

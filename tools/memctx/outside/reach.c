@@ -142,6 +142,34 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
     return true;
 }
 
+bool reach_read_touched(const struct reach *reach, uint64_t address, void *to, size_t bytes) {
+    uint64_t words[64];
+    char *at = to;
+    if (address == 0 || address + bytes < address)
+        return false;
+    while (!reach->is_core && reach->pagemap >= 0 && bytes > 0) {
+        size_t before = address % OS_PAGE_BYTES, run = 0;
+        size_t count = (before + bytes + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
+        count = count < sizeof words / sizeof *words ? count : sizeof words / sizeof *words;
+        if (!read_at(reach->pagemap, address / OS_PAGE_BYTES * sizeof *words, (char *)words,
+                     count * sizeof *words))
+            break;
+        bool there = words[0] >> 62; /* "page present", "page swapped" */
+        while (run < count && (words[run] >> 62 != 0) == there)
+            run++;
+        size_t part = run * OS_PAGE_BYTES - before;
+        part = part < bytes ? part : bytes;
+        if (!there)
+            memset(at, 0, part);
+        else if (!read_at(reach->fd, address, at, part))
+            return false;
+        at += part;
+        address += part;
+        bytes -= part;
+    }
+    return bytes == 0 || reach_read(reach, address, at, bytes);
+}
+
 /* Reads up to the end of an OS page at a time, because the next OS page may be missing. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room) {
     while (room > 0) {

@@ -55,6 +55,10 @@ void reach_close(struct reach *reach);
 
 /* Copies memory. Returns false unless all of it can be read; then the copy is undefined. */
 bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);
+/* Like reach_read, but for anonymous memory. Sets to zero the OS pages that the process never
+ * wrote, or gave back. If they were read, the kernel would map its zero page there, and would then
+ * call them resident. */
+bool reach_read_touched(const struct reach *reach, uint64_t address, void *to, size_t bytes);
 /* Copies a text of less than `room` bytes with its final 0. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room);
 /* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if the

@@ -93,6 +93,7 @@ static bool is_sound(const struct outside_root *root) {
 #define IS(name) root->constants[OUTSIDE_IS_##name]
     return IS(SEGMENT_SHIFT) >= 20 && IS(SEGMENT_SHIFT) < 30 && IS(SLICE_SHIFT) >= 12 &&
            IS(SLICE_SHIFT) < IS(SEGMENT_SHIFT) && IS(SEGMENT_LEAF_SHIFT) < 24 &&
+           IS(SEGMENT_SHIFT) + IS(SEGMENT_LEAF_SHIFT) + IS(SEGMENT_ROOT_BITS) <= 48 &&
            IS(SEGMENT_ROOT_BITS) < 16 && IS(SEGMENT_TICK_SHIFT) < 40 &&
            IS(HEADER_SLICES) < 1U << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) &&
            (uint64_t)root->structs[OUTSIDE_SIZE_page] << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) <=
