@@ -170,6 +170,15 @@ static char *debug_path(const struct symbols_request *request) {
 
 static char *search_path; /* of the module that was opened last */
 
+/* Returns true if an open of the path that the texts make does no harm. */
+__attribute__((format(printf, 1, 0))) static bool
+is_path_harmless(const char *format, const char *one, const char *two, const char *three) {
+    char path[PATH_MAX];
+    /* the kernel refuses a longer path */
+    return snprintf(path, sizeof path, format, one, two, three) >= (int)sizeof path ||
+           plain_file_is_harmless(path);
+}
+
 /* Returns true if libdwfl may open each file that it would try for DIRECTORY/.build-id. */
 static bool is_id_harmless(Dwfl_Module *module, const char *directory) {
     const unsigned char *id;
@@ -180,21 +189,14 @@ static bool is_id_harmless(Dwfl_Module *module, const char *directory) {
         return true;
     for (int i = 0; i < bytes; i++)
         snprintf(text + 2L * i, 3, "%02x", id[i]);
-    char *path = cli_format("%s/.build-id/%.2s/%s.debug", directory, text, text + 2);
-    bool harmless = plain_file_is_harmless(path);
-    free(path);
-    return harmless;
+    return is_path_harmless("%s/.build-id/%.2s/%s.debug", directory, text, text + 2);
 }
 
 /* Returns true if libdwfl may open DIRECTORY/BELOW/NAME and DIRECTORY/BELOW/.dwz/NAME. */
 static bool is_name_harmless(const char *directory, const char *below, const char *name) {
     const char *slash = strrchr(name, '/');
-    char *path = cli_format("%s/%s/%s", directory, below, name);
-    char *dwz = cli_format("%s/%s/.dwz/%s", directory, below, slash ? slash + 1 : name);
-    bool harmless = plain_file_is_harmless(path) && plain_file_is_harmless(dwz);
-    free(path);
-    free(dwz);
-    return harmless;
+    return is_path_harmless("%s/%s/%s", directory, below, name) &&
+           is_path_harmless("%s/%s/.dwz/%s", directory, below, slash ? slash + 1 : name);
 }
 
 /* Returns true if libdwfl may open each file that it would try for `name` in an element of the
@@ -224,9 +226,6 @@ static bool are_debug_files_harmless(Dwfl_Module *module, const char *path, cons
         harmless = (element[0] != '/' || is_id_harmless(module, element)) &&
                    is_element_harmless(element, folder, link ? link : made) &&
                    (link || is_element_harmless(element, folder, name));
-    free(elements);
-    free(made);
-    free(folder);
     return harmless;
 }
 
