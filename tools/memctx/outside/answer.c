@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* answer.c - answers requests from the tables that were read, in the form of the socket; see
  * outside.h. */
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "outside/outside.h"
 #include "outside/tables.h"
+#include "outside/tasks.h"
 
 #define HEAPS_A_RECORD 128U
 #define LABEL_BYTES 201U /* the library cuts labels at 200 bytes */
@@ -21,8 +21,9 @@ struct outside {
     char source[64]; /* the process or the file, for messages */
     char *path;      /* path of the core file; NULL: a process */
     struct outside_process process;
-    uint64_t runs;    /* of is_stopped, before the tables were read */
+    uint64_t runs;    /* of tasks_are_stopped, before the tables were read */
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
+    struct tasks tasks;
     char *why, *how;
     bool is_read, pages_are_read;
 };
@@ -54,6 +55,7 @@ struct outside *outside_open_process(const struct outside_process *process,
     outside->process = *process;
     uint64_t now = clock_ns(CLOCK_BOOTTIME), age = (uint64_t)(process->age_s * 1e9);
     outside->born_ns = now > age ? now - age : 0;
+    outside->tasks = (struct tasks){.pid = process->pid, .inner_pid = process->inner_pid};
     outside->why = cli_copy(process->why);
     snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
     if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
@@ -85,6 +87,7 @@ void outside_close(struct outside *outside) {
     tables_forget(&outside->tables);
     reach_close(&outside->tables.reach);
     free(outside->path);
+    tasks_forget(&outside->tasks);
     free(outside->why);
     free(outside->how);
     free(outside);
@@ -130,41 +133,6 @@ const char *outside_how(struct outside *outside) {
     return outside->how;
 }
 
-/* True if all threads of the process are stopped. Sets *runs to a number that changes if a thread
- * ran, started or ended meanwhile: the threads' switches of context, added up, and their ids. */
-static bool is_stopped(pid_t pid, uint64_t *runs) {
-    char path[64], *line = NULL;
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *directory = opendir(path);
-    const struct dirent *entry;
-    size_t room = 0;
-    bool stopped = directory != NULL, any = false;
-    *runs = 0;
-    while (stopped && (entry = readdir(directory))) {
-        if (entry->d_name[0] == '.')
-            continue;
-        char name[300], state = 'R';
-        snprintf(name, sizeof name, "/proc/%d/task/%s/status", (int)pid, entry->d_name);
-        FILE *file = fopen(name, "re");
-        while (file && getline(&line, &room, file) > 0) {
-            uint64_t switches = 0;
-            if (sscanf(line, "State: %c", &state) == 1 ||
-                sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &switches) == 1 ||
-                sscanf(line, "nonvoluntary_ctxt_switches: %" SCNu64, &switches) == 1)
-                *runs += switches;
-        }
-        *runs += strtoull(entry->d_name, NULL, 10) << 32;
-        stopped = strchr("TtZX", state) != NULL;
-        any = true;
-        if (file)
-            fclose(file);
-    }
-    if (directory)
-        closedir(directory);
-    free(line);
-    return stopped && any;
-}
-
 /* --- one answer ------------------------------------------------------------------------------ */
 
 /* Appends a zeroed record. Returns NULL if the answer has no room for it. */
@@ -180,7 +148,7 @@ static void *add_record(struct answer *answer, size_t bytes) {
 
 static bool read_tables(struct outside *outside, struct cli_failure *failure) {
     if (!outside->is_read && outside->process.stopped)
-        outside->process.stopped = is_stopped(outside->process.pid, &outside->runs);
+        outside->process.stopped = tasks_are_stopped(outside->process.pid, &outside->runs);
     if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
         return false;
     outside->is_read = true;
@@ -234,7 +202,8 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
      * by a program that limits its use of the processor. */
     uint64_t runs;
     outside->process.stopped = outside->process.stopped &&
-                               is_stopped(outside->process.pid, &runs) && runs == outside->runs;
+                               tasks_are_stopped(outside->process.pid, &runs) &&
+                               runs == outside->runs;
     if (outside->path)
         dump->uptime_ns = core_uptime_ns(tables);
     else
@@ -463,18 +432,6 @@ static void answer_modules(struct outside *outside, const struct wire_piece_requ
     }
 }
 
-static void read_thread_name(const struct outside *outside, uint32_t tid, char name[16]) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%u/comm", (int)outside->process.pid, tid);
-    FILE *file = outside->path ? NULL : fopen(path, "re");
-    if (!file)
-        return;
-    if (!fgets(name, 16, file))
-        name[0] = '\0';
-    name[strcspn(name, "\n")] = '\0';
-    fclose(file);
-}
-
 static void answer_threads(struct outside *outside, const struct wire_piece_request *request,
                            struct answer *answer) {
     const struct tables *tables = &outside->tables;
@@ -488,7 +445,8 @@ static void answer_threads(struct outside *outside, const struct wire_piece_requ
             continue;
         out->heap = tables->heaps[i].number;
         out->tid = tables->heaps[i].tid;
-        read_thread_name(outside, out->tid, out->name);
+        if (!outside->path)
+            tasks_read_name(&outside->tasks, out->tid, out->name);
     }
 }
 

@@ -111,6 +111,11 @@ static bool stays_stopped(struct process_facts *facts) {
 static void open_process(struct target *target, pid_t pid, bool live) {
     struct cli_failure failure, other;
     process_need_proc();
+    pid_t process = process_of_thread(pid);
+    if (process != pid)
+        cli_warn("note: %d is a thread of the process %d; this command takes the process", (int)pid,
+                 (int)process);
+    pid = process;
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X')
