@@ -68,10 +68,11 @@ static void read_inner_tids(struct tasks *tasks) {
     const struct dirent *entry;
     snprintf(path, sizeof path, "/proc/%d/task", (int)tasks->pid);
     DIR *directory = opendir(path);
+    tasks->count = 0;
     while (directory && (entry = readdir(directory))) {
         if (entry->d_name[0] == '.')
             continue;
-        if (tasks->count == room) {
+        if (!tasks->ids || tasks->count == room) {
             room = 2 * room + 64;
             tasks->ids = cli_grow(tasks->ids, room, sizeof *tasks->ids);
         }
@@ -88,7 +89,7 @@ static uint32_t tid_here(struct tasks *tasks, uint32_t tid) {
         return tid;
     if (!tasks->ids)
         read_inner_tids(tasks);
-    for (size_t i = 0; i < tasks->count; i++)
+    for (size_t i = 0; tasks->ids && i < tasks->count; i++)
         if (tasks->ids[i].inner == tid)
             return tasks->ids[i].here;
     return 0;
