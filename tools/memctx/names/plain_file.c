@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@ static int place_in_root(pid_t root_of, const char *path) {
     /* Linux before 5.6, or a filter of system calls that does not know openat2: absolute links
      * begin at this command's root. */
     if (place < 0 && (errno == ENOSYS || errno == EPERM) && path[0] == '/')
-        place = openat(directory, path + 1, O_PATH | O_CLOEXEC);
+        place = openat(directory, path + strspn(path, "/"), O_PATH | O_CLOEXEC);
     close(directory);
     return (int)place;
 }
