@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 4
+#define OUTSIDE_VERSION 5
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -60,7 +60,8 @@
     X(marks_kept_shown)                                                                            \
     X(notes_shown)                                                                                 \
     X(notes_made_shown)                                                                            \
-    X(rules_matched_shown)
+    X(rules_matched_shown)                                                                         \
+    X(control_start_shown)
 
 #define OUTSIDE_CONSTANTS(X)                                                                       \
     X(TREE_NODES_PER_BLOCK)                                                                        \

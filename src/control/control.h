@@ -71,6 +71,8 @@ void control_fork_done(bool child);
 /* --- within the layer ------------------------------------------------------------------------ */
 
 uint64_t control_uptime_ns(void);
+/* Points to the time on the system's monotonic clock that uptimes are counted from (outside.c). */
+INTERNAL const uint64_t *const control_start_shown;
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
 /* Makes the socket again if somebody has removed its path. Looks at most once a second. */

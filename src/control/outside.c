@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "context/tree.h"
 #include "control/act.h"
+#include "control/control.h"
 #include "control/marks.h"
 #include "figures/buffers.h"
 #include "figures/pages.h"

@@ -59,6 +59,7 @@ static struct {
     uint32_t looks_left;
     pthread_t thread;
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
+const uint64_t *const control_start_shown = &control.start_ns;
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
  * the library's code runs on the stack, and it uses a tenth of the stack. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];

@@ -241,6 +241,10 @@ def target_by_name():
         with target([named]) as live:
             dump = json.loads(succeed("dump", "mctx-by-name", "--json", env=live.cli_env))
             check_equal(dump["pid"], live.pid, "pid")
+            thread = next(name for name in os.listdir(f"/proc/{live.pid}/task") if name != str(live.pid))
+            done = cli("dump", thread, "--json", env=live.cli_env)
+            check_equal(json.loads(done.stdout)["pid"], live.pid, "pid of a thread's process")
+            check(f"{thread} is a thread of the process {live.pid}" in done.stderr, done.stderr)
             with Target([named], live.runtime, MEMCTX_CONTROL="eager") as second:
                 check_equal(second.hear(), "ready", "the second")
                 second.wait_socket()

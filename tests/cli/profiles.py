@@ -355,6 +355,9 @@ def profile_of_extreme_figures():
         for options in ((), ("--limit-samples", 2), ("--limit-samples", 1)):
             profile = export(live.pid, where, *options, env=live.cli_env)
             check(len(profile["sample"]) <= 3, "samples")
+        # heaptrack's format would take a line for each of these chunks
+        expect(1, "live chunks", "export", live.pid, "--heaptrack", os.path.join(where, "heaptrack"), env=live.cli_env)
+        check("heaptrack" not in " ".join(os.listdir(where)), f"files: {os.listdir(where)}")
 
 
 # --- gzip -----------------------------------------------------------------------------------------

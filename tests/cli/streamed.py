@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 
 import harness
 from clitest import CLI, expect, fake, scratch, succeed, target
@@ -146,3 +147,8 @@ def streamed_of_targets_that_fail():
                 succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
                 expect(1, "damaged", "dump", path, "--json")
                 os.unlink(path)
+        with fake("answer-stalled") as live:
+            dump = subprocess.Popen([CLI, "dump", str(live.pid), "--stream", "-o", path], env=live.cli_env, stderr=subprocess.DEVNULL)
+            wait_until(lambda: files_in(where), "the unfinished file")
+            dump.send_signal(signal.SIGTERM)
+            check_equal((dump.wait(60), files_in(where)), (-signal.SIGTERM, []), "status and files after SIGTERM")

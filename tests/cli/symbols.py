@@ -145,6 +145,9 @@ def separate_debug_file_by_link():
         tool("strip", "--strip-all", program)
         tool("objcopy", "--add-gnu-debuglink=frames.debug", program, cwd=where)
         check_dwarf_names(dump_of(program))
+        os.unlink(os.path.join(where, "frames.debug"))
+        os.mkfifo(os.path.join(where, "frames.debug"))  # an open would wait for ever
+        check_equal(path_of_size(dump_of(program), 12345)[0]["function"], None, "with a FIFO")
 
 
 @test
@@ -232,6 +235,16 @@ def file_that_was_replaced():
         os.unlink(program)
         dump = json.loads(succeed("dump", snapshot, "--json"))
         check_equal(module_of(dump, program)["symbols"], "missing", "a file that is gone")
+        compile_c(where, "-g", "-Wl,--build-id=none")
+        with target([program]) as live:
+            succeed("dump", live.pid, "--no-symbols", "-o", snapshot, env=live.cli_env)
+            os.rename(program, program + ".old")
+            compile_c(where, "-g", "-Wl,--build-id=none", "-Douter=another")
+            check_dwarf_names(live.dump())
+        done = cli("dump", snapshot, "--json")
+        frames = path_of_size(json.loads(done.stdout), 12345)
+        check_equal(frames[0]["function"], "another", "the name in the file of today")
+        check("no build-id" in done.stderr, f"note: {done.stderr}")
 
 
 def section_ranges(program):

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 
 import harness
 from harness import Failure, Skip, check, check_equal, runtime_dir, test, wait_until
@@ -66,7 +67,9 @@ def compare(inside, outside, core=False):
                 [thread["tid"] for thread in inside["threads"]], "threads")
 
 
-PYTHON = ("import sys, threading\n"
+# The program also maps the library's file as data, as programs that read symbols do.
+PYTHON = ("import mmap, os, sys, threading\n"
+          "copy = mmap.mmap(os.open(os.environ['LD_PRELOAD'], 0), 0, prot=mmap.PROT_READ)\n"
           "kept = [bytes(i % 3000) for i in range(20000)] + [bytearray(3 << 20), bytearray(700000)]\n"
           "del kept[5:15000:2]\n"
           "def work(): kept.extend([i] for i in range(5000))\n"
@@ -78,8 +81,12 @@ PYTHON = ("import sys, threading\n"
           "    print('more', flush=True)\n")
 
 
-def start_python(directory, **env):
-    target = harness.Target(["/usr/bin/python3", "-c", PYTHON], directory, **env)
+def start_python(directory, late=False, **env):
+    """late: the process is a third of a second older than its program."""
+    argv = ["/usr/bin/python3", "-c", PYTHON]
+    if late:
+        argv = ["/bin/sh", "-c", f'sleep 0.3; LD_PRELOAD={harness.LIB} exec "$@"', "sh", *argv]
+    target = harness.Target(argv, directory, preload=not late, **{**harness.SETTINGS, **env})
     try:
         check_equal(target.hear(60), "ready", "what the program said")
     except BaseException:
@@ -88,22 +95,34 @@ def start_python(directory, **env):
     return target
 
 
+def present_pages(pid):
+    """The number of OS pages that are present in mappings without a file, the kernel's zero page
+    among them. Leaves out the library's variables, which no figure counts."""
+    count, before = 0, ""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/pagemap", "rb", 0) as pages:
+        for line in maps:
+            start, end = (int(word, 16) >> 12 for word in line.split()[0].split("-"))
+            if len(line.split()) == 5 and end < 1 << 36 and "libmemctx" not in before:
+                words = os.pread(pages.fileno(), (end - start) * 8, start * 8)
+                count += sum(byte >> 7 for byte in words[7::8])
+            before = line
+    return count
+
+
 @test
 def outside_equals_inside():
     """An idle process has equal figures and rules over its socket, read from outside, and while
-    stopped."""
-    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
+    stopped. Its uptime is on the clock of the socket, though the kernel made the process earlier."""
+    with runtime_dir() as directory, start_python(directory, late=True, MEMCTX_CONTROL="eager", MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
         check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]}, "no path has the rule")
         check("how" not in inside, "the socket was not asked")
-        outside = read(target.pid, "--outside")
-        check("--outside asked" in outside["how"], outside["how"])
-        check_equal(outside["exact"], False, "exact while the process runs")
-        compare(inside, outside)
         target.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+        present = present_pages(target.pid)
         stopped = read(target.pid)
+        check_equal(present_pages(target.pid), present, "OS pages of the process, which a reading must not change")
         check("is stopped" in stopped["how"], stopped["how"])
         check_equal(stopped["exact"], True, "exact while the process is stopped")
         compare(inside, stopped)
@@ -115,6 +134,25 @@ def outside_equals_inside():
             check_equal(done.returncode, 0, f"{verb} of a stopped process; {done.stderr}")
         check("is stopped" in json.loads(harness.run_cli("frag", "--json", str(target.pid)).stdout)["how"], "frag")
         target.process.send_signal(signal.SIGCONT)
+        outside = read(target.pid, "--outside")
+        uptimes = [inside["uptime_s"], outside["uptime_s"], target.dump("--no-symbols")["uptime_s"]]
+        check(uptimes == sorted(uptimes), f"uptimes over the socket, from outside, over the socket: {uptimes}")
+        check("--outside asked" in outside["how"], outside["how"])
+        check_equal(outside["exact"], False, "exact while the process runs")
+        compare(inside, outside)
+
+
+@test
+def long_names_from_outside():
+    """Labels of named contexts are cut at the same byte over the socket and from outside."""
+    with runtime_dir() as directory, \
+         harness.Target([harness.build_program("tests/control/labels.c")], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "ready", "what the program said")
+        target.wait_socket()
+        inside, outside = target.dump("--threads", "--no-symbols"), read(target.pid, "--outside")
+        compare(inside, outside)
+        text = json.dumps(inside)
+        check(all(letter * 3 in text for letter in "abcdefghijk"), "a name is missing")
 
 
 @test
@@ -355,8 +393,13 @@ def core_equals_socket():
             check_equal((len(kept["marks"]), len(kept["notes"])), (2, 16), "marks and notes inside")
             grown = grown_since(target.pid, "planted", env=target.cli_env)
             check(grown["contexts"], "nothing has grown since the mark")
+            began = time.monotonic()
+            uptime = target.dump("--no-symbols")["uptime_s"]
             core = core_of(target, place)
+            latest = uptime + time.monotonic() - began
         outside = read(core)
+        check(max(mark["uptime_s"] for mark in kept["marks"]) <= outside["uptime_s"] <= latest,
+              f"uptime of the core: {outside['uptime_s']}; {latest}; marks: {kept['marks']}")
         check(records_of(core, place) == kept, "marks with their entries, or notes, differ")
         check(grown_since(core, "planted") == grown, "diff since a mark that a reset followed differs")
         check_equal(outside["how"], f"read from the core file {core}", "how")

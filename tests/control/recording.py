@@ -819,6 +819,9 @@ def recording_in_a_container_is_read_from_outside():
         wait_moments(path, 2)
         told = postmortem_of(path)
         check_equal((told["ended"], told["pid"]), ("running", 1), "how it ended")
+        # The ids of threads in the dump are those of the container's pid namespace.
+        threads = json.loads(run_cli("dump", "--outside", "--threads", "--json", "--no-symbols", str(pid)).stdout)["threads"]
+        check((1, "recorded") in {(thread["tid"], thread["name"]) for thread in threads}, f"threads: {threads}")
         check_equal(run_cli("postmortem", "--names", path).returncode, 0, "keeping names")
         with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
             copy = shutil.copy(path, os.path.join(directory, "copy.rec"))

@@ -22,6 +22,22 @@ static void remove_unfinished(void) {
         unlink(unfinished);
 }
 
+static void end_by_signal(int number) {
+    remove_unfinished();
+    signal(number, SIG_DFL);
+    raise(number); /* ends the process when this handler returns and unblocks the signal */
+}
+
+/* Leaves the signals that the verb handles, or that the caller ignores. */
+static void remove_on_signals(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction before, action = {.sa_handler = end_by_signal};
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
 /* True if the descriptor is open for `file`. Such a file is written to directly: /dev/stdout is a
  * symbolic link, which a rename would replace for all users. */
 static bool is_open_as(const struct stat *file, int fd) {
@@ -44,8 +60,10 @@ void output_begin(struct output *output, const char *path) {
         output->fd = mkstemp(output->temporary);
         unfinished = output->fd >= 0 ? output->temporary : NULL;
         unfinished_of = getpid();
-        if (!registered)
+        if (!registered) {
             registered = atexit(remove_unfinished) == 0;
+            remove_on_signals();
+        }
     }
     output->file = standard          ? stdout
                    : direct          ? fopen(path, "we")

@@ -11,6 +11,9 @@
 
 #define WIDTH 1200.0
 #define MARGIN 10.0
+/* Most boxes above one another. Frames of a damaged snapshot may have very many inlined functions,
+ * and boxes are drawn recursively. */
+#define LEVELS_MAX 8192U
 #define BOX_HEIGHT 17.0
 #define HEAD_HEIGHT 46.0
 #define NARROWEST 0.1
@@ -19,7 +22,7 @@
 struct box {
     const char *name;
     int64_t figure; /* sum over the box and all boxes above it */
-    struct box *first, *next;
+    struct box *parent, *first, *next;
 };
 
 struct drawing {
@@ -29,20 +32,46 @@ struct drawing {
     const char *unit;
 };
 
-/* Returns the child of this name, or makes one, and moves it to the front of the list. Contexts
- * come in the order of the tree, so the next call mostly asks for the child at the front. */
-static struct box *child_of(struct box *parent, const char *name) {
-    struct box **link = &parent->first;
-    while (*link && strcmp((*link)->name, name) != 0)
-        link = &(*link)->next;
-    struct box *child = *link;
-    if (!child) {
-        child = cli_alloc(1, sizeof *child);
-        child->name = name;
-    } else {
-        *link = child->next;
+/* All boxes, in a hash table by parent and name: a box may have very many children. */
+struct boxes {
+    struct box **slots; /* NULL: the slot is free */
+    size_t count, mask;
+};
+
+static struct box **find_slot(const struct boxes *boxes, const struct box *parent,
+                              const char *name) {
+    uint64_t hash = (uintptr_t)parent;
+    for (const char *at = name; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3U;
+    hash ^= hash >> 32;
+    for (size_t at = hash & boxes->mask;; at = (at + 1) & boxes->mask) {
+        struct box *box = boxes->slots[at];
+        if (!box || (box->parent == parent && strcmp(box->name, name) == 0))
+            return &boxes->slots[at];
     }
-    child->next = parent->first;
+}
+
+static void make_room(struct boxes *boxes) {
+    struct boxes old = *boxes;
+    if (2 * old.count < old.mask)
+        return;
+    boxes->mask = old.mask > 0 ? 2 * old.mask + 1 : 1023;
+    boxes->slots = cli_alloc(boxes->mask + 1, sizeof(struct box *));
+    for (size_t i = 0; old.slots && i <= old.mask; i++)
+        if (old.slots[i])
+            *find_slot(boxes, old.slots[i]->parent, old.slots[i]->name) = old.slots[i];
+    free(old.slots);
+}
+
+/* Returns the child of this name, or makes one. */
+static struct box *child_of(struct boxes *boxes, struct box *parent, const char *name) {
+    make_room(boxes);
+    struct box **slot = find_slot(boxes, parent, name), *child = *slot;
+    if (child)
+        return child;
+    child = *slot = cli_alloc(1, sizeof *child);
+    *child = (struct box){.name = name, .parent = parent, .next = parent->first};
+    boxes->count++;
     return parent->first = child;
 }
 
@@ -53,6 +82,7 @@ static int64_t add(int64_t a, int64_t b) {
 
 static struct box *make_boxes(const struct model *model, enum view_sort metric) {
     struct box *root = cli_alloc(1, sizeof *root);
+    struct boxes boxes = {.count = 0};
     root->name = "all";
     for (uint32_t i = 0; i < model->context_count; i++) {
         int64_t figure = view_key(&model->contexts[i].figures->self, metric);
@@ -62,11 +92,12 @@ static struct box *make_boxes(const struct model *model, enum view_sort metric) 
         const struct profile_frame *frames = profile_path(model, i, &count);
         struct box *box = root;
         root->figure = add(root->figure, figure);
-        for (size_t k = count; k-- > 0;) {
-            box = child_of(box, frames[k].function);
+        for (size_t k = count; k-- > 0 && count - k <= LEVELS_MAX;) {
+            box = child_of(&boxes, box, frames[k].function);
             box->figure = add(box->figure, figure);
         }
     }
+    free(boxes.slots);
     return root;
 }
 

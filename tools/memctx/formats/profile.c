@@ -337,6 +337,8 @@ static void heaptrack_instruction(const struct model *model, const struct model_
     free(numbers);
 }
 
+#define HEAPTRACK_CHUNKS_MAX (1UL << 31) /* a file of some 16 GiB */
+
 /* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on. Here an
  * instruction is written for each node, so both have equal numbers. */
 struct heaptrack {
@@ -389,6 +391,16 @@ static void heaptrack_chunks(struct heaptrack *heaptrack, const struct model_tot
 void profile_write_heaptrack(const struct model *model, FILE *file) {
     struct heaptrack heaptrack = {.model = model, .file = file};
     uint32_t infos = 0;
+    uint64_t chunks = 0;
+    for (uint32_t i = 1; i < model->context_count; i++) {
+        int64_t live = model->contexts[i].figures->self.live_chunks;
+        chunks += live > 0 ? (uint64_t)live : 0;
+        if (chunks > HEAPTRACK_CHUNKS_MAX)
+            cli_die(CLI_REFUSED,
+                    "%s: more than %lu live chunks, and heaptrack's format has a line for each; "
+                    "take another format, such as --speedscope",
+                    model->source, HEAPTRACK_CHUNKS_MAX);
+    }
     uint32_t *nodes = cli_alloc(model->context_count, sizeof *nodes);
     fprintf(file, "v 10400 2\nX %s\nI 1000 0\n", model->exe);
     for (uint32_t i = 1; i < model->context_count; i++) {

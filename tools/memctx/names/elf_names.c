@@ -8,18 +8,13 @@
  */
 #include "names/elf_names.h"
 
-#include <dirent.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "names/answer.h"
 #include "names/demangle.h"
@@ -332,136 +327,7 @@ void code_put_names(struct names *names, uint64_t address, FILE *answer) {
     answer_put_end(answer);
 }
 
-/* --- opening the file that the process maps ---------------------------------------------- */
-
-enum match { MATCH_NO_FILE, MATCH_OTHER, MATCH_DAMAGED, MATCH_YES };
-
-/* Returns true if the process maps this very file at the module's address. While the process lives,
- * this proves as much as an equal build-id. */
-static bool is_mapped(const struct symbols_request *request, const struct stat *status) {
-    char path[64];
-    char *line = NULL;
-    size_t capacity = 0;
-    bool mapped = false;
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)request->live_pid);
-    FILE *maps = request->live_pid != 0 ? fopen(path, "re") : NULL;
-    while (maps && !mapped && getline(&line, &capacity, maps) > 0) {
-        unsigned long long start, end, inode;
-        mapped = sscanf(line, "%llx-%llx %*s %*x %*s %llu", &start, &end, &inode) == 3 &&
-                 start <= request->module->start && request->module->start < end && inode != 0 &&
-                 inode == status->st_ino;
-    }
-    if (maps)
-        fclose(maps);
-    free(line);
-    return mapped;
-}
-
-static enum match check_file(const char *path, const struct symbols_request *request) {
-    const struct model_module *module = request->module;
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return MATCH_NO_FILE;
-    enum match match = MATCH_DAMAGED;
-    Elf *elf = NULL;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        (elf = elf_begin(fd, ELF_C_READ_MMAP, NULL)) && elf_kind(elf) == ELF_K_ELF) {
-        const void *id;
-        ssize_t bytes = dwelf_elf_gnu_build_id(elf, &id);
-        bool same = bytes > 0
-                        ? (size_t)bytes >= module->build_id_bytes && module->build_id_bytes > 0 &&
-                              memcmp(id, module->build_id, module->build_id_bytes) == 0
-                        : module->build_id_bytes == 0;
-        same = same || (module->build_id_bytes == 0 && is_mapped(request, &status));
-        match = same ? MATCH_YES : MATCH_OTHER;
-    }
-    elf_end(elf);
-    close(fd);
-    return match;
-}
-
-/* Finds a file that was replaced or removed. A link in /proc/PID/map_files still leads to it, but
- * not every user may read this folder. */
-static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes) {
-    char directory[64];
-    snprintf(directory, sizeof directory, "/proc/%d/map_files", (int)request->live_pid);
-    DIR *list = opendir(directory);
-    bool found = false;
-    const struct dirent *entry;
-    while (list && !found && (entry = readdir(list))) {
-        unsigned long long start, end;
-        if (sscanf(entry->d_name, "%llx-%llx", &start, &end) == 2 &&
-            start >= request->module->start && end <= request->module->end) {
-            snprintf(path, bytes, "%s/%.40s", directory, entry->d_name);
-            found = check_file(path, request) == MATCH_YES;
-        }
-    }
-    if (list)
-        closedir(list);
-    return found;
-}
-
-static enum symbols_source find_file(const struct symbols_request *request, char *path,
-                                     size_t bytes) {
-    enum match best = MATCH_NO_FILE, match;
-    for (int way = 0; way < 4; way++) {
-        if (way == 0 && request->live_pid != 0) {
-            snprintf(path, bytes, "/proc/%d/root%s", (int)request->live_pid, request->module->path);
-        } else if (way == 1) {
-            snprintf(path, bytes, "%s", request->module->path);
-        } else if (way == 2 && request->live_pid != 0) {
-            snprintf(path, bytes, "/proc/%d/exe", (int)request->live_pid);
-        } else if (way == 3 && request->live_pid != 0) {
-            if (find_map_file(request, path, bytes))
-                return SYMBOLS_DWARF;
-            continue;
-        } else {
-            continue;
-        }
-        match = check_file(path, request);
-        /* /proc/PID/exe is this module only if the build-id says so. */
-        if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0))
-            continue;
-        if (match == MATCH_YES)
-            return SYMBOLS_DWARF;
-        best = match > best ? match : best;
-    }
-    return best == MATCH_OTHER     ? SYMBOLS_MISMATCH
-           : best == MATCH_DAMAGED ? SYMBOLS_DAMAGED
-                                   : SYMBOLS_MISSING;
-}
-
-static char *debug_path(const struct symbols_request *request) {
-    char *in_target = request->live_pid != 0
-                          ? cli_format(":/proc/%d/root/usr/lib/debug", (int)request->live_pid)
-                          : cli_copy("");
-    return cli_format(":.debug:/usr/lib/debug%s%s%s", in_target,
-                      request->debug_directory ? ":" : "",
-                      request->debug_directory ? request->debug_directory : "");
-}
-
-enum symbols_source elf_names_open(const struct symbols_request *request,
-                                   struct Dwfl_Module **module) {
-    char path[PATH_MAX + 64];
-    static char *search_path;
-    static Dwfl_Callbacks callbacks = {
-        .find_elf = dwfl_build_id_find_elf,
-        .find_debuginfo = dwfl_standard_find_debuginfo,
-        .section_address = dwfl_offline_section_address,
-        .debuginfo_path = &search_path,
-    };
-    unsetenv("DEBUGINFOD_URLS"); /* a dump never waits for a network */
-    elf_version(EV_CURRENT);
-    search_path = debug_path(request);
-    enum symbols_source source = find_file(request, path, sizeof path);
-    if (source != SYMBOLS_DWARF)
-        return source;
-    Dwfl *dwfl = dwfl_begin(&callbacks);
-    /* Base 0: all addresses are those of the file. */
-    *module = dwfl ? dwfl_report_elf(dwfl, path, path, -1, 0, true) : NULL;
-    return *module && dwfl_report_end(dwfl, NULL, NULL) == 0 ? SYMBOLS_DWARF : SYMBOLS_DAMAGED;
-}
+/* --- answers ------------------------------------------------------------------------------ */
 
 static enum symbols_source read_names(struct names *names) {
     Dwarf *dwarf = dwfl_module_getdwarf(names->module, &names->dwarf_bias);

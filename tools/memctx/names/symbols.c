@@ -18,6 +18,7 @@
 #include "model/tails.h"
 #include "names/answer.h"
 #include "names/elf_names.h"
+#include "names/plain_file.h"
 
 /* most processor time for one module; the debug information of a browser takes some seconds */
 #define CHILD_CPU_LIMIT_S 120
@@ -214,19 +215,17 @@ static int compare_entries(const void *a, const void *b) {
 /* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp, so a file is ignored
  * unless it belongs to the target's user, to root or to this user. */
 static FILE *open_perf_map(const struct symbols_options *options) {
-    char paths[2][96];
+    char path[64];
     struct stat status, owner;
-    snprintf(paths[0], sizeof paths[0], "/proc/%d/root/tmp/perf-%d.map", (int)options->live_pid,
-             (int)options->inner_pid);
-    snprintf(paths[1], sizeof paths[1], "/tmp/perf-%d.map", (int)options->live_pid);
     char process[32];
     snprintf(process, sizeof process, "/proc/%d", (int)options->live_pid);
     for (int i = 0; i < 2; i++) {
-        /* a FIFO that somebody made under this name must not hold this command up */
-        int fd = open(paths[i], O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        snprintf(path, sizeof path, "/tmp/perf-%d.map",
+                 (int)(i == 0 ? options->inner_pid : options->live_pid));
+        int fd = plain_file_open(i == 0 ? options->live_pid : 0, path);
         if (fd < 0)
             continue;
-        bool good = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        bool good = fstat(fd, &status) == 0 &&
                     (status.st_uid == 0 || status.st_uid == geteuid() ||
                      (stat(process, &owner) == 0 && status.st_uid == owner.st_uid));
         FILE *file = good ? fdopen(fd, "r") : NULL;
@@ -382,6 +381,16 @@ static size_t collect_pairs(const struct model *model, const struct symbols_opti
     return pairs.count;
 }
 
+/* Says, once in a command, that names of a process that may be gone cannot be checked. */
+static void note_unchecked(const struct model_module *module) {
+    static bool noted;
+    if (!noted)
+        cli_warn("note: the process mapped %s, which has no build-id; its names come from the file "
+                 "of today, and are wrong if it was built anew meanwhile",
+                 module->path);
+    noted = true;
+}
+
 static void note_source(struct model_module *module, enum symbols_source source) {
     bool noted =
         module->symbols != NULL; /* an earlier look-up of other frames has printed the warning */
@@ -389,7 +398,7 @@ static void note_source(struct model_module *module, enum symbols_source source)
     if (noted)
         return;
     if (source == SYMBOLS_MISMATCH) {
-        cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
+        cli_warn("note: the file %s is not the one that the process runs (another build); its "
                  "names are left out",
                  module->path);
     } else if (source == SYMBOLS_DAMAGED) {
@@ -470,6 +479,9 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
         enum symbols_source source =
             lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
         note_source(module, source);
+        if (work->options.live_pid == 0 && module->build_id_bytes == 0 &&
+            (source == SYMBOLS_DWARF || source == SYMBOLS_SYMTAB || source == SYMBOLS_DYNSYM))
+            note_unchecked(module);
     }
     if (work->across.answer)
         finish_lookup(&work->across, model);

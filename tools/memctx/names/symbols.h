@@ -5,8 +5,8 @@
  * Names come from the files that the target maps, read here and never in the target: DWARF (also
  * in separate debug files found by build-id or debug link), then the symbol table (also the small
  * compressed one in .gnu_debugdata), then the dynamic symbols. A file is ignored if its build-id is
- * not that of the file that the process mapped. /tmp/perf-PID.map names code made at run time. A
- * frame without a name keeps module and offset.
+ * not that of the file that the process mapped; without a build-id the process's map decides.
+ * /tmp/perf-PID.map names code made at run time. A frame without a name keeps module and offset.
  *
  * Each module is read in a child process: a damaged file may end this child, and its module then
  * has no names, but the dump goes on.

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* answer.c - answers requests from the tables that were read, in the form of the socket; see
  * outside.h. */
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "outside/outside.h"
 #include "outside/tables.h"
+#include "outside/tasks.h"
 
 #define HEAPS_A_RECORD 128U
-#define LABEL_BYTES 200U
+#define LABEL_BYTES 201U /* the library cuts labels at 200 bytes */
+/* The kernel tells the age of a process in ticks of 10 ms, and a fork may take a while. */
+#define AGE_SLACK_NS 2000000000U
 
 struct outside {
     struct tables tables;
     char source[64]; /* the process or the file, for messages */
     char *path;      /* path of the core file; NULL: a process */
     struct outside_process process;
+    uint64_t runs;    /* of tasks_are_stopped, before the tables were read */
+    uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
+    struct tasks tasks;
     char *why, *how;
     bool is_read, pages_are_read;
 };
@@ -28,6 +34,12 @@ struct answer {
     uint64_t next;
     uint32_t count;
 };
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now = {0};
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
 
 static struct outside *open_tables(struct outside *outside, struct cli_failure *failure) {
     if (!tables_open(&outside->tables, outside->source, failure)) {
@@ -41,6 +53,9 @@ struct outside *outside_open_process(const struct outside_process *process,
                                      struct cli_failure *failure) {
     struct outside *outside = cli_alloc(1, sizeof *outside);
     outside->process = *process;
+    uint64_t now = clock_ns(CLOCK_BOOTTIME), age = (uint64_t)(process->age_s * 1e9);
+    outside->born_ns = now > age ? now - age : 0;
+    outside->tasks = (struct tasks){.pid = process->pid, .inner_pid = process->inner_pid};
     outside->why = cli_copy(process->why);
     snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
     if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
@@ -72,6 +87,7 @@ void outside_close(struct outside *outside) {
     tables_forget(&outside->tables);
     reach_close(&outside->tables.reach);
     free(outside->path);
+    tasks_forget(&outside->tasks);
     free(outside->why);
     free(outside->how);
     free(outside);
@@ -117,31 +133,6 @@ const char *outside_how(struct outside *outside) {
     return outside->how;
 }
 
-/* True if all threads of the process are stopped. */
-static bool is_stopped(pid_t pid) {
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *directory = opendir(path);
-    const struct dirent *entry;
-    size_t count = 0;
-    bool stopped = directory != NULL;
-    while (stopped && (entry = readdir(directory))) {
-        if (entry->d_name[0] == '.')
-            continue;
-        char name[300];
-        snprintf(name, sizeof name, "/proc/%d/task/%s/stat", (int)pid, entry->d_name);
-        FILE *file = fopen(name, "re");
-        const char *end = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-        stopped = end && strlen(end) > 2 && strchr("TtZX", end[2]);
-        count++;
-        if (file)
-            fclose(file);
-    }
-    if (directory)
-        closedir(directory);
-    return stopped && count > 0;
-}
-
 /* --- one answer ------------------------------------------------------------------------------ */
 
 /* Appends a zeroed record. Returns NULL if the answer has no room for it. */
@@ -156,6 +147,8 @@ static void *add_record(struct answer *answer, size_t bytes) {
 }
 
 static bool read_tables(struct outside *outside, struct cli_failure *failure) {
+    if (!outside->is_read && outside->process.stopped)
+        outside->process.stopped = tasks_are_stopped(outside->process.pid, &outside->runs);
     if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
         return false;
     outside->is_read = true;
@@ -163,6 +156,38 @@ static bool read_tables(struct outside *outside, struct cli_failure *failure) {
 }
 
 /* --- the head -------------------------------------------------------------------------------- */
+
+/* Returns the uptime of the process in a core file: the library's last look at the clock, or its
+ * newest mark if that is later. */
+static uint64_t core_uptime_ns(struct tables *tables) {
+    unsigned shift = CONSTANT(tables, SEGMENT_TICK_SHIFT);
+    uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
+    uint64_t start = tables_word(tables, ADDRESS(tables, control_start_shown), sizeof start);
+    /* segment_clock has the low 32 bits of the number of ticks. In a forked child it may be earlier
+     * than the fork. */
+    uint32_t ticks = clock - (uint32_t)(start >> shift);
+    if (ticks > UINT32_MAX - WIRE_AGE_LAG)
+        ticks = 0;
+    uint64_t uptime = ticks > 0 ? (((start >> shift) + ticks) << shift) - start : 0;
+    for (size_t i = 0; i < tables->mark_count; i++)
+        if (tables->marks[i].wire.uptime_ns > uptime)
+            uptime = tables->marks[i].wire.uptime_ns;
+    return uptime;
+}
+
+/* Fills in the uptime as the process itself counts it, so that it fits the uptimes of marks, and
+ * how long the machine slept. */
+static void tell_uptime(struct outside *outside, struct wire_dump *dump) {
+    struct tables *tables = &outside->tables;
+    uint64_t start = tables_word(tables, ADDRESS(tables, control_start_shown), sizeof start);
+    uint64_t awake = clock_ns(CLOCK_MONOTONIC), all = clock_ns(CLOCK_BOOTTIME);
+    uint64_t age = all > outside->born_ns ? all - outside->born_ns : 0;
+    /* whole ms, because the two clocks are not read at the same time */
+    dump->slept_ns = all > awake ? (all - awake) / 1000000 * 1000000 : 0;
+    /* In another time namespace the process counts from another zero. */
+    bool same_clock = start != 0 && start <= awake && awake - start <= age + AGE_SLACK_NS;
+    dump->uptime_ns = same_clock ? awake - start : age;
+}
 
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
@@ -173,13 +198,16 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     struct wire_dump *dump = add_record(answer, sizeof *dump);
     if (!dump || !read_tables(outside, failure))
         return false;
-    /* another thread may run, or the process may have been resumed during the reading */
-    outside->process.stopped = outside->process.stopped && is_stopped(outside->process.pid);
-    uint32_t clock = (uint32_t)tables_word(tables, ADDRESS(tables, segment_clock), 4);
-    uint32_t begun = (uint32_t)tables_word(tables, ADDRESS(tables, pages_clock_begin), 4);
-    dump->uptime_ns = outside->path
-                          ? (uint64_t)(clock - begun) << CONSTANT(tables, SEGMENT_TICK_SHIFT)
-                          : (uint64_t)(outside->process.age_s * 1e9);
+    /* The process may have been resumed during the reading, also for an instant: by a debugger, or
+     * by a program that limits its use of the processor. */
+    uint64_t runs;
+    outside->process.stopped = outside->process.stopped &&
+                               tasks_are_stopped(outside->process.pid, &runs) &&
+                               runs == outside->runs;
+    if (outside->path)
+        dump->uptime_ns = core_uptime_ns(tables);
+    else
+        tell_uptime(outside, dump);
     dump->pid = (uint32_t)tables->reach.pid;
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
@@ -215,20 +243,24 @@ static uint8_t read_byte(struct tables *tables, uint64_t leaves, uint32_t id) {
 
 static void add_named_label(struct tables *tables, uint64_t place, char label[LABEL_BYTES]) {
     uint32_t per_block = CONSTANT(tables, NAMED_PLACES_PER_BLOCK);
-    char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES], identifier[33] = "";
+    char *named = cli_alloc(1, SIZE(tables, named)), name[LABEL_BYTES] = "", identifier[33] = "";
     uint64_t block =
         place / per_block < CONSTANT(tables, NAMED_BLOCKS)
             ? tables_word(tables, ADDRESS(tables, named_blocks) + place / per_block * sizeof block,
                           sizeof block)
             : 0;
-    if (!reach_read(&tables->reach, block + place % per_block * SIZE(tables, named), named,
-                    SIZE(tables, named)) ||
-        !reach_read_text(&tables->reach, FIELD(tables, named, named, name), name, sizeof name)) {
+    bool good = reach_read(&tables->reach, block + place % per_block * SIZE(tables, named), named,
+                           SIZE(tables, named));
+    uint64_t at_name = good ? FIELD(tables, named, named, name) : 0;
+    if (!reach_read_text(&tables->reach, at_name, name, sizeof name) &&
+        /* a longer name, of which the first bytes are shown */
+        !reach_read(&tables->reach, at_name, name, sizeof name - 1)) {
         tables_miss(tables, "names of contexts", block);
         snprintf(label, LABEL_BYTES, "[name not readable]");
         free(named);
         return;
     }
+    name[sizeof name - 1] = '\0';
     uint32_t bits = 0; /* the word behind the member `spare`; its lowest 8 bits are the policy */
     uint32_t at = OFFSET(tables, named, spare) + (uint32_t)sizeof bits;
     if (at + sizeof bits <= SIZE(tables, named))
@@ -238,9 +270,9 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
            room < sizeof identifier - 1 ? room : sizeof identifier - 1);
     bool alive = FIELD(tables, named, named, generation) & 1;
     if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
-        snprintf(label, LABEL_BYTES, "%.150s: those with next to nothing", name);
+        snprintf(label, LABEL_BYTES, "%s: those with next to nothing", name);
     else
-        snprintf(label, LABEL_BYTES, "%.150s%s%s", name, alive && identifier[0] ? ": " : "",
+        snprintf(label, LABEL_BYTES, "%s%s%s", name, alive && identifier[0] ? ": " : "",
                  alive ? identifier : "");
     free(named);
 }
@@ -400,18 +432,6 @@ static void answer_modules(struct outside *outside, const struct wire_piece_requ
     }
 }
 
-static void read_thread_name(const struct outside *outside, uint32_t tid, char name[16]) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%u/comm", (int)outside->process.pid, tid);
-    FILE *file = outside->path ? NULL : fopen(path, "re");
-    if (!file)
-        return;
-    if (!fgets(name, 16, file))
-        name[0] = '\0';
-    name[strcspn(name, "\n")] = '\0';
-    fclose(file);
-}
-
 static void answer_threads(struct outside *outside, const struct wire_piece_request *request,
                            struct answer *answer) {
     const struct tables *tables = &outside->tables;
@@ -425,7 +445,8 @@ static void answer_threads(struct outside *outside, const struct wire_piece_requ
             continue;
         out->heap = tables->heaps[i].number;
         out->tid = tables->heaps[i].tid;
-        read_thread_name(outside, out->tid, out->name);
+        if (!outside->path)
+            tasks_read_name(&outside->tasks, out->tid, out->name);
     }
 }
 

@@ -27,6 +27,7 @@ struct outside;
 struct outside_process {
     pid_t pid;
     pid_t thread; /* /proc shows the memory under this id: the pid, unless the first thread ended */
+    pid_t inner_pid; /* pid in the process's own pid namespace */
     bool stopped;
     double age_s;
     int64_t rss_bytes;

@@ -121,6 +121,7 @@ static uint32_t at_least_since(const struct scan *scan, uint32_t then) {
 /* --- records of the model -------------------------------------------------------------------- */
 
 static struct seen_page *new_page(struct tables *tables) {
+    tables->room -= tables->room > 0;
     if (tables->page_count == tables->page_room) {
         tables->page_room = 2 * tables->page_room + 64;
         tables->pages = cli_grow(tables->pages, tables->page_room, sizeof *tables->pages);
@@ -284,12 +285,21 @@ static void read_owners(struct scan *scan, struct walk *walk) {
         walk->owner_count = count;
 }
 
+/* True if a walk over the blocks is short: the granules have a size that is a power of 2, and each
+ * block of a granule begins in it. */
+static bool is_bounded(const struct header *page) {
+    uint64_t granule = (uint64_t)page->granule_mask + 1;
+    return (granule & (granule - 1)) == 0 &&
+           (uint64_t)(page->granule_capacity - 1) * page->block_bytes < granule;
+}
+
 static void look_at_blocks(struct scan *scan, const struct header *page, struct seen_page *out) {
     struct walk walk = {
         .page = page, .heap = tables_heap_at(scan->tables, page->heap), .spare = UINT32_MAX};
     uint64_t reached = reached_bytes(page);
     bool many = page->granule_mask < OS_PAGE_BYTES;
-    if (!reach_read(&scan->tables->reach, page->start, scan->blocks, reached)) {
+    if (!is_bounded(page) ||
+        !reach_read_touched(&scan->tables->reach, page->start, scan->blocks, reached)) {
         tables_miss(scan->tables, "pages", page->start);
         return;
     }
@@ -421,7 +431,7 @@ static void scan_huge(struct scan *scan, uint64_t segment) {
 static void scan_segment(struct scan *scan, uint64_t segment) {
     struct tables *tables = scan->tables;
     uint64_t header_bytes = IS(HEADER_SLICES) * scan->slice_bytes;
-    if (!reach_read(&tables->reach, segment, scan->headers, header_bytes)) {
+    if (!reach_read_touched(&tables->reach, segment, scan->headers, header_bytes)) {
         tables_miss(tables, "pages", segment);
         return;
     }
@@ -456,6 +466,13 @@ static void scan_leaf(struct scan *scan, uint64_t address, uint64_t first) {
     }
     for (size_t i = 0; i < count; i++) {
         uint64_t segment = (first + i) << IS(SEGMENT_SHIFT);
+        if (flags[i] == 0)
+            continue;
+        if (scan->tables->room == 0) {
+            tables_miss(scan->tables, "pages", segment);
+            break;
+        }
+        scan->tables->room--;
         if (flags[i] & IS(SEGMENT_HUGE))
             scan_huge(scan, segment);
         else if (flags[i] & IS(SEGMENT_SLICED))
@@ -468,6 +485,7 @@ void tables_read_pages(struct tables *tables) {
     struct scan the_scan = {.tables = tables}, *scan = &the_scan;
     tables->page_count = tables->share_count = 0;
     tables->segments_resident = 0;
+    tables->room = TABLES_RECORDS_MOST;
     scan->segment_bytes = 1UL << IS(SEGMENT_SHIFT);
     scan->slice_bytes = 1UL << IS(SLICE_SHIFT);
     scan->slices = (uint32_t)(scan->segment_bytes / scan->slice_bytes);

@@ -26,6 +26,18 @@ void reach_add_piece(struct reach *reach, uint64_t start, uint64_t bytes, uint64
     reach->pieces[reach->piece_count++] = (struct reach_piece){start, bytes, offset};
 }
 
+/* Adjacent mappings become one range. */
+static void add_anonymous(struct reach *reach, uint64_t start, uint64_t end) {
+    size_t count = reach->anonymous_count;
+    if (count > 0 && reach->anonymous[count - 1].end == start) {
+        reach->anonymous[count - 1].end = end;
+        return;
+    }
+    if ((count & (count - 1)) == 0)
+        reach->anonymous = cli_grow(reach->anonymous, 2 * count + 1, sizeof *reach->anonymous);
+    reach->anonymous[reach->anonymous_count++] = (struct reach_range){start, end};
+}
+
 static bool read_mappings(struct reach *reach, pid_t pid) {
     char path[64], *line = NULL;
     size_t room = 0;
@@ -37,10 +49,14 @@ static bool read_mappings(struct reach *reach, pid_t pid) {
         uint64_t start, end;
         int name_at = 0;
         line[strcspn(line, "\n")] = '\0';
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %n", &start, &end, &name_at) ==
-                2 &&
-            name_at > 0 && line[name_at] == '/')
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %n", &start, &end, &name_at) !=
+                2 ||
+            name_at == 0)
+            continue;
+        if (line[name_at] == '/')
             reach_add_mapping(reach, start, end, line + name_at);
+        else if (line[name_at] == '\0' || line[name_at] == '[')
+            add_anonymous(reach, start, end);
     }
     free(line);
     fclose(file);
@@ -84,6 +100,7 @@ void reach_close(struct reach *reach) {
     for (size_t i = 0; i < reach->mapping_count; i++)
         free(reach->mappings[i].name);
     free(reach->mappings);
+    free(reach->anonymous);
     free(reach->pieces);
     free(reach->threads);
     free(reach->exe);
@@ -140,6 +157,50 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
         bytes -= part;
     }
     return true;
+}
+
+/* True if the range was anonymous memory when the process was opened. */
+static bool is_anonymous(const struct reach *reach, uint64_t address, size_t bytes) {
+    size_t low = 0, high = reach->anonymous_count; /* finds the first range that ends behind */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (reach->anonymous[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < reach->anonymous_count && reach->anonymous[low].start <= address &&
+           address + bytes <= reach->anonymous[low].end;
+}
+
+bool reach_read_touched(const struct reach *reach, uint64_t address, void *to, size_t bytes) {
+    uint64_t words[64];
+    char *at = to;
+    if (address == 0 || address + bytes < address)
+        return false;
+    /* An address that is not mapped, and a page of a file, are not zero. */
+    bool looks = !reach->is_core && reach->pagemap >= 0 && is_anonymous(reach, address, bytes);
+    while (looks && bytes > 0) {
+        size_t before = address % OS_PAGE_BYTES, run = 0;
+        size_t count = (before + bytes + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
+        count = count < sizeof words / sizeof *words ? count : sizeof words / sizeof *words;
+        if (!read_at(reach->pagemap, address / OS_PAGE_BYTES * sizeof *words, (char *)words,
+                     count * sizeof *words))
+            break;
+        bool there = words[0] >> 62; /* "page present", "page swapped" */
+        while (run < count && (words[run] >> 62 != 0) == there)
+            run++;
+        size_t part = run * OS_PAGE_BYTES - before;
+        part = part < bytes ? part : bytes;
+        if (!there)
+            memset(at, 0, part);
+        else if (!read_at(reach->fd, address, at, part))
+            return false;
+        at += part;
+        address += part;
+        bytes -= part;
+    }
+    return bytes == 0 || reach_read(reach, address, at, bytes);
 }
 
 /* Reads up to the end of an OS page at a time, because the next OS page may be missing. */

@@ -35,6 +35,10 @@ struct reach {
     bool is_core;                   /* true: a core file; false: a process */
     struct reach_mapping *mappings; /* by rising address */
     size_t mapping_count;
+    struct reach_range { /* memory without a file, by rising address; of a process only */
+        uint64_t start, end;
+    } * anonymous;
+    size_t anonymous_count;
     struct reach_piece *pieces; /* parts of memory in a core file, by rising address */
     size_t piece_count;
     struct reach_thread *threads; /* threads in a core file; their names are not known */
@@ -55,6 +59,10 @@ void reach_close(struct reach *reach);
 
 /* Copies memory. Returns false unless all of it can be read; then the copy is undefined. */
 bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);
+/* Like reach_read, but sets to zero the OS pages that the process never wrote, or gave back, if the
+ * range was anonymous memory when the process was opened. If such a page was read, the kernel would
+ * map its zero page there, and would then call it resident. */
+bool reach_read_touched(const struct reach *reach, uint64_t address, void *to, size_t bytes);
 /* Copies a text of less than `room` bytes with its final 0. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room);
 /* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if the

@@ -45,7 +45,7 @@ static void take_resizes(struct tables *tables, struct seen_heap *heap, const ch
 /* Reads a struct resizes_block. Returns the address of the next block; 0: there is none. */
 static uint64_t read_resizes_block(struct tables *tables, struct seen_heap *heap, uint64_t address,
                                    char *block) {
-    if (!reach_read(&tables->reach, address, block, SIZE(tables, resizes_block))) {
+    if (!reach_read_touched(&tables->reach, address, block, SIZE(tables, resizes_block))) {
         tables_miss(tables, "counts of realloc", address);
         return 0;
     }
@@ -75,8 +75,10 @@ static void read_resizes(struct tables *tables) {
         struct seen_heap *heap = &tables->heaps[i];
         uint64_t at = heap->resizes_at;
         at = at != 0 ? at + OFFSET(tables, resizes, first) : 0;
-        for (uint32_t n = 0; at != 0 && n <= ENTRIES_MOST / per_block; n++)
+        for (uint32_t n = 0; at != 0 && n <= ENTRIES_MOST / per_block && tables->room > 0; n++) {
             at = read_resizes_block(tables, heap, at, block);
+            tables->room--;
+        }
     }
     free(block);
     tables->resizes_lost =
@@ -113,8 +115,9 @@ static bool take_entry(struct tables *tables, struct seen_mark *mark, const unsi
         if (!get_number(at, end, &numbers[i]))
             return false;
     *context += numbers[0] >> 1;
-    if (*context >= tables->node_count)
+    if (*context >= tables->node_count || tables->room == 0)
         return false;
+    tables->room--;
     int64_t live = unfold(numbers[1]), chunks = unfold(numbers[2]);
     uint64_t allocs = numbers[0] & 1 ? numbers[3] : (uint64_t)chunks;
     uint64_t bytes = numbers[0] & 1 ? numbers[4] : (uint64_t)live;
@@ -136,7 +139,7 @@ static void read_entries(struct tables *tables, struct seen_mark *mark, uint64_t
     size_t room = tables->root.fields[OUTSIDE_mark_chunk_bytes].bytes;
     char *chunk = cli_alloc(1, SIZE(tables, mark_chunk));
     for (uint32_t n = 0; address != 0 && n < CHUNKS_MOST; n++) {
-        bool good = reach_read(&tables->reach, address, chunk, SIZE(tables, mark_chunk));
+        bool good = reach_read_touched(&tables->reach, address, chunk, SIZE(tables, mark_chunk));
         uint64_t used = good ? FIELD(tables, chunk, mark_chunk, used) : 0, context = 0;
         const unsigned char *at = (const unsigned char *)chunk + OFFSET(tables, mark_chunk, bytes);
         const unsigned char *end = at + used;

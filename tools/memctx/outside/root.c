@@ -11,7 +11,8 @@
 
 #include "outside/tables.h"
 
-#define SEARCH_MAX (64UL << 20) /* most bytes of a mapping that are searched */
+#define SEARCH_MAX (64UL << 20)   /* most bytes of a mapping that are searched */
+#define LIBRARY_MAX (256UL << 20) /* most bytes between two places in the library */
 #define SEARCH_STEP (1UL << 20)
 #define STRUCT_MAX 65536U
 #define CONSTANT_MAX (1U << 26)
@@ -28,24 +29,46 @@ static bool is_library(const char *name) {
     return strncmp(slash ? slash + 1 : name, "libmemctx", 9) == 0;
 }
 
-/* Returns the address of the root in a mapping; 0: the root is not there. Skips parts that cannot
- * be read. */
-static uint64_t search(struct tables *tables, uint64_t start, uint64_t end) {
+/* Where the magic was found. */
+struct found {
+    uint64_t root;  /* address of the root; 0: not found */
+    uint64_t other; /* address of the first root of another layout; 0: there is none */
+};
+
+/* Notes a place with the magic. The file of the library may also be mapped as data, as a program
+ * that reads symbols does. In such a mapping the addresses are not those of the process. */
+static void take_magic(struct tables *tables, uint64_t at, struct found *found) {
+    struct {
+        uint32_t version;
+        uint64_t heap_global;
+    } head;
+    uint64_t address = at + offsetof(struct outside_root, addresses) +
+                       OUTSIDE_AT_heap_global * sizeof head.heap_global;
+    if (!reach_read(&tables->reach, at + offsetof(struct outside_root, version), &head.version,
+                    sizeof head.version))
+        return;
+    if (head.version != OUTSIDE_VERSION)
+        found->other = found->other ? found->other : at;
+    else if (reach_read(&tables->reach, address, &head.heap_global, sizeof head.heap_global) &&
+             head.heap_global + LIBRARY_MAX - at < 2 * LIBRARY_MAX)
+        found->root = at;
+}
+
+/* Looks for the root in a mapping. Skips parts that cannot be read. */
+static void search(struct tables *tables, uint64_t start, uint64_t end, struct found *found) {
     char magic[OUTSIDE_MAGIC_BYTES], *bytes = cli_alloc(SEARCH_STEP, 1);
-    uint64_t found = 0;
     write_magic(magic);
     if (end > start + SEARCH_MAX)
         end = start + SEARCH_MAX;
-    for (; start < end && !found; start += SEARCH_STEP) {
+    for (; start < end && !found->root; start += SEARCH_STEP) {
         size_t part = end - start < SEARCH_STEP ? (size_t)(end - start) : SEARCH_STEP;
         if (!reach_read(&tables->reach, start, bytes, part))
             continue;
-        for (size_t at = 0; at + sizeof magic <= part && !found; at += OUTSIDE_ALIGNMENT)
+        for (size_t at = 0; at + sizeof magic <= part && !found->root; at += OUTSIDE_ALIGNMENT)
             if (memcmp(bytes + at, magic, sizeof magic) == 0)
-                found = start + at;
+                take_magic(tables, start + at, found);
     }
     free(bytes);
-    return found;
 }
 
 /* struct_of[a field]: number of the struct that the field is in. */
@@ -70,6 +93,7 @@ static bool is_sound(const struct outside_root *root) {
 #define IS(name) root->constants[OUTSIDE_IS_##name]
     return IS(SEGMENT_SHIFT) >= 20 && IS(SEGMENT_SHIFT) < 30 && IS(SLICE_SHIFT) >= 12 &&
            IS(SLICE_SHIFT) < IS(SEGMENT_SHIFT) && IS(SEGMENT_LEAF_SHIFT) < 24 &&
+           IS(SEGMENT_SHIFT) + IS(SEGMENT_LEAF_SHIFT) + IS(SEGMENT_ROOT_BITS) <= 48 &&
            IS(SEGMENT_ROOT_BITS) < 16 && IS(SEGMENT_TICK_SHIFT) < 40 &&
            IS(HEADER_SLICES) < 1U << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) &&
            (uint64_t)root->structs[OUTSIDE_SIZE_page] << (IS(SEGMENT_SHIFT) - IS(SLICE_SHIFT)) <=
@@ -123,15 +147,16 @@ static bool take_root(struct tables *tables, uint64_t at, const char *source,
 
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure) {
     const struct reach *reach = &tables->reach;
+    struct found found = {0};
     size_t candidates = 0;
-    for (size_t i = 0; i < reach->mapping_count; i++) {
+    for (size_t i = 0; i < reach->mapping_count && !found.root; i++) {
         if (!is_library(reach->mappings[i].name))
             continue;
         candidates++;
-        uint64_t at = search(tables, reach->mappings[i].start, reach->mappings[i].end);
-        if (at)
-            return take_root(tables, at, source, failure);
+        search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     }
+    if (found.root || found.other) /* the message tells the other layout */
+        return take_root(tables, found.root ? found.root : found.other, source, failure);
     if (candidates == 0)
         return cli_fail(failure, CLI_NO_TARGET,
                         reach->is_core && reach->mapping_count == 0

@@ -175,7 +175,7 @@ static void read_views(struct tables *tables, struct seen_heap *seen, const char
             seen->view_count - first < per_block ? seen->view_count - first : per_block;
         uint64_t at;
         memcpy(&at, heap + OFFSET(tables, heap, views) + first / per_block * sizeof at, sizeof at);
-        if (!reach_read(&tables->reach, at, block, count * size)) {
+        if (!reach_read_touched(&tables->reach, at, block, count * size)) {
             tables_miss(tables, "counters", at);
             continue;
         }
@@ -190,9 +190,14 @@ static void read_freed_of(struct tables *tables, struct seen_heap *seen, const c
     uint64_t count = FIELD(tables, heap, heap, freed_of_count);
     if (count == 0 || count > HEAPS_MAX)
         return;
+    if (count > tables->room) {
+        tables_miss(tables, "counts of remote frees", FIELD(tables, heap, heap, freed_of));
+        return;
+    }
+    tables->room -= count;
     seen->freed_of = cli_alloc(count, sizeof *seen->freed_of);
-    if (reach_read(&tables->reach, FIELD(tables, heap, heap, freed_of), seen->freed_of,
-                   count * sizeof *seen->freed_of))
+    if (reach_read_touched(&tables->reach, FIELD(tables, heap, heap, freed_of), seen->freed_of,
+                           count * sizeof *seen->freed_of))
         seen->freed_of_count = (uint32_t)count;
     else
         tables_miss(tables, "counts of remote frees", FIELD(tables, heap, heap, freed_of));
@@ -202,16 +207,17 @@ static void read_freed_of(struct tables *tables, struct seen_heap *seen, const c
  * is damaged. */
 static uint64_t read_heap(struct tables *tables, uint64_t address, uint64_t totals, char *heap) {
     uint64_t most = (uint64_t)CONSTANT(tables, VIEWS_PER_BLOCK) * CONSTANT(tables, VIEW_BLOCKS);
-    if (!reach_read(&tables->reach, address, heap, SIZE(tables, heap))) {
+    if (!reach_read_touched(&tables->reach, address, heap, SIZE(tables, heap))) {
         tables_miss(tables, "counters", address);
         return 0;
     }
     uint64_t views = FIELD(tables, heap, heap, view_count);
     uint64_t number = FIELD(tables, heap, heap, number);
-    if (views > most || number > HEAPS_MAX) {
+    if (views > most || number > HEAPS_MAX || views >= tables->room) {
         tables_miss(tables, "counters", address);
         return 0;
     }
+    tables->room -= views + 1;
     if ((tables->heap_count & (tables->heap_count - 1)) == 0)
         tables->heaps = cli_grow(tables->heaps, 2 * tables->heap_count + 1, sizeof *tables->heaps);
     struct seen_heap *seen = &tables->heaps[tables->heap_count];
@@ -282,8 +288,16 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
     /* The list never shrinks, and heaps may be added while it is read. */
     uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
     tables->lost_views = FIELD(tables, global, heap_global, lost_views);
-    while (next != 0 && tables->heap_count < most && tables->heap_count < HEAPS_MAX)
+    uint64_t earlier = 0; /* a heap that was read; a damaged list may lead back to it */
+    while (next != 0 && tables->heap_count < most && tables->heap_count < HEAPS_MAX) {
+        if ((tables->heap_count & (tables->heap_count - 1)) == 0)
+            earlier = next;
         next = read_heap(tables, next, totals, heap);
+        if (next == earlier && next != 0) {
+            tables_miss(tables, "the list of heaps", next);
+            break;
+        }
+    }
     free(global);
     free(heap);
     if (!good)
@@ -365,6 +379,7 @@ static void read_modules(struct tables *tables) {
 
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure) {
     tables_forget(tables);
+    tables->room = TABLES_RECORDS_MOST;
     if (!read_contexts(tables, source, failure) || !read_heaps(tables, source, failure))
         return false;
     read_modules(tables); /* after the contexts, so that no module of a context is missing */

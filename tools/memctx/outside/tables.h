@@ -14,6 +14,9 @@
 
 #include "outside/reach.h"
 
+/* Most records of one kind or another (views, counts, entries of marks; pages with segments) that
+ * are read from a process, so that a damaged or hostile one does not take all memory here. */
+#define TABLES_RECORDS_MOST (1UL << 26)
 #define FIXED_UNKNOWN 1U /* id of [unknown]; the fixed nodes exist in each version of the root */
 
 struct seen_heap {
@@ -79,6 +82,7 @@ struct tables {
     size_t note_count;
     char **rules; /* texts of the placement rules; a text is NULL if it could not be read */
     size_t rule_count;
+    uint64_t room; /* how many more records may be read */
     /* Tables that could not be read or are damaged: their number, and the first such table. */
     size_t missing;
     uint64_t missing_address;

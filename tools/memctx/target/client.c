@@ -594,6 +594,7 @@ bool client_open_outside(struct client *client, const struct process_facts *fact
                          struct cli_failure *failure) {
     struct outside_process process = {.pid = facts->pid,
                                       .thread = facts->thread,
+                                      .inner_pid = facts->inner_pid,
                                       .stopped = facts->state == 'T' || facts->state == 't',
                                       .age_s = facts->age_s,
                                       .rss_bytes = facts->rss_bytes,

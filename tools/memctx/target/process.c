@@ -105,6 +105,15 @@ static void read_status(struct process_facts *facts) {
     free(text);
 }
 
+pid_t process_of_thread(pid_t id) {
+    char *text = cli_alloc(STATUS_BYTES, 1);
+    const char *line =
+        read_proc(id, "status", text, STATUS_BYTES) > 0 ? strstr(text, "\nTgid:") : NULL;
+    int process = line ? atoi(line + strlen("\nTgid:")) : 0;
+    free(text);
+    return process > 0 ? process : id;
+}
+
 /* Finds a thread that still runs, in a process whose first thread has ended. The kernel shows
  * memory and files of such a process only under the ids of running threads. */
 static void find_thread(struct process_facts *facts) {

@@ -34,6 +34,9 @@ struct process_facts {
  * ended, or is a thread of the kernel. */
 enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCESS_NO_MEMORY };
 
+/* Returns the process of a thread, whose id the user may have read in top or ps -L: the id itself
+ * if it is that of a process, or if it is not known. */
+pid_t process_of_thread(pid_t id);
 /* Returns false if the process does not exist (any more). */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
 /* Tells whether libmemctx.so is mapped into the process. */

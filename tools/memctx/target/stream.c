@@ -36,6 +36,10 @@ static void put_head(struct streaming *streaming, uint32_t flags) {
     struct client_answer answer;
     if (!ask(streaming, WIRE_DUMP, &request, sizeof request, &answer))
         cli_die_failure(&streaming->target->failure);
+    struct wire_dump *head = (struct wire_dump *)answer.body;
+    const struct client *client = &streaming->target->client;
+    if (answer.length == sizeof *head && client->paused && !client->outside)
+        head->exact = 0;
     stream_put(streaming->writer, STREAM_HEAD, 0, answer.body, answer.length);
     free(answer.body);
 }

@@ -14,6 +14,9 @@
 #include "model/memory.h"
 #include "snapshot/snapshot.h"
 
+#define STOPPED_LOOKS 10
+#define STOPPED_PAUSE_NS 5000000
+
 struct name_search {
     const char *word;
     pid_t found[64];
@@ -88,17 +91,38 @@ static void open_stopped(struct target *target, bool live) {
             live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
 }
 
+static bool is_stopped(const struct process_facts *facts) {
+    return facts->state == 'T' || facts->state == 't';
+}
+
+/* Returns true if a stopped process is found stopped each time that it is looked at, for 50 ms. A
+ * tracer (strace) and a limiter of processor time (cpulimit) stop a process for an instant. Reads
+ * the facts anew. */
+static bool stays_stopped(struct process_facts *facts) {
+    pid_t pid = facts->pid;
+    for (int i = 0; i < STOPPED_LOOKS && is_stopped(facts); i++) {
+        nanosleep(&(struct timespec){.tv_nsec = STOPPED_PAUSE_NS}, NULL);
+        if (!process_read_facts(pid, facts))
+            cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
+    }
+    return is_stopped(facts);
+}
+
 static void open_process(struct target *target, pid_t pid, bool live) {
     struct cli_failure failure, other;
     process_need_proc();
+    pid_t process = process_of_thread(pid);
+    if (process != pid)
+        cli_warn("note: %d is a thread of the process %d; this command takes the process", (int)pid,
+                 (int)process);
+    pid = process;
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, process_program(&target->facts));
-    bool stopped = target->facts.state == 'T' || target->facts.state == 't';
-    if (stopped) {
+    if (is_stopped(&target->facts) && (!live || stays_stopped(&target->facts))) {
         open_stopped(target, live);
         return;
     }
