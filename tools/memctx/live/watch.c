@@ -522,16 +522,24 @@ static bool cannot_answer(const struct watch *watch) {
            now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state);
 }
 
+/* Asks over the open connection, or else over a new one. */
+static bool ask_once(struct watch *watch, bool (*what)(struct watch *)) {
+    if (watch->client.fd < 0 &&
+        !client_connect(&watch->client, &watch->facts, true, &watch->failure))
+        return false;
+    return what(watch);
+}
+
+/* If the process has closed the connection of the last look, asks once more over a new one: a
+ * process closes a connection that was idle for a minute, or that another client needs. */
 static bool run(struct watch *watch, bool (*what)(struct watch *)) {
     if (watch->state == WATCH_ENDED)
         return false;
     if (cannot_answer(watch))
         return explain(watch);
-    if (watch->client.fd < 0 &&
-        !client_connect(&watch->client, &watch->facts, true, &watch->failure))
-        return explain(watch);
+    bool fresh = watch->client.fd < 0;
     watch->loader.failure = &watch->failure;
-    if (!what(watch))
+    if (!ask_once(watch, what) && (fresh || !watch->client.closed || !ask_once(watch, what)))
         return explain(watch);
     watch->state = WATCH_RUNS;
     return true;

@@ -342,15 +342,14 @@ static void fill_resident_set(const struct client *client, struct client_answer 
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure) {
     int64_t deadline = clock_now_ms() + WAIT_MS;
-    bool closed = false;
     bool begins =
         type == WIRE_DUMP && ((const struct wire_dump_request *)body)->flags & WIRE_DUMP_BEGIN;
     client->paused =
         !begins && (client->paused || clock_now_ms() - client->answered_ms > WIRE_DUMP_QUIET_MS);
-    while (!ask(client, type, body, length, answer, failure, &closed)) {
+    while (!ask(client, type, body, length, answer, failure, &client->closed)) {
         struct client again;
         struct cli_failure why;
-        if (!closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
+        if (!client->closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);

@@ -34,6 +34,7 @@ struct client {
     /* the process, for connecting again; the caller owns the facts */
     const struct process_facts *facts;
     bool hurry;
+    bool closed;   /* the last question failed because the process had closed the connection */
     bool told;     /* the user was told that this client waits for a connection */
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
