@@ -23,20 +23,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "snapshot/snapshot.h"
 #include "target/process.h"
 #include "target/target.h"
-
-#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
-#define SYS_close_range 436
-#endif
 
 #define FIRST_MS 2000 /* the library writes the first moment soon after the start */
 #define MOST_MS 600000
 #define LOOKUP_S 120 /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
 #define CALLERS_MAX 64
-#define FDS_MAX 4096
 
 void record_names_add(const char *path, const struct reading_names *names) {
     struct target target;
@@ -143,9 +139,7 @@ static void detach(int pidfd) {
         dup2(null, fd);
     if ((pidfd != 3 && dup3(pidfd, 3, O_CLOEXEC) < 0) || chdir("/") != 0)
         _exit(CLI_REFUSED);
-    if (syscall(SYS_close_range, 4, ~0U, 0) != 0) /* before Linux 5.9 */
-        for (int fd = 4; fd < FDS_MAX; fd++)
-            close(fd);
+    fork_close_from(4);
     signal(SIGHUP, SIG_IGN);
     /* a service manager sends SIGTERM to all processes of a service; this process ends after the
      * program, when the last names are written */
