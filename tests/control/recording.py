@@ -548,7 +548,7 @@ def functions_of(path):
 def short_lived_program(*options):
     """Runs a copy of the program, which a test can remove, under memctx run --record. Yields the
     target, the copy's path and the recording."""
-    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-[rec]-") as directory:
         program = os.path.join(directory, "recorded")
         shutil.copy(harness.build_program("tests/control/recorded.c"), program)
         argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]

@@ -97,6 +97,7 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 /* Longest wait of a look-up for a turn. After this time the look-up starts without a turn, because
  * the processes that hold the turns may hang. */
 #define TURN_WAIT_S 20
+#define TURN_STEP_MS 20
 
 /* A turn is the right to look up names. There is one turn for each processor, in memory that the
  * server shares with its child processes. A look-up holds its turn until its process ends. */
@@ -125,22 +126,24 @@ void namer_share_turns(void) {
     pthread_mutexattr_destroy(&shared);
 }
 
-static void take_turn(void) {
-    struct timespec until;
-    long turn = 0;
-    int error = EBUSY;
-    if (!turns)
-        return;
-    while (turn < turn_count && (error = pthread_mutex_trylock(&turns[turn].lock)) == EBUSY)
-        turn++;
-    if (error == EBUSY) {
-        turn = getpid() % turn_count;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += TURN_WAIT_S;
-        error = pthread_mutex_timedlock(&turns[turn].lock, &until);
+/* Returns true if a turn was free. */
+static bool try_turns(void) {
+    for (long turn = 0; turn < turn_count; turn++) {
+        int error = pthread_mutex_trylock(&turns[turn].lock);
+        if (error == EOWNERDEAD) /* the process that held the turn has ended */
+            pthread_mutex_consistent(&turns[turn].lock);
+        if (error == 0 || error == EOWNERDEAD)
+            return true;
     }
-    if (error == EOWNERDEAD) /* the process that held the turn has ended */
-        pthread_mutex_consistent(&turns[turn].lock);
+    return false;
+}
+
+/* Tries again and again, because a wait with pthread_mutex_timedlock would last longer if the clock
+ * is set back. */
+static void take_turn(void) {
+    int64_t until_ms = clock_now_ms() + TURN_WAIT_S * 1000;
+    while (turns && !try_turns() && clock_now_ms() < until_ms)
+        nanosleep(&(struct timespec){.tv_nsec = TURN_STEP_MS * 1000000L}, NULL);
 }
 
 /* --- the child ------------------------------------------------------------------------------- */
