@@ -221,25 +221,24 @@ static void wait_for_work(struct push *push) {
     struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
     int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;
     int64_t rest_ms = outbox_rest_ms(&push->outbox, now);
-    size_t count = 0;
+    /* Always, because an answer may come when its round is over. Nobody publishes it, but if it
+     * stayed unread, the teller would seem to hang. */
+    size_t tellers = fleet_poll(&push->fleet, entries), count = tellers;
     if (push->round == ROUND_METRICS) {
         until = push->asked_ms + SCRAPE_MS;
-        count = fleet_poll(&push->fleet, entries);
     } else if (push->round == ROUND_PROFILES) {
         until = push->job.deadline_ms + 1;
-        count = job_poll(&push->job, entries);
+        count += job_poll(&push->job, entries + count);
     } else if (!push->ending)
         until = push->next_ms;
     if (push->give_up_ms > 0 && push->give_up_ms < until)
         until = push->give_up_ms;
     if (rest_ms >= 0 && now + rest_ms < until)
         until = now + rest_ms;
-    size_t asked = count;
     entries[count++] = (struct pollfd){.fd = wake_fds[0], .events = POLLIN};
     int64_t left = until - now;
     post_wait(entries, count, left < 0 ? 0 : left > WAIT_MOST_MS ? WAIT_MOST_MS : (int)left);
-    if (push->round == ROUND_METRICS)
-        fleet_read(&push->fleet, entries, asked);
+    fleet_read(&push->fleet, entries, tellers);
     char bytes[16];
     while (read(wake_fds[0], bytes, sizeof bytes) > 0) {
     }
