@@ -59,7 +59,7 @@ void client_list_all_directories(struct client_directories *directories);
 
 /* Connects to a process. If all its connections are in use, waits some seconds for a free one. On
  * failure gives the reason and the exit code. `hurry`: gives up after 1.5 seconds without a byte,
- * for a caller that looks at many processes. */
+ * and after 3 seconds for one answer, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
 /* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the
