@@ -21,6 +21,7 @@
 /* most bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
 #define PROFILE_MOST_BYTES (4U << 20)
 #define PROFILES_MOST 8 /* most profiles of a process that wait for the server */
+#define KEEP_MS 600000  /* profiles wait this long in any case, unless newer ones push them out */
 /* after a signal, the waiting requests may still be sent for this long */
 #define END_MS 5000
 #define WAIT_MOST_MS 60000
@@ -261,6 +262,9 @@ int push_run(const struct push_options *options) {
     push.outbox.token = options->token;
     push.outbox.json = options->json;
     push.outbox.room = options->server.engine == ENGINE_PUSHGATEWAY ? 1 : PROFILES_MOST;
+    /* the oldest profile that waits of a process that still runs is not older */
+    int64_t oldest_ms = (PROFILES_MOST + 1) * options->every_ms;
+    push.outbox.keep_ms = oldest_ms > KEEP_MS ? oldest_ms : KEEP_MS;
     catch_signals();
     while (signals < 2 && !push.outbox.broken) {
         if (signals > 0)
