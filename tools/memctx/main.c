@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "base/fork.h"
 #include "live/rates.h"
 #include "model/view.h"
 #include "verbs/reading.h"
@@ -652,5 +653,8 @@ int main(int argc, char **argv) {
          */
         signal(SIGCHLD, SIG_DFL);
     }
+    if (verb->run == top_main || verb->run == watch_main || verb->run == serve_main ||
+        verb->run == push_main) /* a few descriptors for each process */
+        fork_raise_limit();
     return verb->run(argc - 1, argv + 1);
 }

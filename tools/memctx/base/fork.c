@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fork.c - binds a forked child to its parent, and closes the descriptors that it does not need. */
+/* fork.c - binds a forked child to its parent, closes and limits its descriptors. */
 #include "base/fork.h"
 
 #include <signal.h>
@@ -14,6 +14,22 @@
 
 /* most descriptors that are closed one by one */
 #define FDS_MAX 65536
+
+static struct rlimit limit_before; /* rlim_max 0: not raised */
+
+void fork_raise_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+        return;
+    limit_before = limit;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void fork_restore_limit(void) {
+    if (limit_before.rlim_max > 0)
+        setrlimit(RLIMIT_NOFILE, &limit_before);
+}
 
 void fork_follow(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -518,8 +518,9 @@ static bool explain(struct watch *watch) {
 /* Returns true if /proc shows that the process cannot answer: it has ended or is stopped. */
 static bool cannot_answer(const struct watch *watch) {
     struct process_facts now;
-    return !process_read_facts(watch->facts.pid, &now) ||
-           now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state);
+    bool unknown, there = process_read_known(watch->facts.pid, &now, &unknown);
+    return there ? now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state)
+                 : !unknown;
 }
 
 /* Asks over the open connection, or else over a new one. */

@@ -34,8 +34,12 @@ struct process_facts {
  * ended, or is a thread of the kernel. */
 enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCESS_NO_MEMORY };
 
-/* Returns false if the process does not exist (any more). */
+/* Returns false if the process does not exist (any more), or if this command lacks the descriptor
+ * or the memory to find out. */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
+/* Like process_read_facts, but sets *unknown if this command cannot find out whether the process
+ * exists. */
+bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(const struct process_facts *facts);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs

@@ -491,15 +491,24 @@ static void tell_end(struct watched *process) {
     evaluate(process, &reading, NULL, false);
 }
 
+static void tell_lack(void) {
+    static bool told;
+    if (!told)
+        cli_warn("too few descriptors, or too little memory, to look at all processes; %s",
+                 strerror(errno));
+    told = true;
+}
+
 /* Evaluates the conditions for which the process need not be asked. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
     if (process->ended)
         return;
-    errno = 0;
-    bool there = process_read_facts(process->facts.pid, &facts);
-    if (!there && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return; /* this command lacks descriptors or memory; the process may run */
+    bool unknown, there = process_read_known(process->facts.pid, &facts, &unknown);
+    if (unknown) {
+        tell_lack();
+        return; /* the process may run */
+    }
     if (!there || facts.state == 'Z' || facts.state == 'X' ||
         facts.start_ticks != process->facts.start_ticks) {
         tell_end(process);
