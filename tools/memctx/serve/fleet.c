@@ -173,7 +173,12 @@ static void visit_wanted(struct search *search) {
 
 void fleet_refresh(struct fleet *fleet) {
     struct search search = {.fleet = fleet};
+    struct process_facts own;
     size_t left = 0;
+    bool unknown;
+    process_read_known(getpid(), &own, &unknown);
+    if (unknown) /* no descriptor is left to read /proc with, so all would seem to have ended */
+        return;
     fleet->cut = 0;
     for (size_t i = 0; i < fleet->count; i++)
         fleet->processes[i]->found = false;

@@ -141,7 +141,7 @@ static bool try_turns(void) {
 /* Tries again and again, because a wait with pthread_mutex_timedlock would last longer if the clock
  * is set back. */
 static void take_turn(void) {
-    int64_t until_ms = clock_now_ms() + TURN_WAIT_S * 1000;
+    int64_t until_ms = clock_now_ms() + (int64_t)TURN_WAIT_S * 1000;
     while (turns && !try_turns() && clock_now_ms() < until_ms)
         nanosleep(&(struct timespec){.tv_nsec = TURN_STEP_MS * 1000000L}, NULL);
 }

@@ -167,7 +167,7 @@ static void drop(struct outbox *outbox, struct outbox_item **place) {
 
 /* Returns the pointer to the first request that is not being sent. */
 static struct outbox_item **first_waiting(struct outbox *outbox) {
-    return outbox->under_way ? &outbox->first->next : &outbox->first;
+    return outbox->under_way && outbox->first ? &outbox->first->next : &outbox->first;
 }
 
 /* Drops waiting requests, the oldest first, until the rest has BYTES_MOST and is younger than
