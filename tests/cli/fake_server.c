@@ -513,6 +513,10 @@ static void serve(int fd) {
             if (strncmp(fault, "answer-", 7) == 0) {
                 return;
             }
+            uint32_t flags = ((const struct wire_dump_request *)(const void *)body)->flags;
+            if (is("idle") && (flags & (WIRE_DUMP_END | WIRE_DUMP_SUMS)) != 0) {
+                return; /* like a process that closes a connection which was idle for a minute */
+            }
             if (is("dropped") && served++ % 3 == 0) {
                 return; /* like a process that closes this connection to serve another client */
             }

@@ -163,6 +163,16 @@ def dropped_connections_are_made_again():
 
 
 @test
+def connections_closed_between_looks_are_made_again():
+    """If the target closes the connection after each look, every look of top has figures."""
+    with fake("idle") as live, fake("idle", live.runtime) as other:
+        text = succeed("top", live.pid, other.pid, "--batch", "2", "--interval", "0.1", "--json", env=live.cli_env)
+        seen = [one["reason"] for line in text.splitlines() for one in json.loads(line)["processes"]]
+        check_equal(seen, len(seen) * [None], "reasons for looks without an answer")
+        succeed("top", live.pid, "--batch", "2", "--interval", "0.1", env=live.cli_env)
+
+
+@test
 def pages_without_end():
     """The command ends although a server always announces more pages, at a position already
     read."""

@@ -554,7 +554,7 @@ def functions_of(path):
 def short_lived_program(*options):
     """Runs a copy of the program, which a test can remove, under memctx run --record. Yields the
     target, the copy's path and the recording."""
-    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-[rec]-") as directory:
         program = os.path.join(directory, "recorded")
         shutil.copy(harness.build_program("tests/control/recorded.c"), program)
         argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]
@@ -586,6 +586,10 @@ def recording_keeps_names():
         os.kill(beside[0], signal.SIGTERM)  # a service manager sends SIGTERM to all processes of a service
         time.sleep(0.1)
         check_equal(companions_of(target.pid), beside, "SIGTERM ended it before the program")
+        shutil.copy(program, program + ".new")
+        os.replace(program + ".new", program)  # as an upgrade does
+        told = run_cli("postmortem", path).stdout
+        check("executed another" not in told and "still runs" in told, told)
         target.process.send_signal(signal.SIGKILL)
         target.process.wait(timeout=60)
         wait_until(lambda: not companions_of(target.pid), "the end of the process beside", timeout_s=60)

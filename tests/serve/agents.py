@@ -115,11 +115,12 @@ def the_file_becomes_command_lines():
 
 
 class Agent:
-    """Runs memctx agent --json."""
+    """Runs memctx agent --json. Its caller ignores SIGCHLD, as some do that start services."""
 
     def __init__(self, path, runtime):
         self.process = subprocess.Popen([harness.CLI, "agent", "--config", path, "--json"], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, env=clean_env(XDG_RUNTIME_DIR=runtime))
+                                        stderr=subprocess.PIPE, text=True, env=clean_env(XDG_RUNTIME_DIR=runtime),
+                                        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
         self.seen, self.lines = [], queue.Queue()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()

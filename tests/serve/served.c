@@ -7,6 +7,7 @@
  *   named NAME   makes a context of this name with 123 bytes
  *   churn MS     allocates and frees 1000 bytes over and over for MS milliseconds, or until the
  *                next line comes
+ *   rename NAME  gives itself this name in the kernel
  * The end of standard input ends the program.
  */
 #include <memctx.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define NOINLINE __attribute__((noinline, noipa))
@@ -77,6 +79,8 @@ int main(void) {
             make(line + 6, 123);
         else if (strncmp(line, "churn ", 6) == 0)
             churn(atoi(line + 6));
+        else if (strncmp(line, "rename ", 7) == 0)
+            prctl(PR_SET_NAME, line + 7);
         puts("done");
         fflush(stdout);
     }

@@ -9,6 +9,7 @@ import time
 
 import harness
 from harness import PATIENCE_S, Failure, Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
+from clients import children
 from serving import OWN_NAME, Server, fake, named, served
 
 
@@ -53,6 +54,18 @@ def processes_come_and_go():
         check_equal(metrics.all("memctx_requested_bytes"), {}, "after the end of all")
         check_equal(metrics.one("memctx_serve_processes"), 0, "processes")
         check_equal(server.end(), (0, ""), "end of the server")
+
+
+@test
+def a_process_that_renames_itself_stays():
+    """A process that changes its name in the kernel keeps its labels and its teller."""
+    with served(name=OWN_NAME) as target, Server(target.runtime, target.pid) as server:
+        expect_up(server, {FIRST: 1}, "up")
+        tellers = children(server.process.pid)
+        for name in ("task-1", "task-2"):
+            target.ask(f"rename {name}")
+            check_equal(up(server), {FIRST: 1}, f"as {name}")
+        check_equal(children(server.process.pid), tellers, "its tellers")
 
 
 @test

@@ -31,10 +31,13 @@ Test(moments, are_found_by_id) {
     cr_assert_eq(moments_find(&moments, 1)->ms, 1);
     cr_assert_null(moments_find(&moments, 3));
     cr_assert_eq(moments.bytes, 30);
-    cr_assert_eq(moments_thin(&moments), 0, "the first and the last one stay");
+    cr_assert_eq(moments_thin(&moments), 1, "the first of two goes");
+    cr_assert_eq(moments_thin(&moments), 0, "the last one stays");
+    cr_assert_eq(moments.bytes, 20);
+    cr_assert_eq(moments_find(&moments, 0)->id, 2);
     moments_free(&moments);
     cr_assert_eq(moments.bytes, 0);
-    cr_assert_null(moments_find(&moments, 1));
+    cr_assert_null(moments_find(&moments, 2));
 }
 
 Test(moments, first_and_last_stay_and_gaps_grow_with_age) {

@@ -2,11 +2,13 @@
 /* main.c - the table of verbs, their help, and the dispatch. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "base/fork.h"
 #include "live/rates.h"
 #include "model/view.h"
 #include "verbs/reading.h"
@@ -644,7 +646,15 @@ int main(int argc, char **argv) {
         cli_print_verb_help(verb);
         return cli_finish_output(CLI_DONE);
     }
-    if (verb->run != run_main) /* the program may need few descriptors */
+    if (verb->run !=
+        run_main) { /* the program gets these as they are; it may need few descriptors */
         check_descriptors();
+        /* If the caller ignores SIGCHLD, so does this command; it could not wait for its children.
+         */
+        signal(SIGCHLD, SIG_DFL);
+    }
+    if (verb->run == top_main || verb->run == watch_main || verb->run == serve_main ||
+        verb->run == push_main) /* a few descriptors for each process */
+        fork_raise_limit();
     return verb->run(argc - 1, argv + 1);
 }

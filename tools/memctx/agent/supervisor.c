@@ -300,7 +300,7 @@ static void read_message(int fd, char *text, size_t bytes) {
 /* Runs a part's verb with --check. Returns the exit code; `text` gets the first line of output. */
 static int run_check(const struct config_part *part, int64_t memory_bytes, char *text,
                      size_t bytes) {
-    int fds[2], status = 0;
+    int fds[2], status = -1;
     pid_t parent = getpid();
     if (pipe2(fds, O_CLOEXEC) != 0) {
         snprintf(text, bytes, "cannot be checked; %s", strerror(errno));

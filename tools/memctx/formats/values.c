@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "formats/condense.h"
+#include "formats/subtract.h"
 
 const char *const values_types[TYPES][2] = {
     [TYPE_ALLOC_OBJECTS] = {"alloc_objects", "count"},
@@ -36,33 +37,12 @@ static void read_figures(const struct model_totals *self, int64_t *row) {
     row[TYPE_RESIDENT] = model_tame(self->resident_bytes);
 }
 
-/* Returns the context with this id in an earlier state; NULL: the earlier state has no such
- * context, or its id belonged to another frame, because the library reuses ids of removed contexts.
- */
-static const struct model_context *find_before(const struct model *before, uint32_t id,
-                                               const struct model_frame *frame) {
-    uint32_t index = model_find_context(before, id);
-    if (index == WIRE_NONE)
-        return NULL;
-    const struct model_context *context = &before->contexts[index];
-    bool same = context->frame->kind == frame->kind && context->frame->address == frame->address;
-    return same ? context : NULL;
-}
-
-/* Subtracts the figures of an earlier state. Counters of allocations that were reset in between are
- * left as they are: they count from the reset on. */
-static void subtract_before(const struct model *before, const struct model_context *context,
-                            int64_t *row) {
-    int64_t old[TYPES];
-    const struct model_context *then = find_before(before, context->id, context->frame);
-    if (!then)
-        return;
-    read_figures(&then->figures->self, old);
-    bool reset = row[TYPE_ALLOC_OBJECTS] < old[TYPE_ALLOC_OBJECTS] ||
-                 row[TYPE_ALLOC_SPACE] < old[TYPE_ALLOC_SPACE];
-    for (size_t i = 0; i < TYPES; i++)
-        if (!reset || (i != TYPE_ALLOC_OBJECTS && i != TYPE_ALLOC_SPACE))
-            row[i] = difference(row[i], old[i]);
+/* Returns the figures of each context, by its index. */
+static int64_t (*read_rows(const struct model *model))[TYPES] {
+    int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof *rows);
+    for (size_t i = 0; i < model->context_count; i++)
+        read_figures(&model->contexts[i].figures->self, rows[i]);
+    return rows;
 }
 
 bool values_is_sample(const int64_t *row) {
@@ -74,11 +54,11 @@ bool values_is_sample(const int64_t *row) {
 
 int64_t (*values_make(const struct model *model, const struct profile_values *options,
                       bool *merged))[TYPES] {
-    int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof *rows);
-    for (size_t i = 0; i < model->context_count; i++) {
-        read_figures(&model->contexts[i].figures->self, rows[i]);
-        if (options->before)
-            subtract_before(options->before, &model->contexts[i], rows[i]);
+    int64_t(*rows)[TYPES] = read_rows(model);
+    if (options->before) {
+        int64_t(*old)[TYPES] = read_rows(options->before);
+        subtract_rows(model, options->before, rows, (const int64_t(*)[TYPES])old);
+        free(old);
     }
     *merged = options->limit > 0 && condense_rows(model, rows[0], TYPES, options->limit);
     return rows;

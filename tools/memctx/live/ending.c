@@ -54,8 +54,11 @@ bool ending_tell(const struct process_facts *facts, const char *program, int pid
     struct process_facts now;
     int status = 0;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
-    bool there = process_read_facts(facts->pid, &now) && now.start_ticks == facts->start_ticks;
-    bool waits = there && (now.state == 'Z' || now.state == 'X');
+    bool unknown;
+    bool there = process_read_known(facts->pid, &now, &unknown)
+                     ? now.start_ticks == facts->start_ticks
+                     : unknown;
+    bool waits = there && !unknown && (now.state == 'Z' || now.state == 'X');
     if (there && !waits && (pidfd < 0 || poll(&entry, 1, 0) <= 0))
         return false;
     bool known = read_from_pidfd(pidfd, &status) || (waits && read_from_proc(facts->pid, &status));

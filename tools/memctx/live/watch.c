@@ -230,6 +230,43 @@ static void keep_names(struct model *model, struct model *old) {
         frame->names = model_find_frame(old, frame)->names;
 }
 
+static int compare_pointers(const void *a, const void *b) {
+    uintptr_t left = (uintptr_t) * (void *const *)a, right = (uintptr_t) * (void *const *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Returns the names of all frames, sorted by their addresses. Two frames may have the same names.
+ */
+static struct model_names **list_names(const struct model *model, size_t *count) {
+    struct model_names **list = cli_alloc(model->frame_count + 1, sizeof *list);
+    *count = 0;
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next)
+        if (frame->names)
+            list[(*count)++] = (struct model_names *)frame->names;
+    qsort(list, *count, sizeof *list, compare_pointers);
+    return list;
+}
+
+/* Frees the names of frames of the old model that no frame of the new model has. */
+static void free_lost_names(const struct model *old, const struct model *model) {
+    size_t count, kept_count;
+    struct model_names **list = list_names(old, &count), **kept = list_names(model, &kept_count);
+    for (size_t i = 0, k = 0; i < count; i++) {
+        while (k < kept_count && (uintptr_t)kept[k] < (uintptr_t)list[i])
+            k++;
+        if ((k < kept_count && kept[k] == list[i]) || (i + 1 < count && list[i + 1] == list[i]))
+            continue;
+        for (uint32_t at = 0; at < list[i]->count; at++) {
+            free(list[i]->functions[at].name);
+            free(list[i]->functions[at].file);
+        }
+        free(list[i]->functions);
+        free(list[i]);
+    }
+    free(list);
+    free(kept);
+}
+
 /* Loads all contexts again, because the library has given ids of removed contexts to other paths. A
  * path that was in the old model keeps its figures, its base and its names. */
 static bool reload(struct watch *watch) {
@@ -247,6 +284,7 @@ static bool reload(struct watch *watch) {
         free(watch->model.exe);
         watch->model.exe = cli_copy(old.exe);
         keep_names(&watch->model, &old);
+        free_lost_names(&old, &watch->model);
         for (uint32_t i = 0; i < watch->model.context_count; i++) {
             uint32_t was = model_find_context(&old, watch->model.contexts[i].id);
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
@@ -518,20 +556,29 @@ static bool explain(struct watch *watch) {
 /* Returns true if /proc shows that the process cannot answer: it has ended or is stopped. */
 static bool cannot_answer(const struct watch *watch) {
     struct process_facts now;
-    return !process_read_facts(watch->facts.pid, &now) ||
-           now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state);
+    bool unknown, there = process_read_known(watch->facts.pid, &now, &unknown);
+    return there ? now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state)
+                 : !unknown;
 }
 
+/* Asks over the open connection, or else over a new one. */
+static bool ask_once(struct watch *watch, bool (*what)(struct watch *)) {
+    if (watch->client.fd < 0 &&
+        !client_connect(&watch->client, &watch->facts, true, &watch->failure))
+        return false;
+    return what(watch);
+}
+
+/* If the process has closed the connection of the last look, asks once more over a new one: a
+ * process closes a connection that was idle for a minute, or that another client needs. */
 static bool run(struct watch *watch, bool (*what)(struct watch *)) {
     if (watch->state == WATCH_ENDED)
         return false;
     if (cannot_answer(watch))
         return explain(watch);
-    if (watch->client.fd < 0 &&
-        !client_connect(&watch->client, &watch->facts, true, &watch->failure))
-        return explain(watch);
+    bool fresh = watch->client.fd < 0;
     watch->loader.failure = &watch->failure;
-    if (!what(watch))
+    if (!ask_once(watch, what) && (fresh || !watch->client.closed || !ask_once(watch, what)))
         return explain(watch);
     watch->state = WATCH_RUNS;
     return true;

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/progress.h"
 #include "model/tails.h"
 #include "names/answer.h"
@@ -73,7 +74,8 @@ static uint64_t look_up_address(const struct model_frame *frame) {
 
 /* --- one module -------------------------------------------------------------------------- */
 
-static _Noreturn void run_child(const struct symbols_request *request, int fd) {
+static _Noreturn void run_child(const struct symbols_request *request, pid_t parent, int fd) {
+    fork_follow(parent);
     struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_CPU, &cpu);
@@ -140,10 +142,11 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
         cli_die(CLI_REFUSED, "cannot make a pipe for looking up names; %s; try --no-symbols",
                 strerror(errno));
+    pid_t parent = getpid();
     lookup->child = fork();
     if (lookup->child == 0) {
         close(pipe_fds[0]);
-        run_child(&request, pipe_fds[1]);
+        run_child(&request, parent, pipe_fds[1]);
     }
     close(pipe_fds[1]);
     free(pairs);

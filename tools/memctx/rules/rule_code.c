@@ -12,6 +12,7 @@
 
 #include <memctx/wire.h>
 
+#include "base/fork.h"
 #include "rules/rule_walk.h"
 
 #define CHILDREN_MAX 4 /* child processes at one time */
@@ -23,7 +24,8 @@ struct child {
 };
 
 static _Noreturn void run_child(const struct symbols_request *request,
-                                const struct rule_patterns *patterns, int fd) {
+                                const struct rule_patterns *patterns, pid_t parent, int fd) {
+    fork_follow(parent);
     struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_CPU, &cpu);
@@ -43,10 +45,11 @@ static struct child start_child(const struct rule_object *object,
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
         return (struct child){0};
+    pid_t parent = getpid();
     struct child child = {.pid = fork()};
     if (child.pid == 0) {
         close(pipe_fds[0]);
-        run_child(&request, patterns, pipe_fds[1]);
+        run_child(&request, patterns, parent, pipe_fds[1]);
     }
     close(pipe_fds[1]);
     if (child.pid > 0)

@@ -6,13 +6,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
-#define SYS_close_range 436
-#endif
+#include "base/fork.h"
 
 int child_begin(int fd) {
     sigset_t none;
@@ -25,8 +22,7 @@ int child_begin(int fd) {
         fd = STDERR_FILENO + 1;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* by its number, because glibc has a function for this call only from 2.34 on */
-    syscall(SYS_close_range, (unsigned)fd + 1, ~0U, 0);
+    fork_close_from(fd + 1);
     return fd;
 }
 

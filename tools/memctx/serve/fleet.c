@@ -84,13 +84,25 @@ static void add_process(struct fleet *fleet, const struct process_facts *facts) 
     fleet->processes[fleet->count++] = process;
 }
 
+/* Returns true unless the process has executed another program since it was found. A process may
+ * give itself another name in the kernel, or write a title into its command line, for each of its
+ * tasks. */
+static bool is_same_program(const struct fleet_process *known, const struct process_facts *facts) {
+    if (strcmp(known->facts.name, facts->name) == 0 ||
+        strcmp(known->facts.command, facts->command) == 0)
+        return true;
+    char *program = process_program(facts);
+    bool same = strcmp(known->program, program) == 0;
+    free(program);
+    return same;
+}
+
 static struct fleet_process *find_known(const struct fleet *fleet,
                                         const struct process_facts *facts) {
     for (size_t i = 0; i < fleet->count; i++) {
         const struct process_facts *known = &fleet->processes[i]->facts;
-        /* The names differ if the process has executed another program. */
         if (known->pid == facts->pid && known->start_ticks == facts->start_ticks &&
-            strcmp(known->name, facts->name) == 0)
+            is_same_program(fleet->processes[i], facts))
             return fleet->processes[i];
     }
     return NULL;
@@ -161,7 +173,12 @@ static void visit_wanted(struct search *search) {
 
 void fleet_refresh(struct fleet *fleet) {
     struct search search = {.fleet = fleet};
+    struct process_facts own;
     size_t left = 0;
+    bool unknown;
+    process_read_known(getpid(), &own, &unknown);
+    if (unknown) /* no descriptor is left to read /proc with, so all would seem to have ended */
+        return;
     fleet->cut = 0;
     for (size_t i = 0; i < fleet->count; i++)
         fleet->processes[i]->found = false;

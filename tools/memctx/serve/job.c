@@ -126,7 +126,7 @@ static void close_output(struct job_output *output) {
 }
 
 void job_run(struct job *job, int64_t now_ms) {
-    int status;
+    int status = -1;
     if (!job->key || job->done)
         return;
     read_output(&job->out);

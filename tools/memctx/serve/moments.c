@@ -13,9 +13,9 @@ void moments_add(struct moments *moments, uint64_t id, int64_t ms, char *bytes, 
 
 uint64_t moments_thin(struct moments *moments) {
     const struct moment *list = moments->list;
-    size_t least = 0;
+    size_t least = 0; /* the first one, if there are only two */
     double least_gap = 0;
-    if (moments->count < 3)
+    if (moments->count < 2)
         return 0;
     int64_t now_ms = list[moments->count - 1].ms;
     for (size_t i = 1; i + 1 < moments->count; i++) {

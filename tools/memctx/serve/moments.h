@@ -3,8 +3,8 @@
  * moments.h - snapshots (moments) of one process that the server keeps in memory.
  *
  * If there are too many, moments_thin drops the moment that would leave the smallest gap in
- * proportion to its age, so the gaps between kept moments grow with age. The first and the last
- * moment are always kept. For one thread.
+ * proportion to its age, so the gaps between kept moments grow with age. The first moment goes only
+ * when there are no others but the last one, which always stays. For one thread.
  */
 #ifndef MEMCTX_MOMENTS_H
 #define MEMCTX_MOMENTS_H
@@ -30,8 +30,8 @@ struct moments {
 /* Keeps a snapshot and owns `bytes` from now on. If there are now MOMENTS_MAX + 1 moments, the
  * caller calls moments_thin. */
 void moments_add(struct moments *moments, uint64_t id, int64_t ms, char *bytes, size_t length);
-/* Drops the moment that would leave the smallest gap in proportion to its age, and returns its id.
- * Returns 0 if there are only two. */
+/* Drops the moment that would leave the smallest gap in proportion to its age, or the first one of
+ * two, and returns its id. Returns 0 if there is only one. */
 uint64_t moments_thin(struct moments *moments);
 /* Returns the moment with this id (0: the last one); NULL: it is not kept. */
 const struct moment *moments_find(const struct moments *moments, uint64_t id);

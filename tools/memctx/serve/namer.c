@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "model/folding.h"
 #include "model/shorten.h"
 #include "model/who.h"
@@ -27,6 +29,13 @@
 #define FUNCTIONS_MAX 4
 #define LABEL_BYTES 120 /* functions that do not fit are left out */
 #define ANSWER_MAX (1U << 20)
+/* Bounds for the child, because the process that it asks and the files that it reads may be
+ * damaged: elapsed and processor time. The child that reads one file has its own bound. */
+#define CHILD_S 120
+#define CHILD_CPU_S 60
+/* If the child fails, its paths are looked up again after a pause, at most this many times. */
+#define TRIES_AGAIN 3
+#define PAUSE_FIRST_MS 10000
 
 struct namer_entry {
     uint64_t hash; /* 0: the slot is free */
@@ -68,7 +77,8 @@ void namer_forget(struct namer *namer) {
     for (size_t i = 0; i < ENTRIES; i++)
         free(namer->entries[i].label);
     memset(namer->entries, 0, ENTRIES * sizeof *namer->entries);
-    namer->count = 0;
+    namer->count = namer->failures = 0;
+    namer->resume_ms = 0;
 }
 
 static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
@@ -87,6 +97,7 @@ static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
 /* Longest wait of a look-up for a turn. After this time the look-up starts without a turn, because
  * the processes that hold the turns may hang. */
 #define TURN_WAIT_S 20
+#define TURN_STEP_MS 20
 
 /* A turn is the right to look up names. There is one turn for each processor, in memory that the
  * server shares with its child processes. A look-up holds its turn until its process ends. */
@@ -115,22 +126,24 @@ void namer_share_turns(void) {
     pthread_mutexattr_destroy(&shared);
 }
 
-static void take_turn(void) {
-    struct timespec until;
-    long turn = 0;
-    int error = EBUSY;
-    if (!turns)
-        return;
-    while (turn < turn_count && (error = pthread_mutex_trylock(&turns[turn].lock)) == EBUSY)
-        turn++;
-    if (error == EBUSY) {
-        turn = getpid() % turn_count;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += TURN_WAIT_S;
-        error = pthread_mutex_timedlock(&turns[turn].lock, &until);
+/* Returns true if a turn was free. */
+static bool try_turns(void) {
+    for (long turn = 0; turn < turn_count; turn++) {
+        int error = pthread_mutex_trylock(&turns[turn].lock);
+        if (error == EOWNERDEAD) /* the process that held the turn has ended */
+            pthread_mutex_consistent(&turns[turn].lock);
+        if (error == 0 || error == EOWNERDEAD)
+            return true;
     }
-    if (error == EOWNERDEAD) /* the process that held the turn has ended */
-        pthread_mutex_consistent(&turns[turn].lock);
+    return false;
+}
+
+/* Tries again and again, because a wait with pthread_mutex_timedlock would last longer if the clock
+ * is set back. */
+static void take_turn(void) {
+    int64_t until_ms = clock_now_ms() + (int64_t)TURN_WAIT_S * 1000;
+    while (turns && !try_turns() && clock_now_ms() < until_ms)
+        nanosleep(&(struct timespec){.tv_nsec = TURN_STEP_MS * 1000000L}, NULL);
 }
 
 /* --- the child ------------------------------------------------------------------------------- */
@@ -224,6 +237,7 @@ static uint64_t hash_path(const struct model *model, uint32_t index) {
 static struct {
     uint32_t *ids;
     size_t count, room;
+    size_t frames; /* records of the present path */
 } seen;
 
 static enum loader_visit keep_once(struct loader *loader, const struct wire_context *context,
@@ -231,6 +245,8 @@ static enum loader_visit keep_once(struct loader *loader, const struct wire_cont
     (void)loader;
     (void)sums;
     (void)label;
+    if (++seen.frames > MODEL_LEVELS_MAX + 1)
+        cli_die(CLI_REFUSED, "damaged answer; a path has more than %d frames", MODEL_LEVELS_MAX);
     for (size_t i = 0; i < seen.count; i++)
         if (seen.ids[i] == context->id)
             return LOADER_DROP;
@@ -240,6 +256,14 @@ static enum loader_visit keep_once(struct loader *loader, const struct wire_cont
     }
     seen.ids[seen.count++] = context->id;
     return LOADER_KEEP;
+}
+
+static void bound_child(pid_t parent) {
+    struct rlimit cpu = {CHILD_CPU_S, CHILD_CPU_S};
+    fork_follow(parent);
+    setrlimit(RLIMIT_CPU, &cpu);
+    signal(SIGALRM, SIG_DFL);
+    alarm(CHILD_S);
 }
 
 /* Loads the paths, and writes "HASH LABEL" for each path to `answer`. */
@@ -258,6 +282,7 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
     for (size_t i = 0; i < count; i++) {
         struct wire_piece_request request = {.part = WIRE_PART_PATH,
                                              .from = WIRE_FROM_ID(wishes[i].id)};
+        seen.frames = 0;
         target_ask_pieces(&target, &request);
     }
     loader->visit = NULL;
@@ -281,11 +306,13 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
 
 void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, size_t count) {
     int fds[2];
-    if (namer->child > 0 || count == 0 || pipe2(fds, O_CLOEXEC) != 0)
+    if (namer->child > 0 || count == 0 || clock_now_ms() < namer->resume_ms ||
+        pipe2(fds, O_CLOEXEC) != 0)
         return;
     fflush(NULL);
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child == 0) {
+        bound_child(parent);
         close(fds[0]);
         FILE *answer = fdopen(fds[1], "w");
         if (!answer)
@@ -306,8 +333,8 @@ void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, 
 }
 
 /* Adds the names of the answer. A path without a name in the answer is noted, so that it is not
- * looked up again. */
-static void take_answer(struct namer *namer) {
+ * looked up again, unless the child has failed: then the path is looked up again after a pause. */
+static void take_answer(struct namer *namer, bool failed) {
     char *at = namer->answer;
     for (char *end; at && (end = strchr(at, '\n')); at = end + 1) {
         char *label;
@@ -316,6 +343,14 @@ static void take_answer(struct namer *namer) {
         if (hash != 0 && *label == ' ')
             add_entry(namer, hash, label + 1);
     }
+    namer->failures = failed ? namer->failures + 1 : 0;
+    namer->resume_ms = 0;
+    if (failed && namer->failures <= TRIES_AGAIN) {
+        /* 10 seconds, 40 seconds, 160 seconds */
+        namer->resume_ms = clock_now_ms() + ((int64_t)PAUSE_FIRST_MS << 2 * (namer->failures - 1));
+        return;
+    }
+    namer->failures = 0;
     for (size_t i = 0; i < namer->asked_count; i++) {
         const char *label;
         if (!namer_find(namer, namer->asked[i], &label))
@@ -323,12 +358,20 @@ static void take_answer(struct namer *namer) {
     }
 }
 
+/* Collects the child. Returns true if it has written a whole answer. */
+static bool end_child(struct namer *namer) {
+    int status = -1;
+    close(namer->fd);
+    while (waitpid(namer->child, &status, 0) < 0 && errno == EINTR) {
+    }
+    namer->child = 0;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 void namer_stop(struct namer *namer) {
     if (namer->child > 0) {
         kill(namer->child, SIGKILL);
-        close(namer->fd);
-        while (waitpid(namer->child, NULL, 0) < 0 && errno == EINTR) {
-        }
+        end_child(namer);
     }
     free(namer->answer);
     free(namer->asked);
@@ -352,7 +395,9 @@ void namer_take(struct namer *namer, int wait_ms) {
         if (got < 0)
             continue;
         if (got == 0 || namer->answer_bytes > ANSWER_MAX) {
-            take_answer(namer);
+            if (got > 0)
+                kill(namer->child, SIGKILL);
+            take_answer(namer, !end_child(namer));
             namer_stop(namer);
             return;
         }

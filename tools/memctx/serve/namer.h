@@ -26,6 +26,8 @@ struct namer {
     size_t answer_bytes;
     uint64_t *asked; /* hashes of the paths that the child looks up */
     size_t asked_count;
+    unsigned failures; /* look-ups in a row in which the child failed */
+    int64_t resume_ms; /* the next look-up begins at this time or later */
 };
 
 /* A path that needs a name: the id of its context, and the hash of its frames. */

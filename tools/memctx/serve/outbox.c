@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "serve/post.h"
 
+#define BYTES_MOST ((size_t)64 << 20) /* of all requests together */
 #define PAUSE_FIRST_MS 500
 #define PAUSE_MOST_MS 60000
 #define SERVER_PAUSE_MOST_MS 3600000 /* longest pause that a server may ask for */
@@ -23,6 +24,7 @@ struct outbox_item {
     struct outbox_source source; /* `program` belongs to the item */
     struct engine_request request;
     unsigned tries;
+    int64_t added_ms;
 };
 
 /* --- messages and events --------------------------------------------------------------------- */
@@ -165,13 +167,26 @@ static void drop(struct outbox *outbox, struct outbox_item **place) {
 
 /* Returns the pointer to the first request that is not being sent. */
 static struct outbox_item **first_waiting(struct outbox *outbox) {
-    return outbox->under_way ? &outbox->first->next : &outbox->first;
+    return outbox->under_way && outbox->first ? &outbox->first->next : &outbox->first;
+}
+
+/* Drops waiting requests, the oldest first, until the rest has BYTES_MOST and is younger than
+ * outbox->keep_ms. */
+static void drop_surplus(struct outbox *outbox, int64_t now_ms) {
+    size_t bytes = 0;
+    struct outbox_item **oldest = first_waiting(outbox);
+    for (const struct outbox_item *item = outbox->first; item; item = item->next)
+        bytes += item->request.length;
+    while (*oldest && (bytes > BYTES_MOST || now_ms - (*oldest)->added_ms > outbox->keep_ms)) {
+        bytes -= (*oldest)->request.length;
+        drop(outbox, oldest);
+    }
 }
 
 void outbox_add(struct outbox *outbox, struct outbox_source source, struct engine_request request) {
     struct outbox_item *item = cli_alloc(1, sizeof *item), **oldest = NULL, **end;
     size_t waiting = 0;
-    *item = (struct outbox_item){.source = source, .request = request};
+    *item = (struct outbox_item){.source = source, .request = request, .added_ms = clock_now_ms()};
     if (source.program)
         item->source.program = cli_copy(source.program);
     for (end = first_waiting(outbox); *end; end = &(*end)->next) {
@@ -186,6 +201,7 @@ void outbox_add(struct outbox *outbox, struct outbox_source source, struct engin
     bool shares = outbox->room > 1 && outbox->under_way && is_same(&outbox->first->source, &source);
     if (oldest && waiting + shares >= outbox->room)
         drop(outbox, oldest);
+    drop_surplus(outbox, clock_now_ms());
 }
 
 void outbox_drop_waiting(struct outbox *outbox) {
@@ -281,6 +297,7 @@ void outbox_run(struct outbox *outbox, int64_t now_ms) {
         cli_clean(result.text);
         take_answer(outbox, &result, now_ms);
     }
+    drop_surplus(outbox, now_ms);
     struct outbox_item *item = outbox->first;
     if (!item || outbox->under_way || (now_ms < outbox->resume_ms && outbox->haste != OUTBOX_NOW))
         return;

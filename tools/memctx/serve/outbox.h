@@ -7,8 +7,9 @@
  * pass (no answer, 429, 5xx) the first request is sent again after a pause. The pause doubles with
  * each failure up to a minute; a random part of it, at most half, is taken off, so that many hosts
  * do not try at the same moment. A process has a bounded number of requests; if there are more, its
- * oldest one is dropped. Each message is written to standard error once; events in JSON go to
- * standard output. For one thread; no function of this header waits.
+ * oldest one is dropped. All requests together have at most 64 MiB; if there are more, the oldest
+ * one of any process is dropped. Each message is written to standard error once; events in JSON go
+ * to standard output. For one thread; no function of this header waits.
  */
 #ifndef MEMCTX_OUTBOX_H
 #define MEMCTX_OUTBOX_H
@@ -32,6 +33,7 @@ struct outbox_source {
 struct outbox {
     const char *token; /* NULL: none */
     size_t room;       /* most requests of one source */
+    int64_t keep_ms;   /* older requests are dropped: their process may have ended long ago */
     bool json;         /* events go to standard output */
     bool broken;       /* standard output cannot be written */
     enum outbox_haste haste;

@@ -21,6 +21,7 @@
 /* most bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
 #define PROFILE_MOST_BYTES (4U << 20)
 #define PROFILES_MOST 8 /* most profiles of a process that wait for the server */
+#define KEEP_MS 600000  /* profiles wait this long in any case, unless newer ones push them out */
 /* after a signal, the waiting requests may still be sent for this long */
 #define END_MS 5000
 #define WAIT_MOST_MS 60000
@@ -221,25 +222,24 @@ static void wait_for_work(struct push *push) {
     struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
     int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;
     int64_t rest_ms = outbox_rest_ms(&push->outbox, now);
-    size_t count = 0;
+    /* Always, because an answer may come when its round is over. Nobody publishes it, but if it
+     * stayed unread, the teller would seem to hang. */
+    size_t tellers = fleet_poll(&push->fleet, entries), count = tellers;
     if (push->round == ROUND_METRICS) {
         until = push->asked_ms + SCRAPE_MS;
-        count = fleet_poll(&push->fleet, entries);
     } else if (push->round == ROUND_PROFILES) {
         until = push->job.deadline_ms + 1;
-        count = job_poll(&push->job, entries);
+        count += job_poll(&push->job, entries + count);
     } else if (!push->ending)
         until = push->next_ms;
     if (push->give_up_ms > 0 && push->give_up_ms < until)
         until = push->give_up_ms;
     if (rest_ms >= 0 && now + rest_ms < until)
         until = now + rest_ms;
-    size_t asked = count;
     entries[count++] = (struct pollfd){.fd = wake_fds[0], .events = POLLIN};
     int64_t left = until - now;
     post_wait(entries, count, left < 0 ? 0 : left > WAIT_MOST_MS ? WAIT_MOST_MS : (int)left);
-    if (push->round == ROUND_METRICS)
-        fleet_read(&push->fleet, entries, asked);
+    fleet_read(&push->fleet, entries, tellers);
     char bytes[16];
     while (read(wake_fds[0], bytes, sizeof bytes) > 0) {
     }
@@ -262,6 +262,9 @@ int push_run(const struct push_options *options) {
     push.outbox.token = options->token;
     push.outbox.json = options->json;
     push.outbox.room = options->server.engine == ENGINE_PUSHGATEWAY ? 1 : PROFILES_MOST;
+    /* the oldest profile that waits of a process that still runs is not older */
+    int64_t oldest_ms = (PROFILES_MOST + 1) * options->every_ms;
+    push.outbox.keep_ms = oldest_ms > KEEP_MS ? oldest_ms : KEEP_MS;
     catch_signals();
     while (signals < 2 && !push.outbox.broken) {
         if (signals > 0)

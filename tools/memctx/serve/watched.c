@@ -194,19 +194,30 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
+/* Returns the process that loses a moment when all have too many bytes: of those with more than two
+ * moments the one with most bytes; or else, of those with two, the one that nobody has looked at
+ * for longest. NULL: each has only its last moment. */
+static struct watched *choose_loser(const struct watching *watching) {
+    struct watched *largest = NULL, *oldest = NULL;
+    for (size_t i = 0; i < watching->count; i++) {
+        struct watched *watched = watching->list[i];
+        if (watched->moments.count > 2 &&
+            (!largest || watched->moments.bytes > largest->moments.bytes))
+            largest = watched;
+        if (watched->moments.count == 2 && (!oldest || watched->wanted_ms < oldest->wanted_ms))
+            oldest = watched;
+    }
+    return largest ? largest : oldest;
+}
+
 /* Drops moments until the limits of their number and bytes are met, and tells the listeners which
  * moments were dropped. */
 static void thin(struct watching *watching, struct watched *fresh) {
     for (;;) {
-        struct watched *from = NULL;
+        struct watched *from = choose_loser(watching);
         size_t bytes = 0;
-        for (size_t i = 0; i < watching->count; i++) {
-            struct watched *watched = watching->list[i];
-            bytes += watched->moments.bytes;
-            if (watched->moments.count > 2 &&
-                (!from || watched->moments.bytes > from->moments.bytes))
-                from = watched;
-        }
+        for (size_t i = 0; i < watching->count; i++)
+            bytes += watching->list[i]->moments.bytes;
         if (fresh->moments.count > MOMENTS_MAX)
             from = fresh;
         else if (bytes <= MOMENTS_BYTES || !from)
@@ -218,8 +229,11 @@ static void thin(struct watching *watching, struct watched *fresh) {
 }
 
 /* Returns why the snapshot of an ended job cannot be kept; NULL: it can. The caller frees it. */
-static char *why_not_kept(const struct job *job) {
+static char *why_not_kept(const struct job *job, const struct process_facts *facts) {
     static const char head[] = "memctx: ";
+    struct process_facts now;
+    if (process_read_facts(facts->pid, &now) && now.start_ticks != facts->start_ticks)
+        return cli_copy("the process has ended, and its pid was used again");
     if (job->late)
         return cli_copy("a snapshot took too long");
     if (job->status != CLI_DONE) {
@@ -235,7 +249,7 @@ static char *why_not_kept(const struct job *job) {
 static void keep_moment(struct watching *watching, struct watched *watched) {
     struct job *job = &watched->job;
     free(watched->no_moment);
-    watched->no_moment = why_not_kept(job);
+    watched->no_moment = why_not_kept(job, &watched->facts);
     if (watched->no_moment)
         return;
     moments_add(&watched->moments, ++watching->last_moment, watched->job_wall_ms, job->out.bytes,

@@ -18,6 +18,9 @@
 #include "snapshot/snapshot.h"
 
 #define MARKS_MOST 24 /* moments that become marks */
+/* The library writes no larger moments (MOMENT_BYTES in src/control/recorder.h). Without this bound
+ * a forged file could make the reader add up megabytes for each 64 bytes of the ring. */
+#define MOMENT_BYTES_MOST (64UL << 10)
 
 struct found { /* a moment with right checksums */
     uint64_t sequence;
@@ -43,6 +46,13 @@ struct snapshot_replay {
     void *argument;
 };
 
+/* Returns the most bytes that the body of a block can have. */
+static size_t most_bytes(enum record_kind kind) {
+    return kind == RECORD_MOMENT      ? MOMENT_BYTES_MOST
+           : kind == RECORD_DIRECTORY ? RECORD_DIRECTORY_BYTES
+                                      : RECORD_END_AT;
+}
+
 static bool damaged(const struct snapshot_replay *reader, const char *what) {
     return cli_fail(reader->failure, CLI_REFUSED, "%s: damaged recording; %s",
                     reader->model->source, what);
@@ -55,7 +65,8 @@ static const char *body_at(const struct snapshot_replay *reader, size_t at, enum
     if (at > reader->length || reader->length - at < sizeof *block)
         return NULL;
     memcpy(block, reader->bytes + at, sizeof *block);
-    if (block->kind != kind || block->bytes > reader->length - at - sizeof *block ||
+    if (block->kind != kind || block->bytes > most_bytes(kind) ||
+        block->bytes > reader->length - at - sizeof *block ||
         block->sum != record_sum(block, offsetof(struct record_block, sum), RECORD_SUM_SEED) ||
         block->body_sum !=
             record_sum(reader->bytes + at + sizeof *block, block->bytes, RECORD_SUM_SEED))
@@ -95,7 +106,7 @@ static void find_directory(struct snapshot_replay *reader) {
         struct record_block block;
         size_t at = RECORD_DIRECTORY_AT + (size_t)i * RECORD_DIRECTORY_BYTES;
         const char *body = body_at(reader, at, RECORD_DIRECTORY, &block);
-        if (!body || block.bytes > RECORD_DIRECTORY_BYTES || block.sequence <= newest)
+        if (!body || block.sequence <= newest)
             continue;
         newest = block.sequence;
         reader->directory = body;

@@ -24,7 +24,8 @@
 #define ANSWER_DEADLINE_MS 60000
 #define PAUSE_DEADLINE_MS 5000  /* the longest pause between two bytes */
 #define FRAME_DEADLINE_MS 60000 /* the longest time from the first byte of a frame to the last */
-/* a client in a hurry waits at most this long for a hello, an answer or the next byte */
+/* a client in a hurry waits at most this long for a hello, an answer or the next byte, and as long
+ * again for the rest of an answer */
 #define HURRY_DEADLINE_MS 1500
 
 /* --- where sockets are ------------------------------------------------------------------- */
@@ -168,11 +169,10 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
 }
 
 /* Waits at most `first_ms` for the first byte. The pause before each further byte may be as long,
- * but not longer than PAUSE_DEADLINE_MS, and all of them together take at most FRAME_DEADLINE_MS.
- */
-static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms) {
+ * but not longer than PAUSE_DEADLINE_MS. The last byte must come until `end_ms`. */
+static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms,
+                                   int64_t end_ms) {
     int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
-    int64_t end_ms = clock_now_ms() + first_ms + FRAME_DEADLINE_MS;
     size_t used = 0;
     while (used < bytes) {
         int64_t until_ms = clock_now_ms() + (used == 0 ? first_ms : pause_ms);
@@ -187,6 +187,12 @@ static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t f
         used += got > 0 ? (size_t)got : 0;
     }
     return IO_DONE;
+}
+
+/* Returns when the last byte of an answer must have come, if its first byte may come after
+ * `first_ms`. */
+static int64_t end_of_answer(const struct client *client, int64_t first_ms) {
+    return clock_now_ms() + first_ms + (client->hurry ? HURRY_DEADLINE_MS : FRAME_DEADLINE_MS);
 }
 
 static enum io_result write_exactly(int fd, const char *bytes, size_t length) {
@@ -253,11 +259,12 @@ static bool check_frame(const struct client *client, const struct wire_frame *fr
 }
 
 /* Reads a body of an announced length. */
-static bool read_body(struct client *client, uint64_t length, struct client_answer *answer,
-                      struct cli_failure *failure) {
+static bool read_body(struct client *client, uint64_t length, int64_t end_ms,
+                      struct client_answer *answer, struct cli_failure *failure) {
     char *body = cli_alloc((size_t)length + 1, 1);
-    enum io_result result = read_exactly(client->fd, body, (size_t)length,
-                                         client->hurry ? HURRY_DEADLINE_MS : PAUSE_DEADLINE_MS);
+    enum io_result result =
+        read_exactly(client->fd, body, (size_t)length,
+                     client->hurry ? HURRY_DEADLINE_MS : PAUSE_DEADLINE_MS, end_ms);
     if (result != IO_DONE) {
         free(body);
         return fail_io(client, result, "in the middle of its answer", failure);
@@ -295,15 +302,16 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
         memcpy(request.body, body, length);
     enum io_result result =
         write_exactly(client->fd, (const char *)&request, sizeof request.frame + length);
+    int64_t end_ms = end_of_answer(client, client->answer_ms);
     if (result == IO_DONE)
-        result = read_exactly(client->fd, (char *)&frame, sizeof frame, client->answer_ms);
+        result = read_exactly(client->fd, (char *)&frame, sizeof frame, client->answer_ms, end_ms);
     *closed = result == IO_CLOSED;
     if (result != IO_DONE)
         return fail_io(client, result, "when it was asked", failure);
     if (!check_frame(client, &frame, type, failure))
         return false;
     answer->status = frame.status;
-    return read_body(client, frame.length, answer, failure);
+    return read_body(client, frame.length, end_ms, answer, failure);
 }
 
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
@@ -342,15 +350,14 @@ static void fill_resident_set(const struct client *client, struct client_answer 
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure) {
     int64_t deadline = clock_now_ms() + WAIT_MS;
-    bool closed = false;
     bool begins =
         type == WIRE_DUMP && ((const struct wire_dump_request *)body)->flags & WIRE_DUMP_BEGIN;
     client->paused =
         !begins && (client->paused || clock_now_ms() - client->answered_ms > WIRE_DUMP_QUIET_MS);
-    while (!ask(client, type, body, length, answer, failure, &closed)) {
+    while (!ask(client, type, body, length, answer, failure, &client->closed)) {
         struct client again;
         struct cli_failure why;
-        if (!closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
+        if (!client->closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
@@ -439,7 +446,8 @@ static enum io_result wait_hello(struct client *client, struct wire_frame *frame
         tell_wait(client);
         patience -= TELL_MS;
     }
-    return read_exactly(client->fd, (char *)frame, sizeof *frame, patience);
+    return read_exactly(client->fd, (char *)frame, sizeof *frame, patience,
+                        end_of_answer(client, patience));
 }
 
 /* Writes the process as messages name it: "pid 12 (prog)", with the program's name as the user
@@ -480,8 +488,9 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                         "%s: damaged answer; a hello of %llu bytes where %zu were expected",
                         client->source, (unsigned long long)frame.length, sizeof client->hello);
     }
-    result =
-        read_exactly(client->fd, (char *)&client->hello, sizeof client->hello, HELLO_DEADLINE_MS);
+    int64_t patience = client->hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS;
+    result = read_exactly(client->fd, (char *)&client->hello, sizeof client->hello, patience,
+                          end_of_answer(client, patience));
     if (result != IO_DONE)
         return fail_io(client, result, "in the middle of its hello", failure);
     client->hello.library_version[sizeof client->hello.library_version - 1] = '\0';

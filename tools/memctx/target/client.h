@@ -34,6 +34,7 @@ struct client {
     /* the process, for connecting again; the caller owns the facts */
     const struct process_facts *facts;
     bool hurry;
+    bool closed;   /* the last question failed because the process had closed the connection */
     bool told;     /* the user was told that this client waits for a connection */
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
@@ -58,7 +59,7 @@ void client_list_all_directories(struct client_directories *directories);
 
 /* Connects to a process. If all its connections are in use, waits some seconds for a free one. On
  * failure gives the reason and the exit code. `hurry`: gives up after 1.5 seconds without a byte,
- * for a caller that looks at many processes. */
+ * and after 3 seconds for one answer, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
 /* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the

@@ -183,6 +183,13 @@ enum process_library process_find_library(const struct process_facts *facts) {
                      : PROCESS_NO_MEMORY;
 }
 
+bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown) {
+    errno = 0;
+    bool there = process_read_facts(pid, facts);
+    *unknown = !there && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+    return there;
+}
+
 bool process_read_askable(pid_t pid, struct process_facts *facts) {
     return pid != getpid() && process_read_facts(pid, facts) && !strchr("ZX", facts->state) &&
            (geteuid() == 0 || facts->uid == geteuid()) &&

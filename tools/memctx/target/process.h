@@ -37,8 +37,12 @@ enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCES
 /* Returns the process of a thread, whose id the user may have read in top or ps -L: the id itself
  * if it is that of a process, or if it is not known. */
 pid_t process_of_thread(pid_t id);
-/* Returns false if the process does not exist (any more). */
+/* Returns false if the process does not exist (any more), or if this command lacks the descriptor
+ * or the memory to find out. */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
+/* Like process_read_facts, but sets *unknown if this command cannot find out whether the process
+ * exists. */
+bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(const struct process_facts *facts);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs

@@ -103,12 +103,22 @@ static bool is_same_boot(const struct model_recording *recording) {
            strncmp(boot_id, recording->boot_id, strlen(recording->boot_id)) == 0;
 }
 
+/* Returns the length of a path without the " (deleted)" that the kernel adds when the file was
+ * removed or replaced. */
+static size_t path_length(const char *path) {
+    static const char end[] = " (deleted)";
+    size_t length = strlen(path), end_length = sizeof end - 1;
+    bool deleted = length > end_length && strcmp(path + length - end_length, end) == 0;
+    return deleted ? length - end_length : length;
+}
+
 static bool runs_other_program(const struct model *model, pid_t pid) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/%d/exe", (int)pid);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
-    return length > 0 && strcmp(path, model->exe) != 0;
+    ssize_t got = readlink(link, path, sizeof path - 1);
+    path[got > 0 ? got : 0] = '\0';
+    size_t length = path_length(path);
+    return got > 0 && (length != path_length(model->exe) || strncmp(path, model->exe, length) != 0);
 }
 
 static enum ending find_ending(const struct model *model) {

@@ -10,9 +10,9 @@
  */
 #include "verbs/record_names.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,20 +23,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "snapshot/snapshot.h"
 #include "target/process.h"
 #include "target/target.h"
-
-#ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
-#define SYS_close_range 436
-#endif
 
 #define FIRST_MS 2000 /* the library writes the first moment soon after the start */
 #define MOST_MS 600000
 #define LOOKUP_S 120 /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
 #define CALLERS_MAX 64
-#define FDS_MAX 4096
 
 void record_names_add(const char *path, const struct reading_names *names) {
     struct target target;
@@ -57,16 +53,18 @@ void record_names_add(const char *path, const struct reading_names *names) {
 /* --- beside the program ------------------------------------------------------------------------
  */
 
-/* Returns PID of a path DIR/memctx-PID-NAME.rec; 0 for any other path. */
-static pid_t pid_of(const char *path) {
-    const char *name = strrchr(path, '/');
+static bool ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), end_length = strlen(end);
+    return length >= end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+/* Returns PID of a file memctx-PID-NAME.rec; 0 for any other file. */
+static pid_t pid_of(const char *name) {
     char *end;
-    if (!name || strncmp(name, "/memctx-", 8) != 0)
+    if (strncmp(name, "memctx-", 7) != 0 || !ends_with(name, ".rec") || ends_with(name, ".1.rec"))
         return 0;
-    long pid = strtol(name + 8, &end, 10);
-    size_t length = strlen(path);
-    bool old = length > 6 && strcmp(path + length - 6, ".1.rec") == 0;
-    return *end == '-' && pid > 0 && pid <= INT32_MAX && !old ? (pid_t)pid : 0;
+    long pid = strtol(name + 7, &end, 10);
+    return *end == '-' && pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
 /* Returns true if the process is the program or descends from it. */
@@ -106,17 +104,18 @@ static void name_one(const char *path) {
 /* Adds names to the recordings of the program and of its children. `ended`: the program has ended,
  * so its children cannot be recognised any more, and only its own recording gets names. */
 static void name_all(const char *directory, pid_t program, bool ended) {
-    char *pattern = cli_format("%s/memctx-*.rec", directory);
-    glob_t found;
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
-        for (size_t i = 0; i < found.gl_pathc; i++) {
-            pid_t pid = pid_of(found.gl_pathv[i]);
-            if (pid > 0 && (ended ? pid == program : is_of_program(pid, program)))
-                name_one(found.gl_pathv[i]);
+    DIR *folder = opendir(directory);
+    const struct dirent *entry;
+    while (folder && (entry = readdir(folder))) {
+        pid_t pid = pid_of(entry->d_name);
+        if (pid > 0 && (ended ? pid == program : is_of_program(pid, program))) {
+            char *path = cli_format("%s/%s", directory, entry->d_name);
+            name_one(path);
+            free(path);
         }
-        globfree(&found);
     }
-    free(pattern);
+    if (folder)
+        closedir(folder);
 }
 
 /* Runs in the process beside the program: looks names up until the program ends. */
@@ -143,9 +142,7 @@ static void detach(int pidfd) {
         dup2(null, fd);
     if ((pidfd != 3 && dup3(pidfd, 3, O_CLOEXEC) < 0) || chdir("/") != 0)
         _exit(CLI_REFUSED);
-    if (syscall(SYS_close_range, 4, ~0U, 0) != 0) /* before Linux 5.9 */
-        for (int fd = 4; fd < FDS_MAX; fd++)
-            close(fd);
+    fork_close_from(4);
     signal(SIGHUP, SIG_IGN);
     /* a service manager sends SIGTERM to all processes of a service; this process ends after the
      * program, when the last names are written */

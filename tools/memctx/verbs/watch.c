@@ -28,6 +28,7 @@
 #define PAUSE_MS_MAX 30000
 #define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
+#define ASK_MS 2000          /* after this time the other processes are asked at the next look */
 #define EVERY_MS_MIN 20
 #define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)
 #define MEMORY_MIN_BYTES (INT64_C(16) << 20)
@@ -395,11 +396,11 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
     return true;
 }
 
-static void read_figures(struct watched *process, struct condition_reading *reading, bool ask) {
+/* Asks the process for the bytes in use, and computes the waste. */
+static void read_figures(struct watched *process, struct condition_reading *reading) {
     struct totals totals;
     const struct process_facts *facts = &process->facts;
-    reading->inuse_bytes = reading->waste_bytes = CONDITION_UNKNOWN;
-    if (!ask || !ask_totals(process, &totals))
+    if (!ask_totals(process, &totals))
         return;
     reading->inuse_bytes = totals.requested_bytes;
     if (facts->anonymous_bytes >= 0 && totals.requested_bytes != WIRE_UNKNOWN) {
@@ -408,9 +409,12 @@ static void read_figures(struct watched *process, struct condition_reading *read
     }
 }
 
-static struct condition_reading read_all(struct watched *process, int64_t now_ms) {
+/* Reads the figures that /proc and the control group tell. */
+static struct condition_reading read_outside(struct watched *process, int64_t now_ms) {
     struct condition_reading reading = {.now_ms = now_ms,
                                         .rss_bytes = process->facts.rss_bytes,
+                                        .inuse_bytes = CONDITION_UNKNOWN,
+                                        .waste_bytes = CONDITION_UNKNOWN,
                                         .limit_bytes = CONDITION_UNKNOWN,
                                         .pressure_us = CONDITION_UNKNOWN};
     if (needs_limit && now_ms >= process->limit_due_ms)
@@ -421,7 +425,6 @@ static struct condition_reading read_all(struct watched *process, int64_t now_ms
         int64_t total = limits_read_pressure(process->pressure);
         reading.pressure_us = total >= 0 ? total : CONDITION_UNKNOWN;
     }
-    read_figures(process, &reading, needs_target);
     return reading;
 }
 
@@ -455,9 +458,12 @@ static void tell_condition(struct watched *process, size_t i, const struct condi
                   result->value > result->threshold ? "more than" : "at least", threshold);
 }
 
+/* Evaluates the conditions for which the process has to be asked (`asked`), or the others. */
 static void evaluate(struct watched *process, struct condition_reading *reading,
-                     const struct pollfd *ready) {
+                     const struct pollfd *ready, bool asked) {
     for (size_t i = 0; i < settings.condition_count; i++) {
+        if (condition_needs_target(&settings.conditions[i]) != asked)
+            continue;
         reading->pressed = ready && process->triggers[i] >= 0 &&
                            ready->fd == process->triggers[i] && (ready->revents & POLLPRI) != 0;
         struct condition_result result = condition_evaluate(
@@ -466,7 +472,7 @@ static void evaluate(struct watched *process, struct condition_reading *reading,
             continue;
         if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
             /* the bytes in use decide whether the files of this event are kept (--keep) */
-            read_figures(process, reading, true);
+            read_figures(process, reading);
         tell_condition(process, i, &result, reading);
         watch_act_add(process, i, &result, reading->inuse_bytes);
     }
@@ -482,25 +488,66 @@ static void tell_end(struct watched *process) {
                                         .ended = true};
     process->ended = true;
     watch_log(&WATCH_LINE("ended", process), "the process has ended");
-    evaluate(process, &reading, NULL);
+    evaluate(process, &reading, NULL, false);
 }
 
+static void tell_lack(void) {
+    static bool told;
+    if (!told)
+        cli_warn("too few descriptors, or too little memory, to look at all processes; %s",
+                 strerror(errno));
+    told = true;
+}
+
+/* Evaluates the conditions for which the process need not be asked. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
     if (process->ended)
         return;
-    errno = 0;
-    bool there = process_read_facts(process->facts.pid, &facts);
-    if (!there && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return; /* this command lacks descriptors or memory; the process may run */
+    bool unknown, there = process_read_known(process->facts.pid, &facts, &unknown);
+    if (unknown) {
+        tell_lack();
+        return; /* the process may run */
+    }
     if (!there || facts.state == 'Z' || facts.state == 'X' ||
         facts.start_ticks != process->facts.start_ticks) {
         tell_end(process);
         return;
     }
     process->facts = facts;
-    struct condition_reading reading = read_all(process, now_ms);
-    evaluate(process, &reading, ready);
+    struct condition_reading reading = read_outside(process, now_ms);
+    evaluate(process, &reading, ready, false);
+}
+
+/* Evaluates the conditions for which the process has to be asked. */
+static void ask_and_evaluate(struct watched *process) {
+    if (process->ended)
+        return;
+    struct condition_reading reading = read_outside(process, clock_now_ms());
+    read_figures(process, &reading);
+    evaluate(process, &reading, NULL, true);
+}
+
+/* Looks at all processes, before it asks any of them: a process that answers late must not hold up
+ * the conditions of the others. After ASK_MS the rest of the processes is asked at the next look,
+ * before those that were asked now. */
+static void look_at_all(int64_t now_ms) {
+    struct watched *process;
+    for (process = processes; process && end_signal == 0; process = process->next)
+        look_at(process, now_ms, NULL);
+    int64_t until_ms = clock_now_ms() + ASK_MS;
+    for (process = processes; needs_target && process && end_signal == 0; process = process->next) {
+        ask_and_evaluate(process);
+        if (clock_now_ms() < until_ms || !process->next)
+            continue;
+        struct watched *last = process->next;
+        while (last->next)
+            last = last->next;
+        last->next = processes;
+        processes = process->next;
+        process->next = NULL;
+        return;
+    }
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -585,9 +632,7 @@ static void run_loop(int ended_fd, const sigset_t *waiting) {
         if (now_ms >= due_ms || over) {
             if (settings.all)
                 find_processes(now_ms);
-            for (struct watched *process = processes; process && end_signal == 0;
-                 process = process->next)
-                look_at(process, now_ms, NULL);
+            look_at_all(now_ms);
             due_ms = max_ms(due_ms + settings.every_ms, clock_now_ms());
             ended_fd = over ? -1 : ended_fd;
         }

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
 
@@ -235,6 +236,7 @@ static void become_command(const struct watch_event *event, const char *command)
     set_number("MEMCTX_VALUE", event->result.value);
     setenv("MEMCTX_FILE", newest_file(event), 1);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is for the log */
+    fork_restore_limit();
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     dprintf(STDERR_FILENO, "memctx: /bin/sh cannot be started; %s\n", strerror(errno));
 }

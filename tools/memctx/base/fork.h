@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* fork.h - what a forked child does first, and the limit of descriptors that it inherits. */
+#ifndef MEMCTX_FORK_H
+#define MEMCTX_FORK_H
+
+#include <sys/types.h>
+
+/* Lets this process be killed when its parent ends. `parent`: the parent's pid, read before the
+ * fork. If the parent has ended already, ends this process. */
+void fork_follow(pid_t parent);
+/* Closes every descriptor from `first` on. */
+void fork_close_from(int first);
+/* Lets this process open as many descriptors as the hard limit allows, for a command that looks at
+ * many processes. */
+void fork_raise_limit(void);
+/* Undoes fork_raise_limit, in a child that is to execute a command of the user: some programs
+ * cannot use descriptors above 1023. */
+void fork_restore_limit(void);
+
+#endif
