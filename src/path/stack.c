@@ -33,8 +33,7 @@ static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     return os_is_readable(address, page_end);
 }
 
-/* An aligned word lies within one OS page, so the word is known to be readable if its first byte is.
- */
+/* An aligned word lies within one OS page. So it is readable if its first byte is. */
 INLINE bool readable(struct stack *stack, uintptr_t address) {
     if (UNLIKELY(address & 7))
         return false;
