@@ -24,7 +24,9 @@ extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
  * its file. NULL: there is none. */
 static COLD void *cxx_function(const char *name) {
     static const char *const files[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
-    if (!os_libc.symbol && !(os_libc_init(true) && os_libc.symbol))
+    if (!os_libc.symbol)
+        os_libc_init(true);
+    if (!os_libc.symbol)
         return NULL;
     void *function = os_libc.symbol(RTLD_DEFAULT, name);
     for (size_t i = 0; !function && os_libc.open && i < sizeof files / sizeof files[0]; i++) {

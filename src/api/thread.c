@@ -63,8 +63,9 @@ static void thread_exits(void *argument) {
     order_stores();
     if (UNLIKELY(
             heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
+        store_owner(&heap->state, HEAP_ORPHAN); /* first: a forked child counts owned heaps out */
+        order_stores();
         tables_count_heap(-1, TABLES_HEAP_BYTES);
-        store_owner(&heap->state, HEAP_ORPHAN);
         return;
     }
     store_owner(&heap->busy, 1);

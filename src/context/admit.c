@@ -204,7 +204,7 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
         bool near = depth <= NEAR_ROOT;
         enum tables_share share = near ? TABLES_NEAR : TABLES_OTHERS;
-        bool may_make = near || left > depth * (limit / DEPTH_PARTS);
+        bool may_make = (near || left > depth * (limit / DEPTH_PARTS)) && !tree_ids_are_past(share);
         view = site_below(admit, at, may_make, share);
         if (UNLIKELY(!view) && may_make && make_way(admit->paths, share))
             view = site_below(admit, at, true, share);
@@ -281,6 +281,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
                                            bool *keep) {
     struct paths *paths = admit->paths;
     *keep = false;
+    if (UNLIKELY(!load_relaxed(&admit_any_waited)))
+        store_owner(&admit_any_waited, true);
     if (!make_admission(paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
     uint32_t seen = sight(paths->admission, prefix.hash);
@@ -307,8 +309,6 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
     }
     if (seen >= ADMIT_WEIGHT)
         evict_want();
-    if (UNLIKELY(!load_relaxed(&admit_any_waited)))
-        store_owner(&admit_any_waited, true);
     paths->site_traced |= *keep;
     return view_of_site(admit, prefix_ancestor(prefix.node));
 }
@@ -322,7 +322,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
 
 static bool paths_come_fast(void) {
     return (tables_are_past(TABLES_FOLD) || tree_ids_are_past(TABLES_FOLD)) &&
-           (tables_are_past(TABLES_FOLD_ANYWAY) ||
+           (tables_are_past(TABLES_FOLD_ANYWAY) || tree_ids_are_past(TABLES_FOLD_ANYWAY) ||
             tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
 }
 
@@ -393,6 +393,7 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
     if (LIKELY(view != NULL))
         return view;
     *keep = false;
+    tree_flag(prefix.node, TREE_LATE); /* the heap may have room for the view later */
     return make_admission(paths) ? view_of_site(&admit, tree_node(prefix.node)->parent)
                                  : context_view_fixed(heap, TREE_OTHERS);
 }

@@ -89,7 +89,7 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     uint32_t child = 0;
-    if (!tables_are_past(admit->share))
+    if (!tables_are_past(admit->share) && !tree_ids_are_past(admit->share))
         child = tree_child(node, prefix_frame(frame), admit->share);
     if (!child)
         return node | PREFIX_WAITS;

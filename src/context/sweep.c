@@ -324,8 +324,9 @@ static int64_t bytes_wanted(void) {
         wanted = part;
     if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
         wanted = all - part * EVICT_ALL_TO;
-    if (tree_ids_are_past(EVICT_PAST)) {
-        int64_t ids = tree_nodes() - TREE_IDS / TABLES_PARTS * EVICT_TO;
+    uint32_t nodes = tree_nodes();
+    if (nodes > TREE_IDS / TABLES_PARTS * EVICT_PAST) {
+        int64_t ids = nodes - TREE_IDS / TABLES_PARTS * EVICT_TO;
         wanted = wanted > ids * CONTEXT_BYTES ? wanted : ids * CONTEXT_BYTES;
     }
     return wanted;

@@ -67,7 +67,9 @@ uint32_t tree_nodes(void) {
 }
 
 bool tree_ids_are_past(unsigned parts) {
-    return tree_nodes() > TREE_IDS / TABLES_PARTS * parts;
+    /* while there are rules, ids are not used again: see take_gone */
+    uint32_t used = load_relaxed(&tree_watch) ? tree_count() : tree_nodes();
+    return used > TREE_IDS / TABLES_PARTS * parts;
 }
 
 /* The loads are plain. A thread that reads an old bit only maps a page of zeros, or takes a node
@@ -471,7 +473,8 @@ NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tabl
     /* Only look-ups may search without the lock (see tree_free_old), and callers that hold
      * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. */
     uint32_t child = share == TABLES_UNCOUNTED ? 0 : tree_find(parent, frame);
-    if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST && tables_are_past(share)))
+    if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST &&
+                  (tables_are_past(share) || tree_ids_are_past(share))))
         return child;
     lock_take(&tree_lock);
     if (parent + 1 != tree.count)

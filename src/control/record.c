@@ -185,6 +185,7 @@ void record_pause(void) {
     recorder->tables = NULL;
     order_stores(); /* a child that is forked now must not use memory that it does not have */
     buffers_unmap(tables);
+    recorder->unpin |= recorder->count > 0;
     recorder->count = 0;
     recorder->changed = true;
 }

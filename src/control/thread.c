@@ -233,11 +233,11 @@ static bool end_thread(void) {
 
 bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
+    if (!load_relaxed(&os_restricted) && !os_memory_is_own())
+        return false;
     /* Before os_restricted is read: control_unrestrict writes it and reads `restricts` then. */
     uint32_t calls = add_relaxed(&control.restricts, 1) + 1;
     uint32_t was = load_relaxed(&os_restricted);
-    if (!was && !os_memory_is_own())
-        return false;
     *before = calls << RESTRICTION_BITS | was;
     if (was < now)
         store_release(&os_restricted, now);
@@ -264,10 +264,12 @@ void control_unrestrict(uint32_t before) {
     if (is_restricted_anew(before))
         return;
     uint32_t now = exchange_acq_rel(&os_restricted, was);
-    if (is_restricted_anew(before)) /* that thread may have read the value `now` */
-        store_release(&os_restricted, now);
-    else
+    if (is_restricted_anew(before)) { /* that thread may have read the value `now` */
+        uint32_t there = was;
+        cas_release(&os_restricted, &there, now); /* or may have written a stricter one since */
+    } else {
         store_release(&control_waiting, !was && options.control != CONTROL_OFF);
+    }
 }
 
 /* When a thread with asynchronous cancellation cancels itself, glibc leaves this thread half marked

@@ -39,15 +39,17 @@ bool named_ask_reset(const char *name) {
         struct named *named = next_of_name(&place, name);
         if (!named || !asked_by(named))
             continue;
-        bool crowd = named->policy == NAMED_CROWD;
-        if (crowd) {
+        lock_take(&region_lock); /* the last member of a crowd may be ending */
+        bool crowd = named->policy == NAMED_CROWD, asked = asked_by(named);
+        if (asked && crowd) {
             store_release(&named->done, 0);
             named->freed = 0;
-        }
-        store_release(&named->wanted, last_request);
-        if (crowd)
             store_release(&named->asking, 1);
-        any = true;
+        }
+        if (asked)
+            store_release(&named->wanted, last_request);
+        lock_release(&region_lock);
+        any |= asked;
     }
     return any;
 }

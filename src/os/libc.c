@@ -60,8 +60,9 @@ static COLD void load_symbols(void) {
     void *library = libc_open("libdl.so.2", LIBC_OPEN_MODE);
     if (!library)
         return;
-    os_libc.open = (__typeof__(os_libc.open))libc_symbol(library, "dlopen");
-    os_libc.symbol = (__typeof__(os_libc.symbol))libc_symbol(library, "dlsym");
+    /* another thread may be here, too, and `open` tells that both are there */
+    store_release(&os_libc.symbol, (__typeof__(os_libc.symbol))libc_symbol(library, "dlsym"));
+    store_release(&os_libc.open, (__typeof__(os_libc.open))libc_symbol(library, "dlopen"));
 }
 
 bool os_libc_init(bool symbols) {

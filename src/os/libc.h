@@ -9,7 +9,8 @@
  * library must not be linked with these two: that would load them into every process, also with a
  * newer glibc, where they are empty.
  *
- * Threads: os_libc_init runs once, in the constructor; afterwards os_libc is constant.
+ * Threads: os_libc_init runs in the constructor. Later only `open` and `symbol` may still be
+ * loaded, by an operator new that fails (api/new.c).
  */
 #ifndef MEMCTX_LIBC_H
 #define MEMCTX_LIBC_H
@@ -48,7 +49,7 @@ INTERNAL struct os_libc os_libc;
 
 /* If functions of os_libc are still NULL, loads libpthread.so.0 and, with `symbols`, libdl.so.2,
  * and takes the functions from them. Costs nothing with glibc 2.34 or newer. Calls the loader and
- * malloc: for the constructor only. False: this process cannot create threads. */
+ * malloc, so the caller must hold no lock. False: this process cannot create threads. */
 bool os_libc_init(bool symbols);
 
 /* pthread_create for a thread that blocks all signals of the program from its first instruction on.

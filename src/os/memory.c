@@ -87,11 +87,15 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     if (behind)
         os_unmap(aligned + bytes, behind);
     /* A filter of system calls may forbid mprotect. Where the kernel refuses MAP_FIXED, it may have
-     * unmapped the range, and another thread may have mapped memory there since. */
-    if (UNLIKELY(load_relaxed(&os_restricted)))
-        return map_at(aligned, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
-    if (os_protect(aligned, bytes, true))
+     * unmapped the range, and another thread may have mapped memory there since. So the range is
+     * not unmapped then. */
+    long result = UNLIKELY(load_relaxed(&os_restricted))
+                      ? -EPERM
+                      : OS_CALL(SYS_mprotect, aligned, bytes, PROT_READ | PROT_WRITE, 0, 0, 0);
+    if (!OS_FAILED(result))
         return aligned;
+    if (result != -ENOMEM)
+        return map_at(aligned, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
     add_relaxed(&refused, 1);
     os_unmap(aligned, bytes);
     return NULL;
@@ -309,6 +313,10 @@ bool os_thread_exists(uint32_t tid) {
  * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
  * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
  * permission), this function assumes a copy. */
+bool os_process_is_known(void) {
+    return os_process_id() == identity.process;
+}
+
 bool os_memory_is_own(void) {
     uint32_t pid = os_process_id();
     return pid == identity.process ||

@@ -3,8 +3,8 @@
  * os.h - memory, locks, the clock and messages, as the library gets them from the kernel.
  *
  * Every call here is a raw system call: it leaves errno as it is and takes no lock of libc. The
- * malloc path uses only mmap, munmap, mremap, madvise and futex. (clock_gettime goes through the
- * vDSO.)
+ * malloc path uses only mmap, munmap, mremap, madvise, futex and, in a process that has not
+ * restricted its system calls, mprotect. (clock_gettime goes through the vDSO.)
  */
 #ifndef MEMCTX_OS_H
 #define MEMCTX_OS_H
@@ -73,6 +73,9 @@ bool os_thread_exists(uint32_t tid); /* true also if the kernel cannot be asked 
 /* False in a child that shares its parent's memory (vfork): the child must not change the library's
  * state. */
 bool os_memory_is_own(void);
+/* False in every child that no fork handler saw: in a child of vfork, and in a copy made by the
+ * system call clone. Unlike os_memory_is_own, this needs no system call that a filter refuses. */
+bool os_process_is_known(void);
 
 /* Atomic. Set when the process restricted itself with a filter of system calls, or was started
  * under one. From then on the library makes no system calls except mmap, munmap, mremap, madvise,

@@ -97,8 +97,10 @@ static bool replace_table(unsigned bits) {
     if (old_bytes >= OS_PAGE_BYTES)
         os_discard(rule_at(old, 0), old_bytes);
     else
-        for (uint64_t i = 0; i < capacity_of(old); i++)
+        for (uint64_t i = 0; i < capacity_of(old); i++) {
+            store_owner(&rule_at(old, i)->packed, 0);
             store_owner(&rule_at(old, i)->key, 0);
+        }
     return true;
 }
 
@@ -291,7 +293,8 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
 }
 
 /* The function may not be on the caller's stack, so another thread may be closing its library. The
- * loader stops finding a library before it unmaps it; the modules at hand are told later. */
+ * loader of glibc 2.35 and newer stops finding a library shortly before it unmaps it; the modules
+ * at hand are told only later, when the library's link map is freed. */
 struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);

@@ -249,6 +249,10 @@ struct heap *heap_shared_lock(void) {
     if (lock_is_mine(&heap->lock))
         return NULL;
     lock_take(&heap->lock);
+    if (UNLIKELY(heap != the_shared())) { /* a signal handler forked while this thread waited */
+        lock_release(&heap->lock);
+        return heap_shared_lock();
+    }
     return shared_locked(heap);
 }
 
@@ -296,7 +300,8 @@ bool heap_may_segregate(struct heap *heap) {
  * another shared heap. Only if there is no memory for that, the child keeps the old one with empty
  * lists. */
 static void shared_give_up(struct heap *heap) {
-    struct heap *anew = meta_alloc(sizeof *anew);
+    /* not by meta_alloc: the fork may be in a signal handler that interrupted it */
+    struct heap *anew = os_map(align_up(sizeof *anew, OS_PAGE_BYTES));
     if (!anew) {
         bins_init_mixed(heap);
         __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);

@@ -341,18 +341,33 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
                : NULL;
 }
 
+/* Looks for a group of `group` free slices in the segments of a list, and sets *start to the first
+ * slice. *looked counts the segments. NULL: no group, or GROUP_SEARCH_MAX segments were counted. */
+static struct segment *find_group_in(unsigned list, uint32_t group, unsigned *looked,
+                                     unsigned *start) {
+    uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
+    for (struct segment *s = runs.first[list]; s && *looked < GROUP_SEARCH_MAX;
+         s = s->state.next, ++*looked)
+        for (*start = 0; *start < SEGMENT_SLICES; *start += group)
+            if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
+                return s;
+    return NULL;
+}
+
 /* Finds a group of `group` free slices in one of GROUP_SEARCH_MAX segments, and sets *start to the
  * first slice. If no group is free and at least half of all slices are in use, makes a new
  * segment. NULL: no group. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
-    uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
-    for (unsigned list = list_from(group); list <= MAX_SPAN_SLICES; list = list_from(list + 1))
-        for (struct segment *s = runs.first[list]; s && looked < GROUP_SEARCH_MAX;
-             s = s->state.next, looked++)
-            for (*start = 0; *start < SEGMENT_SLICES; *start += group)
-                if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
-                    return s;
+    struct segment *segment;
+    /* a run of this many slices has a group in it, wherever the run begins */
+    unsigned certain = list_of(2 * group - 1);
+    for (unsigned list = list_from(certain); list <= MAX_SPAN_SLICES; list = list_from(list + 1))
+        if ((segment = find_group_in(list, group, &looked, start)) != NULL)
+            return segment;
+    for (unsigned list = list_from(group); list < certain; list = list_from(list + 1))
+        if ((segment = find_group_in(list, group, &looked, start)) != NULL)
+            return segment;
     if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
         return NULL;
     *start = group;

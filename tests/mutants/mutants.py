@@ -329,8 +329,8 @@ MUTANTS = {
         "src/region/kind_blocks.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
         "record->view_index", ["model:own-page-becomes-mixed-under-frees"]),
     "shared-heap-without-its-lock": (
-        "src/region/heap.c", "    lock_take(&heap->lock);\n    return shared_locked(heap);",
-        "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    return shared_locked(heap);", ["model:shared-heap"]),
+        "src/region/heap.c", "    lock_take(&heap->lock);\n    if (UNLIKELY(heap != the_shared())) {",
+        "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    if (UNLIKELY(heap != the_shared())) {", ["model:shared-heap"]),
     "purged-slices-come-back-without-the-lock": (
         "src/segment/segment.c",
         "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
