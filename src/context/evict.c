@@ -79,7 +79,8 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
 }
 
 #define OVER_PATIENCE 8 /* sweeps in a row that found the tables above their limit */
-/* new sites may take this many bytes more than evictions have freed so far */
+/* new sites may take this many bytes more than evictions have freed so far, but no more than the
+ * part of the limit that is kept for requests that cannot be refused */
 #define SITES_BEFOREHAND (32 << 10)
 
 /* Called when site_for found no room. Takes a site below an ancestor further out if there is one,
@@ -97,7 +98,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
         if (tree_node(at)->module != MODULE_OTHERS)
             tree_flag(at, TREE_PARTIAL);
     }
-    bool may = load_relaxed(&tables_used_bytes) < used_bytes + SITES_BEFOREHAND;
+    int64_t reserve = tables_reserve(load_relaxed(&tables_limit_known));
+    int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
+    bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
     struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
     bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
     return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);

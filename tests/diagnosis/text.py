@@ -326,12 +326,14 @@ def no_command_for_a_process_that_cannot_act():
             check(re.search("kill -USR1", told(target)), "the runtime's own tool for a process that runs")
             check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
             os.kill(target.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, target.pid, os.WSTOPPED)
             stopped = run_cli("doctor", target.pid, env=target.cli_env).stdout
         with planted(directory, "survivors") as target:
             target.hear()
             check(re.search(acts, told(target)), "a command for a process that runs")
             check_equal(run_cli("dump", target.pid, "-o", file + "2", env=target.cli_env).returncode, 0, "memctx dump -o")
             os.kill(target.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, target.pid, os.WSTOPPED)
             held = run_cli("doctor", target.pid, env=target.cli_env).stdout
         texts = [stopped, held] + [run_cli(verb, name).stdout for verb in ("doctor", "frag") for name in (file, file + "2")]
     check("(not-malloc)" in stopped and "(not-malloc)" in texts[2] and "(nearly-empty-pages)" in held, f"{stopped}{held}")
