@@ -32,6 +32,8 @@
 /* the cache keeps at most 1/BEGINNINGS of its bound of a mapping that it does not keep whole */
 #define BEGINNINGS 8
 
+struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];
+
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
     if (!segment_map_test(SEGMENT_HUGE, number))
@@ -186,25 +188,25 @@ static void mapping_end(char *start, size_t bytes) {
 static int cache_choose(size_t bytes, size_t slack, bool any) {
     int smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
-        const struct huge_cached *c = &global.huge_cache[i];
+        const struct huge_cached *c = &segment_huge_cache[i];
         if (!c->start)
             continue;
         if (c->bytes < bytes) {
-            if (smaller < 0 || c->bytes > global.huge_cache[smaller].bytes)
+            if (smaller < 0 || c->bytes > segment_huge_cache[smaller].bytes)
                 smaller = i;
-        } else if (larger < 0 || c->bytes < global.huge_cache[larger].bytes) {
+        } else if (larger < 0 || c->bytes < segment_huge_cache[larger].bytes) {
             larger = i;
         }
     }
-    if (larger >= 0 && global.huge_cache[larger].bytes - bytes <= slack)
+    if (larger >= 0 && segment_huge_cache[larger].bytes - bytes <= slack)
         return larger;
     return smaller >= 0 || !any ? smaller : larger;
 }
 
 /* Removes an entry from the cache and returns it. The caller holds the lock. */
 static struct huge_cached cache_remove(int place) {
-    struct huge_cached entry = global.huge_cache[place];
-    global.huge_cache[place].start = NULL;
+    struct huge_cached entry = segment_huge_cache[place];
+    segment_huge_cache[place].start = NULL;
     global.huge_cached_bytes -= (int64_t)entry.bytes;
     global.huge_cached--;
     return entry;
@@ -213,12 +215,12 @@ static struct huge_cached cache_remove(int place) {
 /* Adds an entry to the cache. False: the cache is full. The caller holds the lock. */
 static bool cache_add(struct huge_cached entry) {
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
-        if (global.huge_cache[i].start)
+        if (segment_huge_cache[i].start)
             continue;
         cuts_drop(cuts_of(entry.start), entry.bytes);
         /* segment_unmap_deferred will unmap this many bytes */
         store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
-        global.huge_cache[i] = entry;
+        segment_huge_cache[i] = entry;
         global.huge_cached_bytes += (int64_t)entry.bytes;
         global.huge_cached++;
         return true;
@@ -373,16 +375,18 @@ size_t segment_huge_purge(bool all) {
     size_t released = 0;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     uint64_t now = os_now_ns();
-    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+    while (load_relaxed(&global.huge_cached)) {
         struct huge_cached entry = {0};
         lock_take(&global.lock);
-        if (global.huge_cache[i].start && (all || now >= global.huge_cache[i].since_ns + decay_ns))
-            entry = cache_remove(i);
+        for (int i = 0; i < HUGE_CACHE_MAX && !entry.start; i++)
+            if (segment_huge_cache[i].start &&
+                (all || now >= segment_huge_cache[i].since_ns + decay_ns))
+                entry = cache_remove(i);
         lock_release(&global.lock);
-        if (entry.start) {
-            mapping_end(entry.start, entry.bytes);
-            released += entry.bytes;
-        }
+        if (!entry.start)
+            break;
+        mapping_end(entry.start, entry.bytes);
+        released += entry.bytes;
     }
     return released;
 }

@@ -5,7 +5,7 @@
 
 #include "segment/segment.h"
 
-#define HUGE_CACHE_MAX 16
+#define HUGE_CACHE_MAX 64
 
 struct segment_global {
     struct lock lock;       /* guards the fields below, unless a comment says otherwise */
@@ -24,17 +24,19 @@ struct segment_global {
     /* atomic: until this time, threads that free pages give no memory back to the kernel; 0: they
      * do */
     uint64_t later_until_ns;
-    uint32_t calls; /* atomic: calls of segment_purge_when_due */
-    /* Freed mappings of huge chunks, kept for reuse; guarded by `lock`. */
-    struct huge_cached {
-        char *start; /* NULL: the entry is empty */
-        size_t bytes;
-        uint64_t since_ns; /* when the mapping came into the cache */
-    } huge_cache[HUGE_CACHE_MAX];
-    int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in huge_cache */
+    uint32_t calls;                         /* atomic: calls of segment_purge_when_due */
+    int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in segment_huge_cache */
     struct page *deferred; /* atomic: list of huge chunks that must still be unmapped */
 };
 INTERNAL struct segment_global segment_global;
+
+/* Freed mappings of huge chunks, kept for reuse; guarded by segment_global.lock. They are not in
+ * struct segment_global, because most processes do not write them. */
+INTERNAL struct huge_cached {
+    char *start; /* NULL: the entry is empty */
+    size_t bytes;
+    uint64_t since_ns; /* when the mapping came into the cache */
+} segment_huge_cache[HUGE_CACHE_MAX];
 
 /* Makes sure that the table of segments has a leaf for this segment, so that segment_map_set can
  * set a bit. False: no memory for the leaf, or the address is outside the table. Takes no lock. */
@@ -50,12 +52,12 @@ void segment_map_set(enum segment_map map, const void *segment, bool set);
  * Returns the bytes given back. */
 size_t segment_huge_purge(bool all);
 /* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
- * mappings in huge_cache. `others` are the bytes in the other part. *plain becomes the bound that
- * the options give. The result exceeds *plain by the bytes that the program took again shortly
- * after they had gone to the kernel (demand.again in segment.c). But the freelist and the bytes in
- * use together may exceed the peak of the bytes in use by at most a sixteenth. Where no control
- * thread purges, the result is *plain, because no thread would give back memory that the program
- * does not take again. */
+ * mappings in segment_huge_cache. `others` are the bytes in the other part. *plain becomes the
+ * bound that the options give. The result exceeds *plain by the bytes that the program took again
+ * shortly after they had gone to the kernel (demand.again in segment.c). But the freelist and the
+ * bytes in use together may exceed the peak of the bytes in use by at most a sixteenth. Where no
+ * control thread purges, the result is *plain, because no thread would give back memory that the
+ * program does not take again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */

@@ -790,7 +790,7 @@ static void give_up_free(void) {
     global.empty_segments = global.clean_segments = 0;
     global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;
-    __builtin_memset(global.huge_cache, 0, sizeof global.huge_cache);
+    __builtin_memset(segment_huge_cache, 0, sizeof segment_huge_cache);
 }
 
 bool segment_fork_done(bool child) {

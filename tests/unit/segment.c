@@ -408,7 +408,7 @@ Test(huge, the_freelist_keeps_beginnings) {
     enum { ENDS = 8 };
     char *ends[ENDS] = {NULL};
     for (int i = 0; i < HUGE_CACHE_MAX && i < ENDS; i++) {
-        const struct huge_cached *c = &segment_global.huge_cache[i];
+        const struct huge_cached *c = &segment_huge_cache[i];
         if (c->start)
             ends[i] = mmap(c->start + c->bytes, OS_PAGE_BYTES, PROT_READ,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
