@@ -292,6 +292,10 @@ bool os_is_first_thread(uint32_t tid) {
     return tid == (identity.process ? identity.process : os_process_id());
 }
 
+uint32_t os_process_recorded(void) {
+    return identity.process;
+}
+
 uint32_t os_process_id(void) {
     return (uint32_t)OS_CALL(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }

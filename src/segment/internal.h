@@ -11,8 +11,8 @@ struct segment_global {
     struct lock lock;       /* guards the fields below, unless a comment says otherwise */
     struct lock unmap_lock; /* held while a dump reads segments, and while a thread unmaps one */
     /* list of segments with dirty slices; the segment whose slices are dirty longest is first */
-    struct segment *dirty_first, *dirty_last;
-    uint64_t segments; /* number of segments */
+    uint32_t dirty_first, dirty_last; /* numbers of the segments; 0: none */
+    uint64_t segments;                /* number of segments */
     /* number of segments with no slice in use, and of those of them with no dirty slice; both are
      * also read without the lock */
     uint64_t empty_segments, clean_segments;

@@ -5,8 +5,8 @@
  * Serves pages of 16-64 KiB and large chunks up to 1 MiB. Each segment has two maps of 256 bits:
  * one of the free slices, and one of the free slices that are dirty (used, and not given back to
  * the kernel since). The map of dirty slices is the freelist. A request takes the lowest run of
- * dirty slices of the segment that became dirty last and has such a run, else the lowest run of
- * free slices of a segment whose runs are just long enough. Neighbouring free slices are
+ * dirty slices of a segment whose runs are just long enough, else the lowest such run of free
+ * slices. Neighbouring free slices are
  * neighbouring bits, so empty memory coalesces by itself. This file cannot serve spans beyond
  * MAX_SPAN_SLICES; huge.c does.
  */
@@ -17,7 +17,6 @@
 
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
-#define DIRTY_SEARCH_MAX 64  /* segments searched for dirty slices before clean ones are used */
 #define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
 #define GROUP_SEARCH_MAX 16  /* segments searched for a group (aligned run) of free slices */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
@@ -40,14 +39,24 @@ static struct {
     int64_t peak;
 } demand START_PAGE;
 
-/* The segments with free slices, in lists by the longest run of free slices that they may have
- * (longest_free). The last list has all segments whose run suffices for each page. A segment enters
- * its list at the head. Bit i of `used` says that list i is not empty. Guarded by global.lock. */
-static struct {
-    struct segment *first[MAX_SPAN_SLICES + 1];
+/* The segments with free slices, and those with dirty slices, in lists by the longest run of such
+ * slices that they may have (`longest`). The last list has all segments whose run suffices for each
+ * page. A segment enters its list at the head. Bit i of `used` says that list i is not empty.
+ * Guarded by global.lock. */
+static struct lists {
+    uint32_t first[MAX_SPAN_SLICES + 1]; /* number of the segment; 0: none */
     uint64_t used[2];
-} runs START_PAGE;
+} lists[SEGMENT_RUNS] START_PAGE;
 _Static_assert(MAX_SPAN_SLICES + 1 <= 128, "a bit for each list");
+
+static uint32_t number_of(const struct segment *segment) {
+    return (uint32_t)((uintptr_t)segment >> SEGMENT_SHIFT);
+}
+_Static_assert(ADDRESS_BITS - SEGMENT_SHIFT <= 32, "the number of a segment fits");
+
+static struct segment *numbered(uint32_t number) {
+    return (struct segment *)((uintptr_t)number << SEGMENT_SHIFT);
+}
 
 static unsigned list_of(unsigned slices) {
     return slices < MAX_SPAN_SLICES ? slices : MAX_SPAN_SLICES;
@@ -55,73 +64,88 @@ static unsigned list_of(unsigned slices) {
 
 /* Returns the first list that is not empty among list `from` and those behind it; MAX_SPAN_SLICES +
  * 1: all of them are empty. */
-static unsigned list_from(unsigned from) {
+static unsigned list_from(enum segment_run of, unsigned from) {
     for (unsigned word = from / 64; word < 2; word++, from = word * 64) {
-        uint64_t used = from < 128 ? runs.used[word] >> from % 64 : 0;
+        uint64_t used = from < 128 ? lists[of].used[word] >> from % 64 : 0;
         if (used)
             return from + (unsigned)__builtin_ctzl(used);
     }
     return MAX_SPAN_SLICES + 1;
 }
 
-static void list_push(struct segment *segment) {
+static void list_push(enum segment_run of, struct segment *segment, unsigned longest) {
     struct segment_state *state = &segment->state;
-    unsigned list = list_of(state->longest_free);
-    state->prev = NULL;
-    state->next = runs.first[list];
-    if (state->next)
-        state->next->state.prev = segment;
-    runs.first[list] = segment;
-    runs.used[list / 64] |= 1UL << list % 64;
+    unsigned list = list_of(longest);
+    uint32_t *first = &lists[of].first[list];
+    state->longest[of] = longest;
+    state->in_list[of] = (struct segment_link){.next = *first};
+    if (*first)
+        numbered(*first)->state.in_list[of].prev = number_of(segment);
+    *first = number_of(segment);
+    lists[of].used[list / 64] |= 1UL << list % 64;
 }
 
-static void list_remove(struct segment *segment) {
-    struct segment_state *state = &segment->state;
-    unsigned list = list_of(state->longest_free);
-    if (state->prev)
-        state->prev->state.next = state->next;
+static void list_remove(enum segment_run of, struct segment *segment) {
+    struct segment_link link = segment->state.in_list[of];
+    unsigned list = list_of(segment->state.longest[of]);
+    if (link.prev)
+        numbered(link.prev)->state.in_list[of].next = link.next;
     else
-        runs.first[list] = state->next;
-    if (state->next)
-        state->next->state.prev = state->prev;
-    if (!runs.first[list])
-        runs.used[list / 64] &= ~(1UL << list % 64);
+        lists[of].first[list] = link.next;
+    if (link.next)
+        numbered(link.next)->state.in_list[of].prev = link.prev;
+    if (!lists[of].first[list])
+        lists[of].used[list / 64] &= ~(1UL << list % 64);
 }
 
-/* Says that no run of free slices in the segment, which is in a list, is longer than `slices`. */
-static void set_longest(struct segment *segment, unsigned slices) {
-    bool moves = list_of(segment->state.longest_free) != list_of(slices);
-    if (moves)
-        list_remove(segment);
-    segment->state.longest_free = slices;
-    if (moves)
-        list_push(segment);
+/* Says that no run in the segment, which is in a list, is longer than `longest`. */
+static void set_longest(enum segment_run of, struct segment *segment, unsigned longest) {
+    if (list_of(segment->state.longest[of]) != list_of(longest)) {
+        list_remove(of, segment);
+        list_push(of, segment, longest);
+    }
+    segment->state.longest[of] = longest;
+}
+
+/* Returns a segment with a run of `slices` free or dirty slices, and sets *start to the run's first
+ * slice. Prefers segments whose runs are short, so that long runs last. NULL: there is no such run.
+ */
+static struct segment *find_run(enum segment_run of, uint32_t slices, unsigned *start) {
+    unsigned longest;
+    for (unsigned list; (list = list_from(of, slices)) <= MAX_SPAN_SLICES;) {
+        struct segment *segment = numbered(lists[of].first[list]);
+        const struct segment_state *state = &segment->state;
+        *start = bits_find_run(of == SEGMENT_DIRTY ? state->dirty : state->free, slices, &longest);
+        if (*start < BITS_COUNT)
+            return segment;
+        set_longest(of, segment, longest); /* moves the segment to a list before list `slices` */
+    }
+    return NULL;
 }
 
 /* Adds a segment at the end of the list of segments with dirty slices, which is in the order of
  * dirty_ns. */
-static void dirty_push(struct segment *segment, uint64_t now) {
+static void age_push(struct segment *segment, uint64_t now) {
     struct segment_state *state = &segment->state;
     state->dirty_ns = now;
-    state->dirty_next = NULL;
-    state->dirty_prev = global.dirty_last;
-    if (state->dirty_prev)
-        state->dirty_prev->state.dirty_next = segment;
+    state->by_age = (struct segment_link){.prev = global.dirty_last};
+    if (global.dirty_last)
+        numbered(global.dirty_last)->state.by_age.next = number_of(segment);
     else
-        global.dirty_first = segment;
-    global.dirty_last = segment;
+        global.dirty_first = number_of(segment);
+    global.dirty_last = number_of(segment);
 }
 
-static void dirty_remove(struct segment *segment) {
-    struct segment_state *state = &segment->state;
-    if (state->dirty_prev)
-        state->dirty_prev->state.dirty_next = state->dirty_next;
+static void age_remove(struct segment *segment) {
+    struct segment_link link = segment->state.by_age;
+    if (link.prev)
+        numbered(link.prev)->state.by_age.next = link.next;
     else
-        global.dirty_first = state->dirty_next;
-    if (state->dirty_next)
-        state->dirty_next->state.dirty_prev = state->dirty_prev;
+        global.dirty_first = link.next;
+    if (link.next)
+        numbered(link.next)->state.by_age.prev = link.prev;
     else
-        global.dirty_last = state->dirty_prev;
+        global.dirty_last = link.prev;
 }
 
 struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
@@ -224,45 +248,14 @@ static struct segment *segment_create(void) {
         return NULL;
     struct segment_state *state = &segment->state;
     bits_fill(state->free, HEADER_SLICES, SLICES_MAX, true);
-    state->free_count = state->longest_free = SLICES_MAX;
-    list_push(segment);
+    state->free_count = SLICES_MAX;
+    list_push(SEGMENT_FREE, segment, SLICES_MAX);
     global.segments++;
     global.free_slices += state->free_count;
     add_owner(&global.empty_segments, 1);
     add_owner(&global.clean_segments, 1);
     segment_map_set(SEGMENT_SLICED, segment, true);
     return segment;
-}
-
-/* Returns a segment with a run of `slices` dirty slices, and sets *start to the run's first slice.
- * NULL: no such run was found. */
-static struct segment *find_dirty(uint32_t slices, unsigned *start) {
-    unsigned longest, looked = 0;
-    if (global.dirty_slices < slices)
-        return NULL;
-    for (struct segment *s = global.dirty_last; s && looked < DIRTY_SEARCH_MAX;
-         s = s->state.dirty_prev, looked++) {
-        if (s->state.dirty_count < slices)
-            continue;
-        *start = bits_find_run(s->state.dirty, slices, &longest);
-        if (*start < BITS_COUNT)
-            return s;
-    }
-    return NULL;
-}
-
-/* Returns a segment with a run of `slices` free slices, and sets *start to the run's first slice.
- * Prefers segments whose runs are short, so that long runs last. NULL: there is no such run. */
-static struct segment *find_free(uint32_t slices, unsigned *start) {
-    unsigned longest;
-    for (unsigned list = list_from(slices); list <= MAX_SPAN_SLICES; list = list_from(slices)) {
-        struct segment *segment = runs.first[list];
-        *start = bits_find_run(segment->state.free, slices, &longest);
-        if (*start < BITS_COUNT)
-            return segment;
-        set_longest(segment, longest); /* moves the segment to a list before list `slices` */
-    }
-    return NULL;
 }
 
 /* Takes slices out of the maps of free and dirty slices. Returns how many of them were dirty. */
@@ -279,12 +272,16 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
     global.free_slices -= count;
     state->dirty_count -= dirty;
     global.dirty_slices -= dirty;
-    if (dirty && !state->dirty_count)
-        dirty_remove(segment);
+    if (dirty && !state->dirty_count) {
+        age_remove(segment);
+        list_remove(SEGMENT_DIRTY, segment);
+    } else if (dirty && state->longest[SEGMENT_DIRTY] > state->dirty_count) {
+        set_longest(SEGMENT_DIRTY, segment, state->dirty_count);
+    }
     if (!state->free_count)
-        list_remove(segment);
-    else if (state->longest_free > state->free_count)
-        set_longest(segment, state->free_count);
+        list_remove(SEGMENT_FREE, segment);
+    else if (state->longest[SEGMENT_FREE] > state->free_count)
+        set_longest(SEGMENT_FREE, segment, state->free_count);
     add_owner(&global.used_bytes, (int64_t)(count * SLICE_BYTES));
     return dirty;
 }
@@ -294,18 +291,21 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
     struct segment_state *state = &segment->state;
     bits_fill(state->free, start, count, true);
     unsigned run = bits_run_around(state->free, start);
-    if (!state->free_count) {
-        state->longest_free = run;
-        list_push(segment);
-    } else if (run > state->longest_free) {
-        set_longest(segment, run);
-    }
+    if (!state->free_count)
+        list_push(SEGMENT_FREE, segment, run);
+    else if (run > state->longest[SEGMENT_FREE])
+        set_longest(SEGMENT_FREE, segment, run);
     state->free_count += count;
     global.free_slices += count;
     if (dirty) {
-        if (!state->dirty_count)
-            dirty_push(segment, os_now_ns());
         bits_fill(state->dirty, start, count, true);
+        run = bits_run_around(state->dirty, start);
+        if (!state->dirty_count) {
+            age_push(segment, os_now_ns());
+            list_push(SEGMENT_DIRTY, segment, run);
+        } else if (run > state->longest[SEGMENT_DIRTY]) {
+            set_longest(SEGMENT_DIRTY, segment, run);
+        }
         state->dirty_count += count;
         global.dirty_slices += count;
     }
@@ -346,8 +346,9 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
 static struct segment *find_group_in(unsigned list, uint32_t group, unsigned *looked,
                                      unsigned *start) {
     uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
-    for (struct segment *s = runs.first[list]; s && *looked < GROUP_SEARCH_MAX;
-         s = s->state.next, ++*looked)
+    for (struct segment *s = numbered(lists[SEGMENT_FREE].first[list]);
+         s && *looked < GROUP_SEARCH_MAX;
+         s = numbered(s->state.in_list[SEGMENT_FREE].next), ++*looked)
         for (*start = 0; *start < SEGMENT_SLICES; *start += group)
             if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
                 return s;
@@ -362,10 +363,12 @@ static struct segment *find_group(uint32_t group, unsigned *start) {
     struct segment *segment;
     /* a run of this many slices has a group in it, wherever the run begins */
     unsigned certain = list_of(2 * group - 1);
-    for (unsigned list = list_from(certain); list <= MAX_SPAN_SLICES; list = list_from(list + 1))
+    for (unsigned list = list_from(SEGMENT_FREE, certain); list <= MAX_SPAN_SLICES;
+         list = list_from(SEGMENT_FREE, list + 1))
         if ((segment = find_group_in(list, group, &looked, start)) != NULL)
             return segment;
-    for (unsigned list = list_from(group); list < certain; list = list_from(list + 1))
+    for (unsigned list = list_from(SEGMENT_FREE, group); list < certain;
+         list = list_from(SEGMENT_FREE, list + 1))
         if ((segment = find_group_in(list, group, &looked, start)) != NULL)
             return segment;
     if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
@@ -378,12 +381,12 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
     unsigned start = 0;
     lock_take(&global.lock);
     /* Dirty slices are used first, because the kernel need not supply new memory for them. */
-    struct segment *segment = find_dirty(slices, &start);
+    struct segment *segment = find_run(SEGMENT_DIRTY, slices, &start);
     if (!segment && next) {
         segment = find_next(slices, group, *next, &start);
         segment = segment ? segment : find_group(group, &start);
     }
-    segment = segment ? segment : find_free(slices, &start);
+    segment = segment ? segment : find_run(SEGMENT_FREE, slices, &start);
     if (!segment) {
         segment = segment_create();
         if (!segment) {
@@ -451,7 +454,7 @@ uint32_t segment_purger;
 
 static bool is_purged_regularly(void) {
     uint32_t purger = load_relaxed(&segment_purger);
-    return purger && !load_relaxed(&os_restricted) && purger == os_process_id();
+    return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
 }
 
 int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
@@ -572,9 +575,9 @@ _Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
-    struct segment *oldest = global.dirty_first;
+    struct segment *oldest = numbered(global.dirty_first);
     while (oldest && !find_discardable(oldest, whole, claimed))
-        oldest = oldest->state.dirty_next;
+        oldest = numbered(oldest->state.by_age.next);
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
         return NULL;
@@ -582,8 +585,8 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
     take_all(oldest, claimed);
     if (oldest->state.dirty_count) { /* slices that were not taken count as dirty since now */
-        dirty_remove(oldest);
-        dirty_push(oldest, now);
+        age_remove(oldest);
+        age_push(oldest, now);
     }
     return oldest;
 }
@@ -628,27 +631,28 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
  * reads segments, unmaps none. */
 static void release_empty(void) {
     if (load_relaxed(&global.clean_segments) && load_relaxed(&global.empty_segments) > 1) {
-        struct segment *found = NULL, *next;
+        uint32_t found = 0, next;
         lock_take(&global.lock);
         bool may_unmap = lock_try(&global.unmap_lock);
-        for (struct segment *s = may_unmap ? runs.first[MAX_SPAN_SLICES] : NULL;
-             s && global.empty_segments > 1 && global.clean_segments; s = next) {
-            next = s->state.next;
-            if (!is_clean(s))
+        for (uint32_t i = may_unmap ? lists[SEGMENT_FREE].first[MAX_SPAN_SLICES] : 0;
+             i && global.empty_segments > 1 && global.clean_segments; i = next) {
+            struct segment *segment = numbered(i);
+            next = segment->state.in_list[SEGMENT_FREE].next;
+            if (!is_clean(segment))
                 continue;
-            list_remove(s);
+            list_remove(SEGMENT_FREE, segment);
             global.segments--;
-            global.free_slices -= s->state.free_count;
+            global.free_slices -= segment->state.free_count;
             add_owner(&global.empty_segments, -1);
             add_owner(&global.clean_segments, -1);
-            segment_map_set(SEGMENT_SLICED, s, false);
-            s->state.next = found;
-            found = s;
+            segment_map_set(SEGMENT_SLICED, segment, false);
+            segment->state.in_list[SEGMENT_FREE].next = found;
+            found = i;
         }
         lock_release(&global.lock);
         for (; found; found = next) {
-            next = found->state.next;
-            os_unmap(found, SEGMENT_BYTES);
+            next = numbered(found)->state.in_list[SEGMENT_FREE].next;
+            os_unmap(numbered(found), SEGMENT_BYTES);
         }
         if (may_unmap)
             lock_release(&global.unmap_lock);
@@ -785,8 +789,8 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
  * be inconsistent. These slices are never used again. */
 static void give_up_free(void) {
     each_of_map(0, forget_free, NULL);
-    __builtin_memset(&runs, 0, sizeof runs);
-    global.dirty_first = global.dirty_last = NULL;
+    __builtin_memset(lists, 0, sizeof lists);
+    global.dirty_first = global.dirty_last = 0;
     global.empty_segments = global.clean_segments = 0;
     global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;

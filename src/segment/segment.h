@@ -152,18 +152,24 @@ struct page {
  * page is a value of the fields that share the word with page.seen: both are 1 << 48 or more. */
 #define PAGE_NOT_SEEN (1UL << 63)
 
+/* The runs of slices by which segments are found: see struct lists in segment.c. */
+enum segment_run { SEGMENT_FREE, SEGMENT_DIRTY, SEGMENT_RUNS };
+/* Neighbours in a list of segments, by the segments' numbers (address >> SEGMENT_SHIFT); 0: none.
+ */
+struct segment_link {
+    uint32_t next, prev;
+};
+
 /* The fields of a segment are stored in the place of the header of slice 1, because no page can
  * start at that slice. */
 struct segment_state {
     uint64_t free[SEGMENT_SLICES / 64]; /* map of the slices that no page uses */
     /* map of the free slices that were used and not given back to the kernel since */
     uint64_t dirty[SEGMENT_SLICES / 64];
-    struct segment *next, *prev;             /* in a list of segments with free slices */
-    struct segment *dirty_next, *dirty_prev; /* in the list of segments with dirty slices */
-    uint64_t dirty_ns;                       /* when the oldest dirty slice became dirty */
-    uint32_t free_count, dirty_count;        /* number of slices in each map */
-    uint32_t longest_free;                   /* no run of free slices is longer than this */
-    uint32_t spare;
+    struct segment_link in_list[SEGMENT_RUNS], by_age;
+    uint64_t dirty_ns;                /* when the oldest dirty slice became dirty */
+    uint32_t free_count, dirty_count; /* number of slices in each map */
+    uint32_t longest[SEGMENT_RUNS];   /* no run in the map is longer than this */
 };
 
 struct segment {

@@ -199,6 +199,7 @@ static void fill_and_free(int count) {
 Test(segment, the_freelist_keeps_what_is_taken_again) {
     enum { SPANS = 4000, PEAK = SPANS * SLICE_BYTES };
     options.decay_ms = 60000;
+    os_identity_init();
     segment_purger = os_process_id();
     fill_and_free(SPANS);
     cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
@@ -219,6 +220,7 @@ Test(segment, the_freelist_keeps_what_is_taken_again) {
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     options.freelist_kib = 0;
     options.decay_ms = 60000;
+    os_identity_init();
     segment_purger = os_process_id();
     for (int round = 0; round < 6; round++)
         fill_and_free(1000);
@@ -228,6 +230,7 @@ Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
 /* The noted demand fades: after half a minute the freelist has its initial bound again. */
 Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
     options.decay_ms = 4;
+    os_identity_init();
     segment_purger = os_process_id();
     for (int round = 0; round < 6; round++)
         fill_and_free(4000);
@@ -273,8 +276,8 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     for (int i = 0; i < 40; i += 2)
         segment_span_free(spans[i]);
     uint64_t other = 16;
-    segment_global.dirty_last = (void *)other; /* a pointer that was half written */
-    segment_global.lock.word = other;          /* held by a thread that the child does not have */
+    segment_global.dirty_last = 1;    /* a number that was half written */
+    segment_global.lock.word = other; /* held by a thread that the child does not have */
     cr_assert_not(segment_fork_done(true));
     for (int i = 0; i < 40; i += 2) {
         spans[i] = segment_span_alloc(30);
@@ -295,6 +298,7 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
     static struct page *buffers[BUFFERS];
     uint64_t random = 7, fresh = 0, all = 0;
     options.decay_ms = 60000;
+    os_identity_init();
     segment_purger = os_process_id();
     for (int step = 0; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
@@ -338,6 +342,7 @@ Test(huge, mappings_put_together_are_whole) {
     static size_t sizes[BUFFERS];
     uint64_t random = 11, resized = 0, copied = 0;
     options.decay_ms = 60000;
+    os_identity_init();
     segment_purger = os_process_id();
     for (uint64_t step = 1; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
