@@ -145,7 +145,8 @@ static struct heap *enter_young(void) {
     heap = shared_entered(heap ? heap : heap_shared_lock());
     if (heap && context_view_fixed(heap, TREE_UNKNOWN))
         return heap;
-    heap_shared_unlock(heap);
+    if (heap)
+        heap_shared_unlock(heap);
     return NULL;
 }
 

@@ -101,7 +101,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     int64_t reserve = tables_reserve(load_relaxed(&tables_limit_known));
     int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
-    struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
+    struct view *site = site_for(heap, id, TREE_ROOT, TABLES_SITE);
+    if (!site && may)
+        site = site_for(heap, id, TREE_ROOT, TABLES_STACK);
     bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
     return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
