@@ -102,8 +102,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
     struct view *site = site_for(heap, id, TREE_ROOT, TABLES_SITE);
-    if (!site && may)
-        site = site_for(heap, id, TREE_ROOT, TABLES_STACK);
+    if (!site && may) /* a small limit has no room for hash tables that double */
+        site =
+            site_for(heap, id, TREE_ROOT, reserve < SITES_BEFOREHAND ? TABLES_STACK : TABLES_MUST);
     bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
     return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }

@@ -51,7 +51,7 @@ static bool is_quiet(struct page *page) {
     if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;
     uint64_t now = state_of(page);
-    if ((seen & ~(uint64_t)DEALT_WITH) != now)
+    if ((seen & ~(uint64_t)DEALT_WITH) != now && now >> SEEN_USED_SHIFT)
         cas_release(&page->seen, &same, now);
     return seen == now;
 }

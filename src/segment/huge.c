@@ -373,14 +373,15 @@ static bool cache_put(char *start, size_t bytes) {
 
 size_t segment_huge_purge(bool all) {
     size_t released = 0;
-    uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
+    /* with `all`, too, the mappings that other threads free from now on stay: else this function
+     * might not end */
+    uint64_t decay_ns = all ? 0 : (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     uint64_t now = os_now_ns();
     while (load_relaxed(&global.huge_cached)) {
         struct huge_cached entry = {0};
         lock_take(&global.lock);
         for (int i = 0; i < HUGE_CACHE_MAX && !entry.start; i++)
-            if (segment_huge_cache[i].start &&
-                (all || now >= segment_huge_cache[i].since_ns + decay_ns))
+            if (segment_huge_cache[i].start && now >= segment_huge_cache[i].since_ns + decay_ns)
                 entry = cache_remove(i);
         lock_release(&global.lock);
         if (!entry.start)

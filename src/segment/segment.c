@@ -630,7 +630,10 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
 /* Unmaps empty segments that have no dirty slices, until one empty segment is left. While a dump
  * reads segments, unmaps none. */
 static void release_empty(void) {
-    if (load_relaxed(&global.clean_segments) && load_relaxed(&global.empty_segments) > 1) {
+    bool any = true;
+    /* Where another thread unmaps segments now, that thread looks again when it is done. */
+    while (any && load_relaxed(&global.clean_segments) &&
+           load_relaxed(&global.empty_segments) > 1) {
         uint32_t found = 0, next;
         lock_take(&global.lock);
         bool may_unmap = lock_try(&global.unmap_lock);
@@ -650,6 +653,7 @@ static void release_empty(void) {
             found = i;
         }
         lock_release(&global.lock);
+        any = found;
         for (; found; found = next) {
             next = numbered(found)->state.in_list[SEGMENT_FREE].next;
             os_unmap(numbered(found), SEGMENT_BYTES);
