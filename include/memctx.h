@@ -320,8 +320,9 @@ static inline void memctx_set_identifier(memctx_t context, const char *identifie
         memctx_do_identify(context, identifier);
 }
 /* Adds a callback for the next reset or delete. Callbacks run in reverse order of their adding. A
- * callback may allocate and may use contexts. When memory is short, the callback may not be added,
- * and never runs. This happens only in a program with more than a thousand contexts of the name. */
+ * callback may allocate and may use contexts. When memory is short, the library may fail to add
+ * the callback; then the callback never runs. This happens only if the program has more than a
+ * thousand contexts with the name of this context. */
 MEMCTX_NONNULL(2)
 static inline void memctx_add_callback(memctx_t context, struct memctx_callback *callback) {
     if (context && memctx_do_call_on_reset)

@@ -19,9 +19,9 @@ typedef void (*handler)(void);
 extern handler _ZSt15get_new_handlerv(void) __attribute__((weak));
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
-/* Looks a function up in the program's C++ library. A library that dlopen loaded with RTLD_LOCAL,
- * as that of a Python extension, has its C++ library in a scope of its own, so it is looked up by
- * its file. NULL: there is none. */
+/* Returns a function of the program's C++ library. RTLD_DEFAULT does not find a C++ library that
+ * only objects loaded with RTLD_LOCAL need (a Python extension). So the file names of the known C++
+ * libraries are tried, too. NULL: no C++ library has the function. */
 static COLD void *cxx_function(const char *name) {
     static const char *const files[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
     if (!os_libc.symbol)

@@ -63,7 +63,8 @@ static void thread_exits(void *argument) {
     order_stores();
     if (UNLIKELY(
             heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
-        store_owner(&heap->state, HEAP_ORPHAN); /* first: a forked child counts owned heaps out */
+        /* Before tables_count_heap: a forked child subtracts each HEAP_OWNED heap once more. */
+        store_owner(&heap->state, HEAP_ORPHAN);
         order_stores();
         tables_count_heap(-1, TABLES_HEAP_BYTES);
         return;

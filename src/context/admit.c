@@ -372,7 +372,8 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
                           .depth = depth,
                           .folding = paths->fold_epoch && make_admission(paths),
                           .share = TABLES_PATH};
-    /* of frames beyond those that were walked, nothing is known but what an earlier walk found */
+    /* This walk checked only the `walked` innermost frames. An earlier walk found the others, which
+     * may have changed since. */
     admit.anchored = stack->end != STACK_OPEN &&
                      (stack->count <= depth || (admit.folding && walked == STACK_DEPTH_MAX &&
                                                 stack->count <= STACK_DEPTH_MAX));

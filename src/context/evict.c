@@ -102,7 +102,7 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
     struct view *site = site_for(heap, id, TREE_ROOT, TABLES_SITE);
-    if (!site && may) /* a small limit has no room for hash tables that double */
+    if (!site && may) /* a hash table that doubles under TABLES_MUST may pass a small limit */
         site =
             site_for(heap, id, TREE_ROOT, reserve < SITES_BEFOREHAND ? TABLES_STACK : TABLES_MUST);
     bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
@@ -148,10 +148,10 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
            evict_is_at_rest(view) && may_drop(heap, view, probes);
 }
 
-/* Moves the figures of views of which no chunk is alive to the totals, and drops the views. (If a
- * thread freed chunks of an ended thread, only the figures of both together are at rest.) Stops
- * when the heap's tables have only the HEAP_TABLES_BYTES that the budget does not count, because to
- * drop more would gain nothing. */
+/* Takes the views of contexts that have no live chunk in any heap. Moves their figures to the
+ * totals, and drops the views. One view alone may have unequal counts of allocations and frees,
+ * because one thread may have freed chunks of another. Stops when the heap's tables have only the
+ * HEAP_TABLES_BYTES that the budget does not count, because to drop more would gain nothing. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;

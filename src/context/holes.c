@@ -44,9 +44,10 @@ static uint64_t state_of(const struct page *page) {
 
 /* True when the page may have empty OS pages, and has not changed since the last look. */
 static bool is_quiet(struct page *page) {
-    /* The owner may destroy the page at any time, and the header may become that of a large chunk
-     * or of a serial page. Then the word has no value that page.seen can have (see PAGE_NOT_SEEN),
-     * and must not change. So `seen` is read first, and only this value is replaced. */
+    /* The owner may destroy the page at any time. The header may then describe a large chunk or a
+     * serial page, where another field uses the word of page.seen. This function must not change
+     * that field. The field never has a value of page.seen (see PAGE_NOT_SEEN), so it suffices that
+     * the compare-and-swap below replaces only the value of page.seen that is read here. */
     uint64_t seen = load_acquire(&page->seen), same = seen;
     if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;

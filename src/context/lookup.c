@@ -105,8 +105,8 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 #define COST_SEARCH 40U
 #define HOPE_MAX 50U /* the most ns a look-up that window_ends adds to `hoped` */
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
-/* number of windows after which traces that lead to sites are given up, if the tables have room for
- * their paths by then */
+/* Number of windows between two flushes of the cache while some trace leads to a site. A flush
+ * happens only if the tables have room again: then the paths can get contexts of their own. */
 #define SITE_WINDOWS 64U
 
 /* Returns the cost of a right first guess, in ns. The more traces there are, the fewer of them are

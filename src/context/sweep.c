@@ -308,8 +308,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
 }
 
 /* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
- * nodes and views also go to make room for traces. They also go where a large budget has room, but
- * the ids of nodes get short. */
+ * nodes and views also go to make room for traces. Nodes and views also go when few ids are left,
+ * even if the budget has room. */
 static int64_t bytes_wanted(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;

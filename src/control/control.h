@@ -55,10 +55,10 @@ void control_first_thread_ended(void);
 void control_init(bool at_once, const char *record);
 /* Called before the process restricts its system calls. Ends the control thread and removes its
  * socket. From then on no control thread starts, neither in this process nor in forked children.
- * False: the process was restricted before; in a vfork child, which is another process, the result
- * is false unless its parent was restricted. *before is the argument for control_unrestrict, which
- * the caller calls when the result was true and the kernel refuses the restriction. The restriction
- * stays if another thread has called control_restrict meanwhile. */
+ * False: the process was already restricted as strictly, or this is a vfork child whose parent is
+ * not restricted. If the result was true and the kernel then refuses the restriction, the caller
+ * passes *before to control_unrestrict. The restriction stays if another thread has called
+ * control_restrict meanwhile. */
 bool control_restrict(bool strictly, uint32_t *before);
 void control_unrestrict(uint32_t before);
 /* Removes the socket if this process made it; notes the end in the recording; prints the statistics

@@ -365,8 +365,9 @@ void marks_forget(void) {
         if (mark && mark->uptime_ns)
             *mark = (struct mark){.uptime_ns = 0};
     }
-    /* The chunks stay mapped, because the parent may have been changing their list at the fork. The
-     * child has no use for them, and they are still the parent's OS pages. */
+    /* The chunks stay mapped: the parent may have been changing their list at the fork, so the
+     * child cannot follow the list. The child never writes to the chunks, so it shares their OS
+     * pages with the parent, and they do not count in its tables. */
     tables_add(-marks_bytes);
     asked_bytes -= marks_bytes;
     marks_bytes = 0;

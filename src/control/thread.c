@@ -235,7 +235,8 @@ bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
     if (!load_relaxed(&os_restricted) && !os_memory_is_own())
         return false;
-    /* Before os_restricted is read: control_unrestrict writes it and reads `restricts` then. */
+    /* Counts the call before reading os_restricted. control_unrestrict writes os_restricted before
+     * it reads the count, so at least one of the two threads sees the other. */
     uint32_t calls = add_relaxed(&control.restricts, 1) + 1;
     uint32_t was = load_relaxed(&os_restricted);
     *before = calls << RESTRICTION_BITS | was;
@@ -264,9 +265,11 @@ void control_unrestrict(uint32_t before) {
     if (is_restricted_anew(before))
         return;
     uint32_t now = exchange_acq_rel(&os_restricted, was);
-    if (is_restricted_anew(before)) { /* that thread may have read the value `now` */
+    if (is_restricted_anew(before)) {
+        /* The other thread may have read the old value `now`, and relied on it: put `now` back,
+         * unless the other thread has written a stricter value. */
         uint32_t there = was;
-        cas_release(&os_restricted, &there, now); /* or may have written a stricter one since */
+        cas_release(&os_restricted, &there, now);
     } else {
         store_release(&control_waiting, !was && options.control != CONTROL_OFF);
     }

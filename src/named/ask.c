@@ -97,8 +97,8 @@ void named_end_old_requests(void) {
         struct named *named = named_at(place);
         if (named->policy != NAMED_CROWD)
             continue;
-        /* A place of this policy without members may be in a list of places that were given up,
-         * where the next place of the list stands in the field `asking`. */
+        /* A crowd without members may be in the list of free places. Its field `asking` then holds
+         * the number of the next free place, and must not change. */
         lock_take(&region_lock);
         if (named->policy == NAMED_CROWD && asked_by(named))
             store_release(&named->asking, 0);

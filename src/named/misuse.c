@@ -61,7 +61,8 @@ static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
     struct cfi_object self;
     if (!stack_make_room(stack, max) || !cfi_find_object((uintptr_t)&each_caller, &self))
         return;
-    /* another thread, or code that was closed since, may have walked this stack last */
+    /* The frames and bounds in `stack` may be of another thread, or of code that dlclose unmapped
+     * since: forget them. */
     stack->count = 0;
     stack->low = stack->high = 0;
     stack_walk(stack, frame, max);

@@ -60,7 +60,8 @@ static COLD void load_symbols(void) {
     void *library = libc_open("libdl.so.2", LIBC_OPEN_MODE);
     if (!library)
         return;
-    /* another thread may be here, too, and `open` tells that both are there */
+    /* Another thread may call os_libc_init at the same time. It takes both functions as loaded when
+     * `open` is not NULL, so `open` is stored last. */
     store_release(&os_libc.symbol, (__typeof__(os_libc.symbol))libc_symbol(library, "dlsym"));
     store_release(&os_libc.open, (__typeof__(os_libc.open))libc_symbol(library, "dlopen"));
 }

@@ -86,9 +86,9 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t behind = padded - (size_t)(aligned - start) - bytes;
     if (behind)
         os_unmap(aligned + bytes, behind);
-    /* A filter of system calls may forbid mprotect. Where the kernel refuses MAP_FIXED, it may have
-     * unmapped the range, and another thread may have mapped memory there since. So the range is
-     * not unmapped then. */
+    /* A filter of system calls may forbid mprotect, so a restricted process uses MAP_FIXED. If the
+     * kernel refuses MAP_FIXED, it may have unmapped the range, and another thread may have mapped
+     * memory there since. So after such a refusal, this function does not unmap the range. */
     long result = UNLIKELY(load_relaxed(&os_restricted))
                       ? -EPERM
                       : OS_CALL(SYS_mprotect, aligned, bytes, PROT_READ | PROT_WRITE, 0, 0, 0);
@@ -313,14 +313,14 @@ bool os_thread_exists(uint32_t tid) {
     return OS_CALL(SYS_tgkill, process, self, 0, 0, 0, 0) == -ESRCH;
 }
 
-/* identity.process is the process id at the start or after the last fork. A process with another id
- * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
- * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
- * permission), this function assumes a copy. */
 bool os_process_is_known(void) {
     return os_process_id() == identity.process;
 }
 
+/* identity.process is the process id at the start or after the last fork. A process with another id
+ * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
+ * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
+ * permission), this function assumes a copy. */
 bool os_memory_is_own(void) {
     uint32_t pid = os_process_id();
     return pid == identity.process ||

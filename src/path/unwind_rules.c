@@ -252,7 +252,8 @@ static bool table_grow(void) {
 }
 
 /* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. A
- * free place has the key 0, as a return address 0 has, so its rule is 0, too: none. */
+ * free place has the key 0, which is also the key of the return address 0. So a look-up of the
+ * address 0 may find a free place, and the rule of a free place must be 0 (no rule), too. */
 static void table_empty(void) {
     for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++) {
         store_release(&rule_at(unwind_rules_table, i)->packed, 0);
@@ -292,9 +293,10 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
-/* The function may not be on the caller's stack, so another thread may be closing its library. The
- * loader of glibc 2.35 and newer stops finding a library shortly before it unmaps it; the modules
- * at hand are told only later, when the library's link map is freed. */
+/* The function may not be on the caller's stack, so another thread may be closing its library. So
+ * this function asks the loader: since glibc 2.35, the loader hides a library before it unmaps it.
+ * find_object is no use here: it learns only later, when the loader frees the library's link map,
+ * that the library is gone. */
 struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);
@@ -358,7 +360,9 @@ uint64_t unwind_rules_count(void) {
 static void new_generation_locked(void) {
     table_empty();
     store_release(&unwind_rules_version, unwind_rules_version + 1);
-    uint32_t next = unwind_rules_generation + 1; /* 0, after months, would close all fast ways */
+    /* The counter may wrap around after months. It skips 0, because paths.fast_generation is 0 when
+     * the traces must not be used: the generation 0 would let view_guessed use them. */
+    uint32_t next = unwind_rules_generation + 1;
     store_release(&unwind_rules_generation, next ? next : 1);
 }
 

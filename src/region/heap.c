@@ -31,8 +31,8 @@ static struct heap first_heap;
  * not in the OS page of START_PAGE. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
-/* The shared heap that a forked child made, because its parent's was half changed; NULL: there is
- * none. */
+/* A forked child makes this shared heap if another thread was changing the shared heap during the
+ * fork. NULL: shared_heap is in use. */
 static struct heap *shared_anew;
 
 static struct heap *the_shared(void) {

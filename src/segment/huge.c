@@ -517,7 +517,7 @@ static void copy_whole(char *from, size_t bytes, char *to) {
 
 /* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
  * kernel refused to move one of its areas, the other areas could not be moved back for certain.
- * False: a dump is running, or the kernel refused, and the new place is given up. */
+ * False: a dump is running, or the kernel refused. `target` is then no longer the caller's. */
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     if (cuts_of(start)->count) {
         copy_whole(start, bytes < mapped ? bytes : mapped, target);
@@ -532,7 +532,8 @@ static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     }
     bool moved = os_move(start, bytes, target, mapped);
     unmap_lock_release();
-    return moved; /* a refused target may be another thread's memory by now, so it is left alone */
+    /* If the kernel refused, another thread may have mapped memory at `target`: do not unmap it. */
+    return moved;
 }
 
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
@@ -549,8 +550,8 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         account_resized((int64_t)mapped - (int64_t)old);
         return header;
     }
-    /* The caller copies the chunk: the new place needs the same alignment, or the kernel would
-     * refuse to move the mapping. */
+    /* The mapping cannot move: the chunk has an alignment that a new place might not give, or the
+     * kernel would refuse the move. The caller copies the chunk. */
     if (offset != HUGE_HEADER_BYTES || error != -ENOMEM)
         return NULL;
     char *target = segment_map_memory(mapped);

@@ -13,8 +13,8 @@ struct segment_global {
     /* list of segments with dirty slices; the segment whose slices are dirty longest is first */
     uint32_t dirty_first, dirty_last; /* numbers of the segments; 0: none */
     uint64_t segments;                /* number of segments */
-    /* number of segments with no slice in use, and of those of them with no dirty slice; both are
-     * also read without the lock */
+    /* empty_segments counts the segments with no slice in use; clean_segments counts those with no
+     * slice in use or dirty. Both are also read without the lock. */
     uint64_t empty_segments, clean_segments;
     uint64_t free_slices, dirty_slices; /* sums over all segments, see struct segment_state */
     /* bytes in pages and huge chunks; any thread reads the field without the lock */

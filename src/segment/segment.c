@@ -4,11 +4,11 @@
  *
  * Serves pages of 16-64 KiB and large chunks up to 1 MiB. Each segment has two maps of 256 bits:
  * one of the free slices, and one of the free slices that are dirty (used, and not given back to
- * the kernel since). The map of dirty slices is the freelist. A request takes the lowest run of
- * dirty slices of a segment whose runs are just long enough, else the lowest such run of free
- * slices. Neighbouring free slices are
- * neighbouring bits, so empty memory coalesces by itself. This file cannot serve spans beyond
- * MAX_SPAN_SLICES; huge.c does.
+ * the kernel since). The map of dirty slices is the freelist. A request takes dirty slices if a
+ * segment has a long enough run of them, else free slices. It prefers segments whose longest run is
+ * short, and takes the lowest long enough run there. Neighbouring free slices are neighbouring
+ * bits, so empty memory coalesces by itself. This file cannot serve spans beyond MAX_SPAN_SLICES;
+ * huge.c does.
  */
 #include "segment/segment.h"
 #include "base/bits.h"
@@ -39,10 +39,10 @@ static struct {
     int64_t peak;
 } demand START_PAGE;
 
-/* The segments with free slices, and those with dirty slices, in lists by the longest run of such
- * slices that they may have (`longest`). The last list has all segments whose run suffices for each
- * page. A segment enters its list at the head. Bit i of `used` says that list i is not empty.
- * Guarded by global.lock. */
+/* One set of lists for the segments with free slices, and one for those with dirty slices. List i
+ * has the segments whose `longest` (an upper bound of their longest run) is i slices. The last list
+ * also has all segments with a larger `longest`. A segment enters its list at the head. Bit i of
+ * `used` says that list i is not empty. Guarded by global.lock. */
 static struct lists {
     uint32_t first[MAX_SPAN_SLICES + 1]; /* number of the segment; 0: none */
     uint64_t used[2];
@@ -631,7 +631,8 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
  * reads segments, unmaps none. */
 static void release_empty(void) {
     bool any = true;
-    /* Where another thread unmaps segments now, that thread looks again when it is done. */
+    /* If another thread is unmapping segments in this function, this thread stops: the other thread
+     * looks for clean segments once more before it returns. */
     while (any && load_relaxed(&global.clean_segments) &&
            load_relaxed(&global.empty_segments) > 1) {
         uint32_t found = 0, next;

@@ -148,8 +148,8 @@ struct page {
     };
 };
 
-/* In page.seen: context/holes.c has not looked at the page yet. Neither this value nor a state of a
- * page is a value of the fields that share the word with page.seen: both are 1 << 48 or more. */
+/* In page.seen: context/holes.c has not looked at the page yet. All values of page.seen are 1 << 48
+ * or more. The fields that share its word are pointers and sizes, which are less. */
 #define PAGE_NOT_SEEN (1UL << 63)
 
 /* The runs of slices by which segments are found: see struct lists in segment.c. */

@@ -517,7 +517,7 @@ MUTANTS = {
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
     "generations-begin-with-old-rules": (
         "src/path/unwind_rules.c",
-        "    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n    uint32_t next = unwind_rules_generation + 1; /* 0, after months, would close all fast ways */\n    store_release(&unwind_rules_generation, next ? next : 1);\n",
+        "    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n    /* The counter may wrap around after months. It skips 0, because paths.fast_generation is 0 when\n     * the traces must not be used: the generation 0 would let view_guessed use them. */\n    uint32_t next = unwind_rules_generation + 1;\n    store_release(&unwind_rules_generation, next ? next : 1);\n",
         "    uint32_t next = unwind_rules_generation + 1;\n    store_release(&unwind_rules_generation, next ? next : 1);\n    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n",
         ["model:recursion-is-unfolded-under-walks"]),
     "folding-is-told-before-its-numbers": (

@@ -646,11 +646,10 @@ int main(int argc, char **argv) {
         cli_print_verb_help(verb);
         return cli_finish_output(CLI_DONE);
     }
-    if (verb->run !=
-        run_main) { /* the program gets these as they are; it may need few descriptors */
+    /* `memctx run` passes its descriptors and signals to the program unchanged. */
+    if (verb->run != run_main) {
         check_descriptors();
-        /* If the caller ignores SIGCHLD, so does this command; it could not wait for its children.
-         */
+        /* A caller that ignores SIGCHLD passes that on, and waitpid would then find no child. */
         signal(SIGCHLD, SIG_DFL);
     }
     if (verb->run == top_main || verb->run == watch_main || verb->run == serve_main ||

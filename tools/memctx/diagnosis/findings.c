@@ -28,8 +28,8 @@ static int64_t find_peak(const struct model *model) {
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t returned = model_tame(model->ledger.returned_bytes), peak = find_peak(model);
-    /* The resident set fell by so much below its peak. Memory that the program gave back once, and
-     * did not need again, is a part of that difference. */
+    /* How far the resident set is below its peak. At most this much of the returned memory was not
+     * needed again. */
     int64_t fell = larger(0, model_tame(peak) - model_tame(model->ledger.rss_bytes));
     int64_t bytes = peak == WIRE_UNKNOWN ? 0 : returned - fell;
     double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;

@@ -229,7 +229,8 @@ static bool are_debug_files_harmless(Dwfl_Module *module, const char *path, cons
     return harmless;
 }
 
-/* Does the work of dwfl_standard_find_debuginfo, which opens a file of any type. */
+/* Calls dwfl_standard_find_debuginfo only if the files that it would try are harmless to open:
+ * libdwfl itself does not check the type of a file. */
 static int find_debug_file(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
                            const char *path, const char *link, GElf_Word sum, char **found) {
     char *real = path ? realpath(path, NULL) : NULL;

@@ -222,8 +222,8 @@ static void wait_for_work(struct push *push) {
     struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
     int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;
     int64_t rest_ms = outbox_rest_ms(&push->outbox, now);
-    /* Always, because an answer may come when its round is over. Nobody publishes it, but if it
-     * stayed unread, the teller would seem to hang. */
+    /* Polls the tellers in every round, because an answer may come after its round is over. Such an
+     * answer is not published. But if it stayed unread, the teller would seem to hang. */
     size_t tellers = fleet_poll(&push->fleet, entries), count = tellers;
     if (push->round == ROUND_METRICS) {
         until = push->asked_ms + SCRAPE_MS;
@@ -262,7 +262,8 @@ int push_run(const struct push_options *options) {
     push.outbox.token = options->token;
     push.outbox.json = options->json;
     push.outbox.room = options->server.engine == ENGINE_PUSHGATEWAY ? 1 : PROFILES_MOST;
-    /* the oldest profile that waits of a process that still runs is not older */
+    /* A waiting profile of a process that still runs is never older than this, because newer
+     * profiles of the process push it out. */
     int64_t oldest_ms = (PROFILES_MOST + 1) * options->every_ms;
     push.outbox.keep_ms = oldest_ms > KEEP_MS ? oldest_ms : KEEP_MS;
     catch_signals();
