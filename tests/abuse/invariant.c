@@ -105,13 +105,9 @@ static int no_unwind_info(void) {
     return 0;
 }
 
-/* Calls malloc with this value in rbp. The caller's unwind information, which says that the caller
- * aligned its stack, finds the caller's frame by a word near the address in rbp. */
-__attribute__((noinline)) static void *allocate_with_rbp(int bytes, unsigned long rbp, ...) {
-    char aligned[64] __attribute__((aligned(64))), *varying = __builtin_alloca((size_t)bytes);
+/* Calls malloc from the function that this is inlined into, with this value in rbp. */
+__attribute__((always_inline)) static inline void *malloc_with_rbp(unsigned long rbp) {
     void *block;
-    memset(aligned, bytes, sizeof aligned);
-    memset(varying, 1, (size_t)bytes);
     __asm__ volatile("push %%rbp\n\t"
                      "mov %1, %%rbp\n\t"
                      "mov %%rsp, %%r12\n\t"
@@ -123,6 +119,16 @@ __attribute__((noinline)) static void *allocate_with_rbp(int bytes, unsigned lon
                      : "=a"(block)
                      : "r"(rbp)
                      : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+    return block;
+}
+
+/* The unwind information of this function, which aligns its stack, says that a word near the
+ * address in rbp tells where the function's frame is. */
+__attribute__((noinline)) static void *allocate_with_rbp(int bytes, unsigned long rbp, ...) {
+    char aligned[64] __attribute__((aligned(64))), *varying = __builtin_alloca((size_t)bytes);
+    memset(aligned, bytes, sizeof aligned);
+    memset(varying, 1, (size_t)bytes);
+    void *block = malloc_with_rbp(rbp);
     return aligned[bytes] + varying[1] ? block : NULL;
 }
 
@@ -135,24 +141,9 @@ static int garbage_frame_pointer(void) {
         free(first);
         free(second);
     }
-    for (int i = 0; i < 1000; i++) {
-        void *block;
-        __asm__ volatile("push %%rbp\n\t"
-                         "mov $0x10, %%rbp\n\t"
-                         "mov %%rsp, %%r12\n\t"
-                         "and $-16, %%rsp\n\t"
-                         "mov $77, %%edi\n\t"
-                         "call malloc@PLT\n\t"
-                         "mov %%r12, %%rsp\n\t"
-                         "pop %%rbp"
-                         : "=a"(block)
-                         :
-                         : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory",
-                           "cc");
-        if (!block)
+    for (int i = 0; i < 1000; i++)
+        if (!(sink = malloc_with_rbp(0x10)))
             return 1;
-        sink = block;
-    }
     stand_still("ready");
     return 0;
 }
