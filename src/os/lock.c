@@ -113,10 +113,11 @@ void lock_take(struct lock *lock) {
     uint64_t since = 0;
     rank_enter(lock);
     order_stores();
-    if (take_free(lock, self_word()))
-        return;
-    for (int spin = 0; spin < 100 && load_relaxed(&lock->word); spin++)
+    for (int spin = 0; spin < 100; spin++) {
+        if (!load_relaxed(&lock->word) && take_free(lock, self_word()))
+            return;
         __builtin_ia32_pause();
+    }
     while (!take_free(lock, self)) {
         uint64_t word = note_waiting(lock);
         if (!word)
