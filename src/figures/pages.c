@@ -198,7 +198,7 @@ INLINE struct record read_record(const struct page *page, const void *record) {
     if (UNLIKELY((page->meta_shift & (META_SHIFT | META_OWNERS)) != META_MIXED))
         return record_read(page, record);
     uint32_t both = load_relaxed((const uint32_t *)record);
-    return (struct record){(both & 0xff) - 1, both >> 8, !(both & 0xff)};
+    return (struct record){(both & 0xff) - 1, both >> 8};
 }
 
 /* Handles one granule in any page of blocks. In a mixed page each live block is added to its
@@ -211,7 +211,7 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
     for (unsigned index = 0; index < page->granule_capacity;
          index++, offset += page->block_bytes, scan->block_now++) {
         struct record record = read_record(page, blocks_record(page, granule, index));
-        if (record.free)
+        if (record.slack == RECORD_FREE)
             continue;
         if (out->context == WIRE_NONE) {
             if (record.view_index != last_view) {

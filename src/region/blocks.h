@@ -168,12 +168,12 @@ INLINE void flag_clear(struct page *page, enum page_flag flag) {
     flags_set(page, page->flags & ~flag);
 }
 
-/* The contents of a record. */
+/* The contents of a record. Functions return the two fields in one register. */
 struct record {
-    uint32_t slack;      /* bytes of the block that were not requested */
+    uint32_t slack;      /* bytes of the block that were not requested; RECORD_FREE: it is free */
     uint32_t view_index; /* in a mixed page: index of the view that paid for the block; else 0 */
-    bool free;
 };
+#define RECORD_FREE UINT32_MAX
 
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack);
 

@@ -87,7 +87,7 @@ COLD static void wipe_freed(const struct page *page, char *block, const char *ch
 INLINE struct record release_record(const struct page *page, void *at, const char *block,
                                     const void *chunk) {
     struct record record = record_release(page, at);
-    if (record.free || blocks_is_punched(page, block))
+    if (record.slack == RECORD_FREE || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     return record;
 }
@@ -138,17 +138,13 @@ static void free_parked(struct heap *owner, struct page *page, void *block) {
         page_after_free(owner, page, block);
 }
 
-static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
+static void collect(struct heap *heap, struct page *page, void *chain, void *last,
+                    uint16_t length) {
     if (simple_is(page))
         simple_unlink_all(page, chain);
-    /* If the page has no free block, the chain is not walked, because its blocks are in no CPU
-     * cache. */
-    if (page->free) {
-        void *last = chain;
-        while (*(void **)last)
-            last = *(void **)last;
+    /* The chain is not walked, because its blocks are in no cache of this CPU. */
+    if (page->free)
         *(void **)last = page->free;
-    }
     page->free = chain;
     store_owner(&page->used, (uint16_t)(page->used - length));
     store_owner(&heap->own_free, heap->own_free + (int64_t)length * page->waste_unit);
@@ -179,7 +175,7 @@ static void *resize(struct heap *heap, struct view *view, struct page *page, voi
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_read(page, at);
-    if (record.free || blocks_is_punched(page, block))
+    if (record.slack == RECORD_FREE || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk) - simple_bytes(page);
     if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
@@ -262,7 +258,7 @@ static void each_used(const struct page *page, page_visit *visit, void *context)
         unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
         for (unsigned index = 0; index < count; index++) {
             struct record record = record_read(page, blocks_record(page, granule, index));
-            if (!record.free)
+            if (record.slack != RECORD_FREE)
                 visit(granule + page->first + (size_t)index * page->block_bytes, page->block_bytes,
                       page->block_bytes - record.slack, context);
         }

@@ -40,10 +40,11 @@ struct page_kind {
      * no heap. `release` notes in the page that the chunk is free; any thread may call it. False:
      * there is no memory for the note, and the chunk stays in use. `free_parked` then frees the
      * block for an owner whose thread ended; the caller holds the lock of the owner's heap.
-     * `collect` puts a chain of `length` blocks, which other threads freed, back into the page. */
+     * `collect` puts a chain of `length` blocks, which other threads freed, back into the page;
+     * `last` is the last block of the chain. */
     bool (*release)(struct heap *heap, struct page *page, void *chunk, struct freed *freed);
     void (*free_parked)(struct heap *owner, struct page *page, void *block);
-    void (*collect)(struct heap *heap, struct page *page, void *chain, uint16_t length);
+    void (*collect)(struct heap *heap, struct page *page, void *chain, void *last, uint16_t length);
 
     /* Resizes a chunk where it stands, or moves it without a copy; the chunk then belongs to
      * `view`. The page may belong to another heap. Returns the chunk; *had becomes the bytes that

@@ -58,25 +58,25 @@ INLINE struct record record_visit(const struct page *page, uint8_t shift, void *
         uint8_t slack = load_relaxed((uint8_t *)record);
         if (release)
             store_owner((uint8_t *)record, UINT8_MAX);
-        return (struct record){slack, view, slack == UINT8_MAX};
+        return (struct record){slack == UINT8_MAX ? RECORD_FREE : slack, view};
     }
     case 1: {
         uint16_t slack = load_relaxed((uint16_t *)record);
         if (release)
             store_owner((uint16_t *)record, UINT16_MAX);
-        return (struct record){slack, view, slack == UINT16_MAX};
+        return (struct record){slack == UINT16_MAX ? RECORD_FREE : slack, view};
     }
     case 2: {
         uint32_t word = load_relaxed((uint32_t *)record);
         if (release)
             store_owner((uint8_t *)record, 0);
-        return (struct record){(word & 0xff) - 1, word >> 8, !(word & 0xff)};
+        return (struct record){(word & 0xff) - 1, word >> 8};
     }
     default: {
         uint64_t word = load_relaxed((uint64_t *)record);
         if (release)
             store_owner((uint32_t *)record, 0);
-        return (struct record){(uint32_t)word - 1, (uint32_t)(word >> 32), !(uint32_t)word};
+        return (struct record){(uint32_t)word - 1, (uint32_t)(word >> 32)};
     }
     }
 }

@@ -34,27 +34,30 @@ void page_push_remote(struct page *page, void *block) {
         segment_watch(block);
     uint64_t head = load_relaxed(&page->remote);
     uint64_t new_head;
-    /* Acquire: if the list is empty, the owner has read remote_next before this thread writes it.
-     */
+    /* Acquire: if the list is empty, the owner has read remote_next and remote_last before this
+     * thread writes them. */
     do {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
     } while (!cas_acq_rel(&page->remote, &head, new_head));
-    if (!head)
+    if (!head) {
+        store_owner(&page->remote_last, (uint32_t)((char *)block - segment_span_start(page)));
         list_page(page);
+    }
 }
 
 void heap_collect_remote(struct heap *heap) {
     heap_await(heap);
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
-        /* `remote_next` is read first: after the exchange another thread may put the page on the
-         * list anew. */
+        /* `remote_next` and `remote_last` are read first: after the exchange another thread may put
+         * the page on the list anew. */
         struct page *next = load_relaxed(&page->remote_next);
+        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);
         if (LIKELY(load_acquire(&page->heap) == heap)) {
             uint64_t head = exchange_acq_rel(&page->remote, 0);
             void *chain = (void *)(head & POINTER_MASK);
-            page_kind_of(page)->collect(heap, page, chain, (uint16_t)(head >> POINTER_BITS));
+            page_kind_of(page)->collect(heap, page, chain, last, (uint16_t)(head >> POINTER_BITS));
         } else { /* region_move gave the page to another heap while a thread listed the page */
             list_page(page);
         }

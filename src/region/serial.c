@@ -420,7 +420,9 @@ static void settle_freed(struct heap *heap, struct page *page, const void *chunk
     }
 }
 
-static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
+static void collect(struct heap *heap, struct page *page, void *chain, void *last,
+                    uint16_t length) {
+    (void)last;
     (void)length;
     while (chain) {
         void *next = *(void **)chain;

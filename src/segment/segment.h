@@ -136,11 +136,12 @@ struct page {
         uint32_t context; /* large chunks: id of the context */
         uint32_t filled;  /* other pages: segment_clock when the page last ran out of free blocks */
     };
-    uint32_t slices;   /* number of slices of the page */
-    uint32_t capacity; /* number of blocks that the page can hand out */
+    uint16_t slices;   /* number of slices of the page */
+    uint16_t capacity; /* number of blocks that the page can hand out */
     /* segment_clock when the page was made, or when a page that was kept empty got chunks again
      * (region/serial.c); resizing or moving a chunk keeps the value */
     uint32_t born;
+    uint32_t remote_last; /* the last block in the list `remote`: bytes from the page's start */
     union {
         uint64_t mapped_bytes; /* PAGE_HUGE: bytes of the mapping, with this header */
         struct owners *owners; /* META_OWNERS: table of the blocks' owners, see region/blocks.h */

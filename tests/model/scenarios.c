@@ -164,6 +164,39 @@ static void thread_full(unsigned id) {
     }
 }
 
+/* A page has a free block already, so the owner appends its list to the list of blocks that other
+ * threads freed. Meanwhile these threads begin a new list. */
+static void page_with_free(void) {
+    new_heaps(3);
+    options.promote_bytes = 0;
+    for (unsigned i = 0; i < IN_PAGE; i++)
+        take(heaps[0], i);
+    give(heaps[0], 3);
+    model_check(segment_page_of(chunks[0])->free, "no block is free");
+}
+
+static void thread_appends(unsigned id) {
+    if (id == 0) {
+        heap_collect_remote(heaps[0]);
+        heap_collect_remote(heaps[0]);
+    } else if (id == 1) {
+        give(heaps[1], 0);
+        give(heaps[1], 1);
+    } else {
+        give(heaps[2], 2);
+    }
+}
+
+static void check_appended(void) {
+    heap_collect_remote(heaps[0]);
+    const struct page *page = segment_page_of(chunks[4]);
+    size_t free_blocks = 0;
+    for (void *const *block = page->free; block && free_blocks <= IN_PAGE; block = *block)
+        free_blocks++;
+    model_check(free_blocks == blocks_handed_out(page) - page->used, "free blocks are missing");
+    check_all_gone();
+}
+
 /* --- heaps without a thread ------------------------------------------------------------------ */
 
 static void thread_park(unsigned id) {
@@ -756,6 +789,7 @@ BEFORE(evictions_sleeping)
 static const struct scenario scenarios[] = {
     {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
     {"full-page-gets-free-blocks", 3, false, full_page, thread_full, check_all_gone},
+    {"free-blocks-are-appended", 3, false, page_with_free, thread_appends, check_appended},
     {"heap-parked-and-adopted-under-frees", 3, false, three_chunks, thread_park, check_all_gone},
     {"frees-into-a-parked-heap", 3, false, parked_heap, thread_parked, check_all_gone},
     {"two-threads-adopt", 3, false, parked_and_two, thread_adopt, check_adopted},

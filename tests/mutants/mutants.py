@@ -45,8 +45,8 @@ MUTANTS = {
         "src/region/kind_blocks.c", "    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);",
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),
     "check-mode-copies-before-it-looks": (
-        "src/region/kind_blocks.c", "    if (record.free || blocks_is_punched(page, block))\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
-        "    if ((record.free || blocks_is_punched(page, block)) && !options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
+        "src/region/kind_blocks.c", "    if (record.slack == RECORD_FREE || blocks_is_punched(page, block))\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
+        "    if ((record.slack == RECORD_FREE || blocks_is_punched(page, block)) && !options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
         ["misuse-checked-realloc-freed"]),
     "posix-memalign-takes-any": (
         MALLOC, "    if (!is_power_of_two(alignment) || alignment % sizeof(void *))\n        return EINVAL;", "",
@@ -304,16 +304,27 @@ MUTANTS = {
         ["invariant-8-never-stopped"]),
     # --- threads: faults that the model finds ---
     "announced-twice": (
-        "src/region/remote.c", "    if (!head)\n        list_page(page);", "    list_page(page);", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
+        "src/region/remote.c", "    if (!head) {\n", "    {\n", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
     "announced-anew-too-early": (
         "src/region/remote.c",
         "        struct page *next = load_relaxed(&page->remote_next);\n"
+        "        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);\n"
         "        if (LIKELY(load_acquire(&page->heap) == heap)) {\n"
         "            uint64_t head = exchange_acq_rel(&page->remote, 0);",
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
         "        struct page *next = load_relaxed(&page->remote_next);\n"
+        "        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);\n"
         "        if (LIKELY(load_acquire(&page->heap) == heap)) {",
         ["model:full-page-gets-free-blocks"]),
+    "last-block-is-read-too-late": (
+        "src/region/remote.c",
+        "        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);\n"
+        "        if (LIKELY(load_acquire(&page->heap) == heap)) {\n"
+        "            uint64_t head = exchange_acq_rel(&page->remote, 0);",
+        "        if (LIKELY(load_acquire(&page->heap) == heap)) {\n"
+        "            uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
+        "            char *last = segment_span_start(page) + load_relaxed(&page->remote_last);",
+        ["model:free-blocks-are-appended"]),
     "remote-frees-are-not-counted": (
         "src/region/remote.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
         "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
