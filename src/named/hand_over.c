@@ -65,10 +65,19 @@ void named_leave(struct heap *heap) {
         struct named *named = tree_is_named(view->context)
                                   ? named_at((uint32_t)tree_node(view->context)->address)
                                   : NULL;
-        if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
+        if (!named)
+            continue;
+        bool is_crowd = named->policy == NAMED_CROWD;
+        /* The view is read last: another thread may take over an empty crowd, or a place that was
+         * given up, and it sets the view before the crowd has members or the place is in use. */
+        bool in_use =
+            is_crowd ? load_acquire(&named->members) : load_acquire(&named->generation) & 1;
+        if (!in_use || load_relaxed(&named->view) != view)
+            continue;
+        /* if memory is short, the context stays in the ended thread's heap */
+        if (is_crowd)
             (void)move_crowd(named, shared);
-        else if (named && named->view == view && load_relaxed(&named->generation) & 1)
-            /* if memory is short, the context stays in the ended thread's heap */
+        else
             (void)move_to(named, heap, shared);
     }
     unlock_both(shared);
