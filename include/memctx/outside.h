@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 5
+#define OUTSIDE_VERSION 6
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -87,6 +87,8 @@
     X(SEGMENT_ROOT_BITS)                                                                           \
     X(SLICE_SHIFT)                                                                                 \
     X(HEADER_SLICES)                                                                               \
+    X(SPAN_CACHE_SPANS)                                                                            \
+    X(SPAN_CACHE_EACH)                                                                             \
     X(SEGMENT_TICK_SHIFT)                                                                          \
     X(PAGE_OWN)                                                                                    \
     X(PAGE_MIXED)                                                                                  \
@@ -132,6 +134,7 @@
     X(heap, views_discarded)                                                                       \
     X(heap, views)                                                                                 \
     X(heap, resizes)                                                                               \
+    X(heap, span_cache)                                                                            \
     X(view, allocs)                                                                                \
     X(view, frees)                                                                                 \
     X(view, requested_cum_bytes)                                                                   \

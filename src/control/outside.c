@@ -55,4 +55,5 @@ _Static_assert(sizeof OUTSIDE_MAGIC_A OUTSIDE_MAGIC_B == OUTSIDE_MAGIC_BYTES, "t
 _Static_assert(offsetof(struct meta_usage, used_bytes) ==
                    offsetof(struct meta_usage, mapped_bytes) + sizeof(int64_t),
                "as in meta.c");
+_Static_assert(offsetof(struct span_cache, spans) == 0, "the spans are the first field");
 _Static_assert(sizeof(struct owners) == offsetof(struct owners, views), "the views follow");

@@ -137,7 +137,7 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in pages of single contexts, bounded by the waste cap");
-    ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");
+    ADD(segment_bytes, segment_usage().used_bytes, "bytes in pages and large chunks");
     ADD(metadata_bytes, meta.mapped_bytes, "bytes mapped for the library's own tables");
     ADD(metadata_resident_bytes, meta.resident_bytes, "of these: resident");
     /* The last line, because a long path may exceed the room of the answer. */

@@ -146,8 +146,8 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     int64_t live = view ? view_live_bytes(view) : 0;
     bool large = live >= GROUPED_BYTES;
     uint32_t group = live >= GROUPED_BYTES * 2 ? 64 : 16;
-    struct page *page = segment_span_alloc_grouped(
-        blocks_page_slices(view ? view->region : NULL, size_class), group,
+    struct page *page = segment_span_alloc_by(
+        &heap->span_cache, blocks_page_slices(view ? view->region : NULL, size_class), group,
         large ? &view->region->next_page : &heap->mixed.next_page);
     if (!page)
         return NULL;
@@ -194,7 +194,7 @@ void blocks_page_destroy(struct heap *heap, struct page *page) {
     store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
     if (page->meta_shift & META_OWNERS)
         meta_free(page->owners, owners_bytes(page));
-    segment_span_free(page);
+    segment_span_free_by(&heap->span_cache, page);
 }
 
 bool blocks_become_mixed(struct page *page) {

@@ -212,6 +212,7 @@ void heap_park(struct heap *heap) {
     if (heap_global.totals)
         fold_remote(heap);
     regions_release_empty(heap);
+    segment_span_cache_end(&heap->span_cache);
     heap_publish_waste(heap);
     tables_count_heap(-1, heap->kept_bytes ? heap->kept_bytes : TABLES_HEAP_BYTES);
     heap->tid = 0;

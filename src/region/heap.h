@@ -176,6 +176,7 @@ struct heap {
     uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
     uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
     struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
+    struct span_cache span_cache;
     /* Control thread, under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of
      * the view; NULL: no reset was made yet. */
     struct baseline **baselines;

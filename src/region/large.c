@@ -25,7 +25,8 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         heap_collect_remote(heap);
     if (size + tail + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {
         size_t bytes = (size ? size : 1) + tail + padding;
-        page = segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT));
+        page = segment_span_alloc_by(&heap->span_cache,
+                                     (uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT), 0, NULL);
         if (!page)
             return NULL;
         page->chunk = (char *)align_up((uintptr_t)segment_span_start(page), alignment);
@@ -93,7 +94,7 @@ static void zero_large(const struct page *page) {
     os_discard(first, align_up((size_t)(end - first), OS_PAGE_BYTES));
 }
 
-void region_give_large(struct page *page) {
+void region_give_large(struct heap *heap, struct page *page) {
     if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
         guard_free(page);
         return;
@@ -103,7 +104,7 @@ void region_give_large(struct page *page) {
     if (page->kind == PAGE_HUGE)
         segment_huge_free(page);
     else
-        segment_span_free(page);
+        segment_span_free_by(&heap->span_cache, page);
 }
 
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
@@ -116,7 +117,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
                      page->chunk + page->requested_bytes + CHECK_TAIL);
     if (is_settled(heap, page))
         heap_count_free(heap, page->context, page->requested_bytes);
-    region_give_large(page);
+    region_give_large(heap, page);
 }
 
 /* --- resize --------------------------------------------------------------------------------- */

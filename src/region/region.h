@@ -30,7 +30,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
 /* Gives back the memory of a large chunk. The caller has already updated the accounts and
  * removed the chunk from its lists. */
-void region_give_large(struct page *page);
+void region_give_large(struct heap *heap, struct page *page);
 /* Frees a chunk that is in no page of this heap: a large chunk, or a chunk of another heap. Also
  * takes NULL, and ignores a pointer that is not the library's. `page` NULL: no page was found. */
 void region_free_foreign(struct heap *heap, struct page *page, void *chunk);

@@ -163,7 +163,7 @@ static struct region_alive large_alive(const struct region *region) {
     return sum;
 }
 
-static void free_large_chunks(struct region *region) {
+static void free_large_chunks(struct heap *heap, struct region *region) {
     for (;;) {
         lock_take(&region_lock);
         struct page *page = region->large;
@@ -173,7 +173,7 @@ static void free_large_chunks(struct region *region) {
         if (!page)
             return;
         page->view = NULL;
-        region_give_large(page);
+        region_give_large(heap, page);
     }
 }
 
@@ -294,7 +294,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view) {
     region->chunks = NULL;
     uint32_t kept = 0;
     for_each_page(heap, region, reset_page, &kept);
-    free_large_chunks(region);
+    free_large_chunks(heap, region);
     add_owner(&view->frees, rest.chunks);
     add_owner(&view->freed_cum_bytes, rest.bytes);
     return gone;

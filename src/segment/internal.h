@@ -26,7 +26,9 @@ struct segment_global {
     uint64_t later_until_ns;
     uint32_t calls;                         /* atomic: calls of segment_purge_when_due */
     int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in segment_huge_cache */
-    struct page *deferred; /* atomic: list of huge chunks that must still be unmapped */
+    struct page *deferred;          /* atomic: list of huge chunks that must still be unmapped */
+    struct span_cache *span_caches; /* list of the caches that were opened once; never shrinks */
+    int64_t span_caches_open;       /* number of caches that are open */
 };
 INTERNAL struct segment_global segment_global;
 
@@ -59,6 +61,18 @@ size_t segment_huge_purge(bool all);
  * control thread purges, the result is *plain, because no thread would give back memory that the
  * program does not take again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
+/* True if a control thread of this process calls segment_purge regularly. */
+bool segment_is_purged(void);
+/* Notes in the header of a freed page that it holds no page any more. */
+void segment_forget_page(struct page *page);
+/* Puts the slices of such a page into the freelist. The caller holds the lock. */
+void segment_return_span(struct page *page);
+/* Closes the span caches that no thread has used since the last call, or all of them, and puts
+ * their spans into the freelist. The caller holds the lock. */
+void segment_span_caches_fade(bool all);
+/* Returns the bytes of all spans in span caches, and adds the number of these spans to *spans. The
+ * caller holds the lock. */
+int64_t segment_span_caches_bytes(int64_t *spans);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */
 void segment_note_early(int64_t bytes);

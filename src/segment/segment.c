@@ -452,7 +452,7 @@ static void demand_fades(bool all) {
 
 uint32_t segment_purger;
 
-static bool is_purged_regularly(void) {
+bool segment_is_purged(void) {
     uint32_t purger = load_relaxed(&segment_purger);
     return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
 }
@@ -462,7 +462,7 @@ int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
     int64_t used = load_relaxed(&global.used_bytes), again = load_relaxed(&demand.again);
     int64_t below_peak = load_relaxed(&demand.peak) / 16 * 17 - used - others;
     *plain = bytes > used / 20 ? bytes : used / 20;
-    if (!bytes || !again || !is_purged_regularly())
+    if (!bytes || !again || !segment_is_purged())
         return *plain;
     int64_t more = *plain + again < below_peak ? *plain + again : below_peak;
     return more > *plain ? more : *plain;
@@ -472,11 +472,12 @@ int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
  * it. The caller holds the lock. */
 static int64_t slices_excess(void) {
     int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
+    bound -= global.span_caches_open * SPAN_CACHE_BYTES;
     return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) - bound;
 }
 
 void segment_purge_later(void) {
-    if (is_purged_regularly())
+    if (segment_is_purged())
         store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
 }
 
@@ -487,13 +488,20 @@ static bool is_for_later(void) {
     return false;
 }
 
-void segment_span_free(struct page *page) {
-    struct segment *segment = segment_of_page(page);
-    unsigned start = (unsigned)(page - segment->pages);
+void segment_forget_page(struct page *page) {
     store_owner(&page->kind, PAGE_NONE);
     page->heap = NULL; /* a second free of a chunk in the page then finds no owner */
+}
+
+void segment_return_span(struct page *page) {
+    struct segment *segment = segment_of_page(page);
+    return_slices(segment, (unsigned)(page - segment->pages), page->slices, true);
+}
+
+void segment_span_free(struct page *page) {
+    segment_forget_page(page);
     lock_take(&global.lock);
-    return_slices(segment, start, page->slices, true);
+    segment_return_span(page);
     bool over = slices_excess() > 0;
     lock_release(&global.lock);
     if (UNLIKELY(load_relaxed(&global.later_until_ns)) && is_for_later())
@@ -672,8 +680,10 @@ size_t segment_purge(bool all) {
     segment_clock_set(now);
     for (;;) {
         lock_take(&global.lock);
-        if (all || now >= load_relaxed(&global.next_purge_ns))
+        if (all || now >= load_relaxed(&global.next_purge_ns)) {
+            segment_span_caches_fade(all);
             demand_fades(all);
+        }
         store_owner(&global.next_purge_ns,
                     now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
         struct segment *segment = claim_dirty(now, all, claimed);
@@ -713,13 +723,15 @@ int64_t segment_used_bytes(void) {
 
 struct segment_usage segment_usage(void) {
     lock_take(&global.lock);
+    int64_t cached = 0, cached_bytes = segment_span_caches_bytes(&cached);
     struct segment_usage usage = {
         .mapped_bytes = (int64_t)(global.segments * SEGMENT_BYTES) + global.huge_bytes +
                         global.huge_cached_bytes,
-        .used_bytes = global.used_bytes,
+        .used_bytes = global.used_bytes - cached_bytes,
         .header_bytes = (int64_t)(global.segments * HEADER_SLICES * SLICE_BYTES),
-        .freelist_bytes = (int64_t)(global.dirty_slices * SLICE_BYTES) + global.huge_cached_bytes,
-        .freelist_items = (int64_t)global.dirty_slices + global.huge_cached,
+        .freelist_bytes =
+            (int64_t)(global.dirty_slices * SLICE_BYTES) + global.huge_cached_bytes + cached_bytes,
+        .freelist_items = (int64_t)global.dirty_slices + global.huge_cached + cached,
         .returned_bytes = load_relaxed(&segment_returned),
     };
     lock_release(&global.lock);

@@ -257,6 +257,33 @@ struct page *segment_span_alloc(uint32_t slices);
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
 /* Gives the slices of a page to the freelist, and may give memory back to the kernel. */
 void segment_span_free(struct page *page);
+/* The spans that the user of a heap freed last (span_cache.c), so that the next pages and chunks of
+ * these lengths need no lock. A cache is closed at first. It opens when its user frees many spans,
+ * if a control thread purges, and if all open caches together stay within half of the freelist's
+ * bound. segment_purge closes a cache that was not used for a quarter of the decay time. */
+#define SPAN_CACHE_SLICES 4U /* a longer span is not kept */
+#define SPAN_CACHE_EACH 2U   /* spans of each length */
+#define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)
+#define SPAN_CACHE_MOST_SLICES (SPAN_CACHE_EACH * SPAN_CACHE_SLICES * (SPAN_CACHE_SLICES + 1) / 2)
+#define SPAN_CACHE_BYTES (int64_t)(SPAN_CACHE_MOST_SLICES * SLICE_BYTES)
+struct span_cache {
+    /* atomic: the spans of i / SPAN_CACHE_EACH + 1 slices; NULL: the place is empty. Only the
+     * heap's user fills a place, but any thread may empty it. */
+    struct page *spans[SPAN_CACHE_SPANS];
+    struct span_cache *next; /* in segment_global.span_caches */
+    uint32_t frees;          /* owner: spans that were freed while the cache was closed */
+    bool is_listed;          /* the cache is in segment_global.span_caches */
+    bool is_open;            /* atomic: spans may be put into the cache */
+    bool is_used;            /* atomic: the cache was used since segment_purge last looked */
+};
+/* Like segment_span_alloc_grouped, but takes a span from the cache if it has one. The caller is the
+ * only user of the heap that the cache belongs to. */
+struct page *segment_span_alloc_by(struct span_cache *cache, uint32_t slices, uint32_t group,
+                                   uintptr_t *next);
+/* Like segment_span_free, but puts the span into the cache if there is room. */
+void segment_span_free_by(struct span_cache *cache, struct page *page);
+/* Closes the cache of a heap whose thread ends. */
+void segment_span_cache_end(struct span_cache *cache);
 /* Grows a span to `slices` slices, by the slices behind it. False: these slices are not free. */
 bool segment_span_extend(struct page *page, uint32_t slices);
 /* Shortens a span to its first `slices` slices. The other slices go to the freelist. */

@@ -468,10 +468,14 @@ static void fill(struct page *page, char value) {
         segment_span_start(page)[i * SLICE_BYTES] = value;
 }
 
-static void empty(struct page *page, char value) {
+static void check_filled(const struct page *page, char value) {
     for (uint32_t i = 0; i < page->slices; i++)
         model_check(segment_span_start(page)[i * SLICE_BYTES] == value,
                     "a slice was changed by somebody else");
+}
+
+static void empty(struct page *page, char value) {
+    check_filled(page, value);
     segment_span_free(page);
 }
 
@@ -512,6 +516,44 @@ static void check_slices(void) {
     model_check(usage.used_bytes == used_before, "slices are left in use");
     model_check(usage.freelist_bytes == 0, "the freelist was purged, and is not empty");
     model_check(!segment_global.deferred, "what a dump deferred waits for the next dump");
+}
+
+static struct span_cache caches[2];
+
+/* Opens the span caches of two heaps. */
+static void two_span_caches(void) {
+    new_heaps(1);
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (unsigned i = 0; i < 2; i++) {
+        caches[i] = (struct span_cache){.frees = 15};
+        segment_span_free_by(&caches[i], segment_span_alloc(1));
+        model_check(caches[i].is_open, "a cache is closed");
+    }
+}
+
+/* Each of two threads uses its cache; the third one takes the spans out of both. */
+static void thread_span_caches(unsigned id) {
+    if (id == 2) {
+        segment_purge(true);
+        return;
+    }
+    char value = (char)(id + 1);
+    for (unsigned i = 0; i < 3; i++) {
+        struct page *page = segment_span_alloc_by(&caches[id], 2, 0, NULL);
+        fill(page, value);
+        check_filled(page, value);
+        segment_span_free_by(&caches[id], page);
+    }
+}
+
+static void check_span_caches(void) {
+    for (unsigned i = 0; i < 2; i++)
+        segment_span_cache_end(&caches[i]);
+    model_check(!segment_global.span_caches_open, "a cache stays open");
+    check_slices();
+    segment_purger = 0;
+    segment_global.span_caches = NULL;
 }
 
 /* Leaves one span in each of two segments; a thread frees each of them. */
@@ -796,6 +838,7 @@ static const struct scenario scenarios[] = {
     {"own-page-becomes-mixed-under-frees", 3, false, own_page, thread_own, check_all_gone},
     {"shared-heap", 3, false, three_heaps, thread_shared, check_shared},
     {"slices-and-purge", 3, false, dirty_slices, thread_slices, check_slices},
+    {"span-caches-and-purge", 3, false, two_span_caches, thread_span_caches, check_span_caches},
     {"segments-get-empty-under-a-dump", 3, false, two_segments, thread_segments, check_slices},
     {"huge-chunks-and-a-dump", 3, false, three_heaps, thread_huge, check_slices},
     {"lock", 3, false, nothing, thread_lock, check_lock},

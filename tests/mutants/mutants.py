@@ -316,6 +316,15 @@ MUTANTS = {
         "        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);\n"
         "        if (LIKELY(load_acquire(&page->heap) == heap)) {",
         ["model:full-page-gets-free-blocks"]),
+    "cached-span-is-taken-twice": (
+        "src/segment/span_cache.c",
+        "        struct page *page = load_relaxed(slot) ? exchange_acquire(slot, NULL) : NULL;",
+        "        struct page *page = load_relaxed(slot);\n        store_release(slot, NULL);",
+        ["model:span-caches-and-purge"]),
+    "closed-cache-keeps-its-spans": (
+        "src/segment/span_cache.c", "        if (page)\n            segment_return_span(page);\n",
+        "        if (page && i != 2)\n            segment_return_span(page);\n",
+        ["model:span-caches-and-purge"]),
     "last-block-is-read-too-late": (
         "src/region/remote.c",
         "        char *last = segment_span_start(page) + load_relaxed(&page->remote_last);\n"
@@ -397,7 +406,7 @@ MUTANTS = {
         "src/named/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
-        "src/region/reset.c", "        region_give_large(page);\n", "", ["named:model"]),
+        "src/region/reset.c", "        region_give_large(heap, page);\n", "", ["named:model"]),
     "resets-leave-what-is-secret": (
         "src/region/reset.c", "        kind->each_used(page, zero_chunk, NULL);", "        ;", ["named:zeroed-by-each-policy"]),
     "guarded-chunks-outlive-a-reset": (

@@ -216,6 +216,89 @@ Test(segment, the_freelist_keeps_what_is_taken_again) {
     cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
 }
 
+/* Allocates and frees spans of one slice, so often that a closed cache may open. */
+static void use_span_cache(struct span_cache *cache) {
+    for (int i = 0; i < 40; i++)
+        segment_span_free_by(cache, segment_span_alloc_by(cache, 1, 0, NULL));
+}
+
+static int64_t spans_in(const struct span_cache *cache) {
+    int64_t count = 0;
+    for (unsigned i = 0; i < SPAN_CACHE_SPANS; i++)
+        count += cache->spans[i] != NULL;
+    return count;
+}
+
+/* A thread's freed spans serve its next requests. They count as part of the freelist, and a purge
+ * gives them back. */
+Test(segment, a_span_cache_serves_its_own_spans) {
+    static struct span_cache cache;
+    use_span_cache(&cache);
+    cr_assert_not(cache.is_open, "no control thread purges");
+    os_identity_init();
+    segment_purger = os_process_id();
+    options.decay_ms = 60000;
+    use_span_cache(&cache);
+    cr_assert(cache.is_open);
+    struct page *pages[SPAN_CACHE_EACH + 1];
+    for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES + 1; slices++) {
+        for (unsigned i = 0; i <= SPAN_CACHE_EACH; i++) {
+            pages[i] = segment_span_alloc_by(&cache, slices, 0, NULL);
+            memset(segment_span_start(pages[i]), 1, slices * SLICE_BYTES);
+            pages[i]->kind = PAGE_SPAN;
+            pages[i]->context = 7;
+        }
+        for (unsigned i = 0; i <= SPAN_CACHE_EACH; i++) {
+            segment_span_free_by(&cache, pages[i]);
+            cr_assert_eq(pages[i]->kind, PAGE_NONE);
+        }
+        struct page *again = segment_span_alloc_by(&cache, slices, 0, NULL);
+        if (slices <= SPAN_CACHE_SLICES)
+            cr_assert_eq(again, pages[SPAN_CACHE_EACH - 1], "the last span that was kept");
+        cr_assert_eq(again->slices, slices);
+        cr_assert_eq(again->context, 0);
+        cr_assert_not(again->fresh);
+        segment_span_free_by(&cache, again);
+    }
+    cr_assert_eq(spans_in(&cache), SPAN_CACHE_SPANS);
+    struct segment_usage usage = segment_usage();
+    cr_assert_eq(usage.used_bytes, 0);
+    cr_assert_geq(usage.freelist_bytes, SPAN_CACHE_BYTES);
+    segment_purge(true);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(segment_global.span_caches_open, 0);
+}
+
+/* Open caches take at most half of the freelist's bound. A cache that nobody uses is closed. */
+Test(segment, span_caches_are_bounded_and_fade) {
+    enum { CACHES = 40 };
+    static struct span_cache caches[CACHES];
+    os_identity_init();
+    segment_purger = os_process_id();
+    options.decay_ms = 60000;
+    for (int i = 0; i < CACHES; i++)
+        use_span_cache(&caches[i]);
+    cr_assert_geq(segment_global.span_caches_open, 2);
+    cr_assert_leq(segment_global.span_caches_open * SPAN_CACHE_BYTES,
+                  (options.freelist_kib << 10) / 2);
+    for (int look = 0; look < 2; look++) {
+        cr_assert(caches[0].is_open, "used since the last look");
+        use_span_cache(&caches[0]);
+        segment_global.next_purge_ns = 0;
+        segment_purge(false);
+    }
+    cr_assert(caches[0].is_open);
+    cr_assert_eq(segment_global.span_caches_open, 1);
+    cr_assert_eq(spans_in(&caches[1]), 0);
+    segment_span_cache_end(&caches[0]);
+    cr_assert_eq(segment_global.span_caches_open, 0);
+    cr_assert_eq(segment_used_bytes(), 0);
+    options.freelist_kib = 0;
+    use_span_cache(&caches[0]);
+    cr_assert_not(caches[0].is_open, "there is no freelist");
+}
+
 /* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     options.freelist_kib = 0;
