@@ -194,7 +194,10 @@ void blocks_page_destroy(struct heap *heap, struct page *page) {
     store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
     if (page->meta_shift & META_OWNERS)
         meta_free(page->owners, owners_bytes(page));
-    segment_span_free_by(&heap->span_cache, page);
+    if (UNLIKELY(load_relaxed(&heap->state) == HEAP_PARKED)) /* it allocates nothing */
+        segment_span_free(page);
+    else
+        segment_span_free_by(&heap->span_cache, page);
 }
 
 bool blocks_become_mixed(struct page *page) {

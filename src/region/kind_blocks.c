@@ -142,7 +142,7 @@ static void collect(struct heap *heap, struct page *page, void *chain, void *las
                     uint16_t length) {
     if (simple_is(page))
         simple_unlink_all(page, chain);
-    /* The chain is not walked, because its blocks are in no cache of this CPU. */
+    /* The chain is not read to its end, because its blocks are in no cache of this CPU. */
     if (page->free)
         *(void **)last = page->free;
     page->free = chain;

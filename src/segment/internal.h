@@ -17,7 +17,7 @@ struct segment_global {
      * slice in use or dirty. Both are also read without the lock. */
     uint64_t empty_segments, clean_segments;
     uint64_t free_slices, dirty_slices; /* sums over all segments, see struct segment_state */
-    /* bytes in pages and huge chunks; any thread reads the field without the lock */
+    /* bytes in pages, huge chunks and span caches; any thread reads the field without the lock */
     int64_t used_bytes;
     int64_t huge_bytes;     /* bytes of the mappings of huge chunks */
     uint64_t next_purge_ns; /* atomic: when segment_purge_when_due purges next */
@@ -67,12 +67,16 @@ bool segment_is_purged(void);
 void segment_forget_page(struct page *page);
 /* Puts the slices of such a page into the freelist. The caller holds the lock. */
 void segment_return_span(struct page *page);
-/* Closes the span caches that no thread has used since the last call, or all of them, and puts
- * their spans into the freelist. The caller holds the lock. */
+/* Puts the cached spans of each length that their heap's user did not need since the last call into
+ * the freelist, and closes the caches of which nothing was used. With `all`, or if the caches
+ * exceed their half of the freelist's bound, closes also caches that are in use. The caller holds
+ * the lock.
+ */
 void segment_span_caches_fade(bool all);
-/* Returns the bytes of all spans in span caches, and adds the number of these spans to *spans. The
- * caller holds the lock. */
-int64_t segment_span_caches_bytes(int64_t *spans);
+/* Returns the slices of all spans in span caches. The caller holds the lock. */
+int64_t segment_span_caches_slices(void);
+/* Counts the open caches anew, in a forked child whose counts may be inconsistent. */
+void segment_span_caches_recount(void);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */
 void segment_note_early(int64_t bytes);

@@ -472,7 +472,8 @@ int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
  * it. The caller holds the lock. */
 static int64_t slices_excess(void) {
     int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
-    bound -= global.span_caches_open * SPAN_CACHE_BYTES;
+    int64_t cached = global.span_caches_open * SPAN_CACHE_BYTES;
+    bound -= cached < plain / 2 ? cached : plain / 2;
     return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) - bound;
 }
 
@@ -723,15 +724,15 @@ int64_t segment_used_bytes(void) {
 
 struct segment_usage segment_usage(void) {
     lock_take(&global.lock);
-    int64_t cached = 0, cached_bytes = segment_span_caches_bytes(&cached);
+    int64_t cached = segment_span_caches_slices();
     struct segment_usage usage = {
         .mapped_bytes = (int64_t)(global.segments * SEGMENT_BYTES) + global.huge_bytes +
                         global.huge_cached_bytes,
-        .used_bytes = global.used_bytes - cached_bytes,
+        .used_bytes = global.used_bytes - cached * (int64_t)SLICE_BYTES,
         .header_bytes = (int64_t)(global.segments * HEADER_SLICES * SLICE_BYTES),
-        .freelist_bytes =
-            (int64_t)(global.dirty_slices * SLICE_BYTES) + global.huge_cached_bytes + cached_bytes,
-        .freelist_items = (int64_t)global.dirty_slices + global.huge_cached + cached,
+        .freelist_bytes = ((int64_t)global.dirty_slices + cached) * (int64_t)SLICE_BYTES +
+                          global.huge_cached_bytes,
+        .freelist_items = (int64_t)global.dirty_slices + cached + global.huge_cached,
         .returned_bytes = load_relaxed(&segment_returned),
     };
     lock_release(&global.lock);
@@ -812,6 +813,7 @@ static void give_up_free(void) {
     global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;
     __builtin_memset(segment_huge_cache, 0, sizeof segment_huge_cache);
+    segment_span_caches_recount();
 }
 
 bool segment_fork_done(bool child) {

@@ -260,7 +260,9 @@ void segment_span_free(struct page *page);
 /* The spans that the user of a heap freed last (span_cache.c), so that the next pages and chunks of
  * these lengths need no lock. A cache is closed at first. It opens when its user frees many spans,
  * if a control thread purges, and if all open caches together stay within half of the freelist's
- * bound. segment_purge closes a cache that was not used for a quarter of the decay time. */
+ * bound. segment_purge looks at the caches once in a quarter of the decay time, or later if it is
+ * not called. It then takes out the spans of all lengths that were not used since its last look,
+ * and closes caches that were not used at all, or that exceed the half. */
 #define SPAN_CACHE_SLICES 4U /* a longer span is not kept */
 #define SPAN_CACHE_EACH 2U   /* spans of each length */
 #define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)
@@ -274,7 +276,8 @@ struct span_cache {
     uint32_t frees;          /* owner: spans that were freed while the cache was closed */
     bool is_listed;          /* the cache is in segment_global.span_caches */
     bool is_open;            /* atomic: spans may be put into the cache */
-    bool is_used;            /* atomic: the cache was used since segment_purge last looked */
+    /* atomic: the lengths that were put or taken since segment_purge last looked; bit 0: 1 slice */
+    uint8_t used;
 };
 /* Like segment_span_alloc_grouped, but takes a span from the cache if it has one. The caller is the
  * only user of the heap that the cache belongs to. */
@@ -348,7 +351,7 @@ struct segment_usage {
 };
 struct segment_usage segment_usage(void);
 INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
-/* Returns the bytes in pages and huge chunks, by a relaxed read. */
+/* Returns the bytes in pages, huge chunks and span caches, by a relaxed read. */
 int64_t segment_used_bytes(void);
 
 /* Calls `visit` for every segment; `huge`: the segment is a huge chunk. No segment is unmapped

@@ -31,19 +31,24 @@ static void try_to_open(struct span_cache *cache) {
             store_release(&global.span_caches, cache);
         }
         global.span_caches_open++;
-        store_owner(&cache->is_used, true);
+        store_owner(&cache->used, 1); /* stays open at the next look */
         store_owner(&cache->is_open, true);
     }
     lock_release(&global.lock);
 }
 
-/* Closes the cache and puts its spans into the freelist. The caller holds the segments' lock. */
-static void close_cache(struct span_cache *cache) {
-    global.span_caches_open -= cache->is_open;
-    store_owner(&cache->is_open, false);
+/* Puts spans of the cache into the freelist, except those of the lengths in `keep` (as in
+ * cache->used). If `keep` is 0, also closes the cache. The caller holds the segments' lock. */
+static void give_back(struct span_cache *cache, unsigned keep) {
+    /* The comparison avoids a write, which costs a forked child an OS page. */
+    if (!keep && cache->is_open) {
+        global.span_caches_open--;
+        store_owner(&cache->is_open, false);
+    }
     for (unsigned i = 0; i < SPAN_CACHE_SPANS; i++) {
-        struct page *page =
-            load_relaxed(&cache->spans[i]) ? exchange_acquire(&cache->spans[i], NULL) : NULL;
+        if (keep >> i / SPAN_CACHE_EACH & 1 || !load_relaxed(&cache->spans[i]))
+            continue;
+        struct page *page = exchange_acquire(&cache->spans[i], NULL);
         if (page)
             segment_return_span(page);
     }
@@ -53,27 +58,41 @@ void segment_span_cache_end(struct span_cache *cache) {
     if (!cache->is_listed)
         return;
     lock_take(&global.lock);
-    close_cache(cache);
+    give_back(cache, 0);
     lock_release(&global.lock);
 }
 
 void segment_span_caches_fade(bool all) {
-    for (struct span_cache *cache = global.span_caches; cache; cache = cache->next)
-        if (all || !load_relaxed(&cache->is_used))
-            close_cache(cache);
-        else
-            store_owner(&cache->is_used, false);
+    int64_t plain;
+    segment_freelist_bound(0, &plain);
+    if (!load_relaxed(&options.freelist_kib) || !load_relaxed(&options.decay_ms))
+        all = true;
+    for (struct span_cache *cache = global.span_caches; cache; cache = cache->next) {
+        bool over = global.span_caches_open * SPAN_CACHE_BYTES > plain / 2;
+        unsigned used = load_relaxed(&cache->used);
+        give_back(cache, all || over ? 0 : used);
+        if (used)
+            store_owner(&cache->used, 0);
+    }
 }
 
-int64_t segment_span_caches_bytes(int64_t *spans) {
+int64_t segment_span_caches_slices(void) {
     int64_t slices = 0;
     for (const struct span_cache *cache = global.span_caches; cache; cache = cache->next)
         for (unsigned i = 0; i < SPAN_CACHE_SPANS; i++)
-            if (load_relaxed(&cache->spans[i])) {
-                slices += i / SPAN_CACHE_EACH + 1;
-                ++*spans;
-            }
-    return slices * (int64_t)SLICE_BYTES;
+            slices += load_relaxed(&cache->spans[i]) ? i / SPAN_CACHE_EACH + 1 : 0;
+    return slices;
+}
+
+void segment_span_caches_recount(void) {
+    global.span_caches_open = 0;
+    for (const struct span_cache *cache = global.span_caches; cache; cache = cache->next)
+        global.span_caches_open += cache->is_open;
+}
+
+/* Notes that the user of the heap needs spans of this length. */
+static void note_use(struct span_cache *cache, uint32_t slices) {
+    store_owner(&cache->used, (uint8_t)(cache->used | 1U << (slices - 1)));
 }
 
 /* Puts a span into an empty slot; false: there is none. */
@@ -85,7 +104,7 @@ static bool put(struct span_cache *cache, struct page *page) {
         if (load_relaxed(slot))
             continue;
         segment_forget_page(page);
-        store_owner(&cache->is_used, true);
+        note_use(cache, page->slices);
         store_release(slot, page);
         return true;
     }
@@ -119,7 +138,7 @@ struct page *segment_span_alloc_by(struct span_cache *cache, uint32_t slices, ui
     struct page *page = take(cache, slices);
     if (!page)
         return segment_span_alloc_grouped(slices, group, next);
-    store_owner(&cache->is_used, true);
+    note_use(cache, slices);
     /* The other headers of the span are as segment_span_alloc_grouped left them. */
     __builtin_memset(page, 0, sizeof *page);
     page->slices = (uint16_t)slices;

@@ -439,7 +439,7 @@ MUTANTS = {
     "accounts-stay-behind": (
         "src/region/reset.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
-        "src/named/hand_over.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
+        "src/named/hand_over.c", "            (void)move_to(named, heap, shared);\n    }", "            ;\n    }", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
         "src/region/kind_blocks.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny", "named:tiny-ones"]),

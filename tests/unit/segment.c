@@ -291,10 +291,30 @@ Test(segment, span_caches_are_bounded_and_fade) {
     cr_assert(caches[0].is_open);
     cr_assert_eq(segment_global.span_caches_open, 1);
     cr_assert_eq(spans_in(&caches[1]), 0);
+    struct page *two = segment_span_alloc_by(&caches[0], 2, 0, NULL);
+    segment_span_free_by(&caches[0], two);
+    cr_assert_eq(spans_in(&caches[0]), 2);
+    for (int look = 0; look < 2; look++) { /* the span of two slices is not used any more */
+        use_span_cache(&caches[0]);
+        segment_global.next_purge_ns = 0;
+        segment_purge(false);
+    }
+    cr_assert(caches[0].is_open);
+    cr_assert_eq(spans_in(&caches[0]), 1);
+    for (int i = 0; i < CACHES; i++)
+        use_span_cache(&caches[i]);
+    cr_assert_geq(segment_global.span_caches_open, 2);
+    options.freelist_kib = 1500; /* the bound falls: only two caches fit */
+    segment_global.next_purge_ns = 0;
+    segment_purge(false);
+    cr_assert_eq(segment_global.span_caches_open, 2);
     segment_span_cache_end(&caches[0]);
-    cr_assert_eq(segment_global.span_caches_open, 0);
-    cr_assert_eq(segment_used_bytes(), 0);
     options.freelist_kib = 0;
+    segment_global.next_purge_ns = 0;
+    segment_purge(false);
+    cr_assert_eq(segment_global.span_caches_open, 0);
+    cr_assert_eq(spans_in(&caches[CACHES - 1]), 0);
+    cr_assert_eq(segment_used_bytes(), 0);
     use_span_cache(&caches[0]);
     cr_assert_not(caches[0].is_open, "there is no freelist");
 }

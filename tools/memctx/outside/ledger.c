@@ -112,9 +112,9 @@ void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool 
     ledger->segments_mapped = (segments << CONSTANT(tables, SEGMENT_SHIFT)) +
                               (int64_t)FIELD(tables, global, segment_global, huge_bytes) + cached;
     ledger->segments_resident = resident ? 0 : WIRE_UNKNOWN;
-    ledger->freelist_bytes = ((dirty + tables->cached_span_slices) << slice) + cached;
+    ledger->freelist_bytes = ((dirty + tables->cached_slices) << slice) + cached;
     ledger->freelist_items =
-        dirty + tables->cached_spans + (int64_t)FIELD(tables, global, segment_global, huge_cached);
+        dirty + tables->cached_slices + (int64_t)FIELD(tables, global, segment_global, huge_cached);
     ledger->segment_headers = segments * CONSTANT(tables, HEADER_SLICES) << slice;
     ledger->returned_bytes =
         (int64_t)tables_word(tables, ADDRESS(tables, segment_returned), sizeof(int64_t));

@@ -203,15 +203,14 @@ static void read_freed_of(struct tables *tables, struct seen_heap *seen, const c
         tables_miss(tables, "counts of remote frees", FIELD(tables, heap, heap, freed_of));
 }
 
-/* Counts the freed spans that a heap keeps for its next pages. */
+/* Counts the slices of the freed spans that a heap keeps for its next pages. */
 static void read_span_cache(struct tables *tables, const char *heap) {
     uint64_t count = CONSTANT(tables, SPAN_CACHE_SPANS), each = CONSTANT(tables, SPAN_CACHE_EACH);
     const struct outside_place *place = &tables->root.fields[OUTSIDE_heap_span_cache];
     for (uint64_t i = 0; each > 0 && i < count && (i + 1) * sizeof(uint64_t) <= place->bytes; i++) {
         uint64_t span = 0;
         memcpy(&span, heap + place->offset + i * sizeof span, sizeof span);
-        tables->cached_spans += span != 0;
-        tables->cached_span_slices += span != 0 ? (int64_t)(i / each + 1) : 0;
+        tables->cached_slices += span != 0 ? (int64_t)(i / each + 1) : 0;
     }
 }
 

@@ -65,8 +65,7 @@ struct tables {
     /* Indexes of `heaps` in the order of the socket's answers: that of the target's list, in which
      * the newest heap comes first, but with the shared heap, number 0, at the end. */
     uint32_t *order;
-    /* number and slices of the freed spans that heaps keep */
-    int64_t cached_spans, cached_span_slices;
+    int64_t cached_slices;   /* slices of the freed spans that heaps keep */
     struct seen_view *views; /* by context, then by heap */
     size_t view_count, view_room;
     struct wire_module *modules; /* path_bytes of each is 0 */
