@@ -287,12 +287,16 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
  * placement may become mixed pages only past the waste cap. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
-    return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
+    bool wanted = placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
+    return wanted && !(view->region && view->region->recipe & RECIPE_ZEROED);
 }
 
+/* True when the page has enough free blocks, and the form of a mixed page: a policy or terms that
+ * the context had before may have made pages of other forms. */
 static bool is_worth_sharing(const struct page *page, unsigned size_class) {
     return page->used <= page->capacity - page->capacity / 8 &&
-           page->block_bytes == blocks_bytes_table[size_class];
+           page->block_bytes == blocks_bytes_table[size_class] &&
+           page->slices == blocks_page_slices(NULL, size_class) && !(page->flags & PAGE_CHAINED);
 }
 
 /* Makes some context's own page a mixed page, and returns it. NULL: no page was found that has an

@@ -268,6 +268,45 @@ Test(simple, a_context_with_a_new_placement_leaves_the_list) {
     cr_assert_not(simple_is(page_at(chunk)));
 }
 
+/* A context leaves its policy, or its large pages, and allocates no more. Contexts that share pages
+ * may then take its pages over, but only pages that have the form of mixed pages. */
+static void only_usual_pages_are_shared(enum placement placement, uint8_t slices) {
+    enum { CHUNKS = 1500, SIZE = 240 };
+    static char *chunks[CHUNKS], *others[CHUNKS];
+    struct heap *heap = heap_new();
+    struct view *view = placed(heap, 7, placement), *other = heap_view(heap, 8);
+    view->region->slices = slices;
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = memset(alloc(heap, view, SIZE, false), 7, SIZE);
+    if (slices)
+        cr_assert_eq(page_at(chunks[CHUNKS - 1])->slices, slices);
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 10)
+            free_like_api(heap, chunks[i]);
+    place(7, PLACE_SHARED);
+    options.promote_bytes = 1 << 30;
+    for (int i = 0; i < CHUNKS; i++)
+        others[i] = memset(alloc(heap, other, SIZE, false), 8, SIZE);
+    for (int i = 0; i < CHUNKS; i += 10) {
+        cr_assert_eq(chunks[i][0] + chunks[i][SIZE - 1], 14);
+        free_like_api(heap, chunks[i]);
+    }
+    for (int i = 0; i < CHUNKS; i++) {
+        cr_assert_eq(others[i][0] + others[i][SIZE - 1], 16);
+        free_like_api(heap, others[i]);
+    }
+    cr_assert_eq(view->allocs - view->frees, 40, "those of placed()");
+    cr_assert_eq(other->allocs, other->frees);
+}
+
+Test(place, pages_of_policy_simple_are_not_shared) {
+    only_usual_pages_are_shared(PLACE_SIMPLE, 0);
+}
+
+Test(place, large_pages_are_not_shared) {
+    only_usual_pages_are_shared(PLACE_APART, 4);
+}
+
 /* Returns the number of chunks in the region's list. Checks the links of the list. */
 static unsigned listed(const struct view *view) {
     unsigned count = 0;
