@@ -461,8 +461,10 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
         if (!serial_append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
                            bytes - (uint32_t)size))
             return false;
-        if (bytes < old)
+        if (bytes < old) {
             page->fresh = 0;
+            serial_zero(page, (char *)chunk + bytes, old - bytes);
+        }
     } else if (size > old || size * 2 < old || old - size > SLACK_MAX) {
         return false;
     } else if (old - size != place.run.slack) {

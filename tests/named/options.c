@@ -41,6 +41,9 @@ static void zeroed(void) {
                 CHECK(life == 1 || is_zero(kept, 16, sizes[i]));
                 CHECK(memctx_is_empty(context) && !memctx_check(context));
             }
+            /* a chunk that becomes smaller */
+            char *shrunk = filled(context, 4000), *again = realloc(shrunk, 100);
+            CHECK(life == 1 || again != shrunk || is_zero(shrunk, 112, 4000));
             memctx_delete(context);
         }
 }
