@@ -18,7 +18,8 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         bins_init(&region->bins);
         policy_set(&region->bins, policy);
         region->named = true;
-        region->others_chunks = REGION_RECOUNT; /* tiny chunks stand outside the region */
+        /* tiny chunks stand outside the region */
+        region->others_chunks = region->others_bytes = REGION_RECOUNT;
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
@@ -40,8 +41,11 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     }
     if (!region_make_whole(heap, view))
         return false;
-    region_of(view->region)->named = true;
-    region_of(view->region)->limit = 0;
+    struct region *region = region_of(view->region);
+    region->named = true;
+    region->limit = 0;
+    /* Threads may have freed chunks of earlier contexts that had this node. */
+    region->others_chunks = region->others_bytes = REGION_RECOUNT;
     return true;
 }
 
@@ -321,19 +325,30 @@ struct region_size region_size(struct heap *heap, struct view *view) {
 
 static const char damaged[] = "a freed chunk was overwritten: the free list of its page is damaged";
 
+#define CHECK_TRIES 1000
+
+/* True if the page's count agrees with its chunks. It may disagree while another thread frees. */
+static bool count_agrees(struct page *page) {
+    struct region_alive alive = {0, 0};
+    page_kind_of(page)->each_used(page, add_chunk, &alive);
+    /* Read after the chunks: a chunk that another thread frees meanwhile is then counted in one of
+     * the two at least. */
+    unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
+    return alive.chunks + pending >= page->used && alive.chunks <= page->used;
+}
+
 static void check_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     const char **wrong = context;
-    struct region_alive alive = {0, 0};
-    (void)region;
+    unsigned tries = 0;
     if (*wrong)
         return;
     if (page->heap != heap || !page->view || page->view->region != &region->bins) {
         *wrong = "the context's list of pages has a page of another context";
         return;
     }
-    unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
-    page_kind_of(page)->each_used(page, add_chunk, &alive);
-    if (alive.chunks + pending < page->used || alive.chunks > page->used) {
+    while (!count_agrees(page) && ++tries < CHECK_TRIES)
+        __builtin_ia32_pause();
+    if (tries == CHECK_TRIES) {
         *wrong = "the count of a page does not match its chunks";
         return;
     }

@@ -150,6 +150,40 @@ static void *add_to_account(void *nothing) {
     return nothing;
 }
 
+/* Contexts of one name follow each other in one place, and threads free chunks of each other's. */
+static void *use_the_place(void *nothing) {
+    memctx_t context = memctx_create(NULL, "in one place", MEMCTX_SLAB);
+    pieces[0][0] = memctx_alloc(context, 1000);
+    pthread_barrier_wait(&began);
+    pthread_barrier_wait(&may_end); /* the first thread has freed the chunk */
+    memctx_delete(context);
+    return nothing;
+}
+
+static void places_are_used_again(void) {
+    struct memctx_stats stats;
+    pthread_t thread;
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    memctx_t context = memctx_create(NULL, "in one place", MEMCTX_SLAB);
+    CHECK(memctx_alloc(context, 64));
+    memctx_delete(context);
+    CHECK(!pthread_create(&thread, NULL, use_the_place, NULL));
+    pthread_barrier_wait(&began);
+    free(pieces[0][0]);
+    pthread_barrier_wait(&may_end);
+    CHECK(!pthread_join(thread, NULL));
+    context = memctx_create(NULL, "in one place", MEMCTX_SLAB);
+    char *kept = memctx_alloc(context, 10), *freed = memctx_alloc(context, 10);
+    run_thread(free_others_piece, freed);
+    memctx_get_stats(context, &stats);
+    CHECK(kept && stats.chunks == 1 && stats.requested_bytes == 10);
+    memctx_reset(context);
+    memctx_get_stats(context, &stats);
+    CHECK(stats.chunks == 0 && stats.requested_bytes == 0);
+    memctx_delete(context);
+}
+
 static void accounts_move(void) {
     handed = make(NULL, "accounted");
     for (int i = 0; i < 12; i++)
@@ -308,12 +342,7 @@ static void switched_at_a_fork(void) {
 }
 
 const struct use_case cases_of_hand_over[] = {
-    USE_CASE(handed_over),
-    USE_CASE(given_again),
-    USE_CASE(left_behind),
-    USE_CASE(accounts_move),
-    USE_CASE(hands_over_all_the_time),
-    USE_CASE(messages),
-    USE_CASE(switched_at_a_fork),
-    {NULL, NULL},
+    USE_CASE(handed_over),   USE_CASE(given_again),           USE_CASE(left_behind),
+    USE_CASE(accounts_move), USE_CASE(places_are_used_again), USE_CASE(hands_over_all_the_time),
+    USE_CASE(messages),      USE_CASE(switched_at_a_fork),    {NULL, NULL},
 };
