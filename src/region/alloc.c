@@ -47,7 +47,8 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
     /* A program may have as many regions as call paths, so the tables' budget counts them. Without
      * a region the context's chunks stay in mixed pages. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
-    if (!tables_take(bytes, placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE))
+    enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE;
+    if (!tables_take(bytes, at_once ? TABLES_MUST : share)) /* mixed pages cannot keep the terms */
         return;
     struct region *region = meta_alloc(sizeof *region);
     if (!region) {

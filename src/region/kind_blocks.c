@@ -58,10 +58,10 @@ static struct view *paid_until_now(struct heap *heap, const struct page *page, c
     bool apart = load_relaxed(&page->meta_shift) & META_APART;
     uint32_t member = UNLIKELY(apart) ? member_of_record(record->view_index) : 0;
     bool listed = apart && !member;
-    struct view *paid = member ? heap_view(heap, member_freed(member, &listed))
-                               : paid_by(page->heap, page, at, record);
-    if (UNLIKELY(listed))
-        tiny_freed(paid->context, chunk);
+    uint32_t payer = member ? member_freed(member, &listed) : 0;
+    struct view *paid = member ? heap_view(heap, payer) : paid_by(page->heap, page, at, record);
+    if (UNLIKELY(listed)) /* without memory for a view, `paid` is not the view of `payer` */
+        tiny_freed(member ? payer : paid->context, chunk);
     return paid;
 }
 

@@ -34,7 +34,9 @@ bool heap_set_placement(uint32_t context, enum placement placement) {
     uint8_t *byte = heap_placed_byte(context);
     if (!byte)
         return false;
-    store_owner(byte, (uint8_t)((*byte & ~PLACE_MASK) | placement));
+    uint8_t before = load_relaxed(byte); /* the control thread may change flags meanwhile */
+    while (!cas_acq_rel(byte, &before, (uint8_t)((before & ~PLACE_MASK) | placement))) {
+    }
     or_release(&heap_placed_any, 1U << placement);
     return true;
 }
