@@ -46,8 +46,11 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
 /* Returns the context, which may belong to another thread; NULL for a member of a crowd. Ends the
  * program when the context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
+    /* In this order, because the owner may let the member grow meanwhile. */
+    if (named_crowd_of(context))
+        return NULL;
     struct named *named = named_find(context);
-    if (!named && !named_crowd_of(context))
+    if (!named)
         named_misused(what, context, "was deleted, or its handle is invalid");
     return named;
 }
@@ -252,11 +255,11 @@ EXPORT void memctx_do_delete(memctx_t context) {
 }
 
 EXPORT int memctx_do_reset_requested(memctx_t context) {
+    const struct named *crowd = named_crowd_of(context);
+    if (crowd)
+        return load_relaxed(&crowd->asking) != 0;
     const struct named *named = find(context, "memctx_reset_requested");
-    const struct named *crowd = named ? NULL : named_crowd_of(context);
-    if (!named)
-        return crowd && load_relaxed(&crowd->asking);
-    return load_relaxed(&named->wanted) != load_relaxed(&named->done);
+    return named && load_relaxed(&named->wanted) != load_relaxed(&named->done);
 }
 
 EXPORT void memctx_do_reset_children(memctx_t context) {
@@ -461,9 +464,9 @@ EXPORT int memctx_do_is_empty(memctx_t context) {
 }
 
 EXPORT const char *memctx_do_name(memctx_t context) {
-    const struct named *named = find(context, "memctx_name");
-    const struct named *crowd = named ? named : named_crowd_of(context);
-    return crowd ? crowd->name : "";
+    const struct named *crowd = named_crowd_of(context);
+    const struct named *named = crowd ? crowd : find(context, "memctx_name");
+    return named ? named->name : "";
 }
 
 EXPORT const char *memctx_do_identifier(memctx_t context) {

@@ -25,14 +25,14 @@
 #include "region/region.h"
 #include "region/tiny.h"
 
-/* The first member number that waits for reuse; member.crowd links the list. 0: none. Under
+/* The first member number that waits for reuse; member.next links the list. 0: none. Under
  * region_lock. */
 static uint32_t spare_members;
 
 static void spare_member(uint32_t number) {
     struct member *member = member_at(number);
     store_release(&member->generation, member->generation + 1);
-    store_release(&member->crowd, spare_members);
+    store_release(&member->next, spare_members);
     spare_members = number;
 }
 
@@ -146,7 +146,7 @@ memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     bool mine = crowd->heap == heap;
     uint32_t number = mine ? spare_members : 0;
     if (number)
-        spare_members = member_at(number)->crowd;
+        spare_members = member_at(number)->next;
     else if (mine)
         number = member_new();
     if (number) {
@@ -236,6 +236,8 @@ struct named *crowd_grow(memctx_t handle, struct named *crowd) {
     lock_take(&region_lock);
     if (made) {
         named->member = number & (MEMBER_VIEW - 1);
+        /* The place may hold the answer of an earlier context to the crowd's last request. */
+        keep_answer(named, crowd);
         named->done = 0;
         store_release(&named->wanted, load_acquire(&crowd->asking) ? crowd->wanted : 0);
         store_release(&named->generation, named->generation + 1);

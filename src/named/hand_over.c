@@ -92,7 +92,8 @@ bool named_take(struct heap *heap, struct named *named) {
         taken = move_to(named, owner, heap);
     heap_shared_unlock(shared);
     /* If the owner's thread has ended, its heap is parked. */
-    if (!nobodys && !taken && lock_try(&owner->lock)) {
+    if (!nobodys && !taken) {
+        lock_take(&owner->lock);
         nobodys = load_acquire(&owner->state) == HEAP_PARKED;
         taken = nobodys && move_to(named, owner, heap);
         lock_release(&owner->lock);
@@ -115,7 +116,8 @@ struct named *named_grow_of_nobody(memctx_t handle) {
         grown = crowd_grow(handle, crowd);
     heap_shared_unlock(shared);
     /* If the owner's thread has ended, its heap is parked. */
-    if (owner && !nobodys && lock_try(&owner->lock)) {
+    if (owner && !nobodys) {
+        lock_take(&owner->lock);
         nobodys = load_acquire(&owner->state) == HEAP_PARKED;
         grown = nobodys ? crowd_grow(handle, crowd) : NULL;
         lock_release(&owner->lock);

@@ -142,10 +142,16 @@ static uint32_t take_place(uint32_t parent, const char *name) {
 
 static void give_place(uint32_t place) {
     lock_take(&region_lock);
-    uint32_t link = named_link(place);
-    named_unlink_child(link, named_at(place)->parent);
+    struct named *named = named_at(place);
+    uint32_t link = named_link(place), wanted = load_relaxed(&named->wanted);
+    /* The end answers a request for a reset that came after the context's chunks were freed. */
+    if (load_relaxed(&named->done) != wanted) {
+        named->freed = 0;
+        store_release(&named->done, wanted);
+    }
+    named_unlink_child(link, named->parent);
     if (link & NAMED_MEMBER)
-        crowd_end_grown(named_at(place), link & ~NAMED_MEMBER);
+        crowd_end_grown(named, link & ~NAMED_MEMBER);
     named_spare_place(named_kind_of(place), place);
     lock_release(&region_lock);
 }
@@ -276,11 +282,13 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
     memctx_t handle = named_handle(place);
     const struct heap *owner = named->heap;
     bool again = limit->function(handle, bytes, limit->argument);
-    if (!named_find(handle) || named->heap != owner)
-        return false;             /* the function deleted the context, or gave it away */
-    if (named->limit == &calling) /* else the function set another limit, or none */
-        named->limit = limit;
-    return again;
+    if (!named_find(handle)) /* the function deleted the context */
+        return false;
+    /* If the function set another limit, or none, that limit stays. If it gave the context away,
+     * another thread may use the context already. */
+    const struct memctx_limit *expected = &calling;
+    cas_acq_rel(&named->limit, &expected, limit);
+    return again && load_relaxed(&named->heap) == owner;
 }
 
 memctx_t named_first_child(memctx_t handle) {

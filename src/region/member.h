@@ -35,11 +35,11 @@
 
 struct member {
     uint32_t generation; /* atomic: odd while the member is alive */
-    /* id of the node of the member's crowd; after the member's end: number of the next member that
-     * waits for reuse */
-    uint32_t crowd;
+    uint32_t crowd;      /* id of the node of the member's crowd, also after the member's end */
     uint64_t chunk;      /* atomic: the member's chunk, see enum member_state */
-    uint32_t next, prev; /* under region_lock: neighbours in the list of the parent's children */
+    /* Under region_lock: neighbours in the list of the parent's children. After the member's end,
+     * `next` is the number of the next member that waits for reuse. */
+    uint32_t next, prev;
 };
 _Static_assert(sizeof(struct member) == 24, "as the header says");
 /* The two lowest bits of member.chunk are the state, which says what the other bits hold. */
