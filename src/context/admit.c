@@ -191,6 +191,13 @@ static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     return cache_make_way(paths) || had;
 }
 
+/* True if a rule applies to the node, but not to its parent. Sites further out would escape from
+ * the rule: its limit would not count them, and it would not zero or guard their chunks. */
+static bool is_outermost_ruled(uint32_t id) {
+    return UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id) &&
+           !tree_is_ruled(tree_node(id)->parent);
+}
+
 /* Returns the view of the path's site below the ancestor, or below the next node further out that
  * has such a site or may get one. The less room is left, the nearer to the root a node has to be to
  * get a site, so the figures of the outermost ancestors stay exact longest. */
@@ -202,8 +209,8 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent)
         depth++;
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
-        bool near = depth <= NEAR_ROOT;
-        enum tables_share share = near ? TABLES_NEAR : TABLES_OTHERS;
+        bool ruled = is_outermost_ruled(at), near = depth <= NEAR_ROOT || ruled;
+        enum tables_share share = ruled ? TABLES_SITE : near ? TABLES_NEAR : TABLES_OTHERS;
         bool may_make = (near || left > depth * (limit / DEPTH_PARTS)) && !tree_ids_are_past(share);
         view = site_below(admit, at, may_make, share);
         if (UNLIKELY(!view) && may_make && make_way(admit->paths, share))
@@ -371,6 +378,7 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
                           .stack = stack,
                           .depth = depth,
                           .folding = paths->fold_epoch && make_admission(paths),
+                          .table_clears = load_acquire(&tree_table_clears),
                           .share = TABLES_PATH};
     /* This walk checked only the `walked` innermost frames. An earlier walk found the others, which
      * may have changed since. */

@@ -5,13 +5,14 @@
 #include "context/internal.h"
 #include "context/replay.h"
 #include "context/tree.h"
+#include "region/punch.h"
 
 uint32_t evict_round, evict_alone;
 uint64_t evict_views_all;
 
 bool evict_is_pinned(uint32_t id) {
     return tree_is_named(id) || tree_node(id)->flags & TREE_MARKED ||
-           heap_leaf_byte(heap_placed, id) ||
+           heap_leaf_byte(heap_placed, id) & ~TRIM_MARK ||
            (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
 }
 
@@ -29,6 +30,16 @@ unsigned evict_nodes_above(uint32_t id) {
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
         count++;
     return count;
+}
+
+/* Returns the root in place of a fixed node such as [no unwind information], which then becomes
+ * TREE_PARTIAL. */
+static uint32_t out_of_fixed(uint32_t at) {
+    if (at >= TREE_FIXED_COUNT)
+        return at;
+    if (at != TREE_ROOT)
+        tree_flag(at, TREE_PARTIAL);
+    return TREE_ROOT;
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
@@ -51,7 +62,7 @@ static uint32_t ancestor_for(uint32_t id) {
             tree_flag(at, TREE_PARTIAL);
         at = tree_node(at)->parent;
     }
-    return at >= TREE_FIXED_COUNT ? at : TREE_ROOT;
+    return out_of_fixed(at);
 }
 
 /* Returns the share of the budget for sites of evicted paths. Such a site may take the room of
@@ -91,13 +102,15 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
  * cannot go anywhere yet. */
 static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
                                      int64_t used_bytes) {
-    for (uint32_t at = ancestor; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {
+    uint32_t at = ancestor;
+    for (; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {
         struct view *site = site_for(heap, id, at, TABLES_NEAR);
         if (site)
             return site;
         if (tree_node(at)->module != MODULE_OTHERS)
             tree_flag(at, TREE_PARTIAL);
     }
+    out_of_fixed(at);
     int64_t reserve = tables_reserve(load_relaxed(&tables_limit_known));
     int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
@@ -227,10 +240,14 @@ NOINLINE void evict_own(struct heap *heap) {
     if (load_relaxed(&heap->state) == HEAP_OWNED &&
         load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {
         evict_changed(heap);
-        if (evict_views(heap, heap, &probes)) {
-            cache_flush(paths_of(heap));
-            heap_forget_twins(heap);
+        bool gone = evict_views(heap, heap, &probes);
+        struct paths *paths = paths_of(heap);
+        if (gone || paths->site_traced) { /* a path that had only a site may be in the tree now */
+            paths->site_traced = false;
+            cache_flush(paths);
         }
+        if (gone)
+            heap_forget_twins(heap);
         heap->looked_at = round;
     }
     lock_release(&heap_global.lock);

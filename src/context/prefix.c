@@ -89,6 +89,10 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     uint32_t child = 0;
+    if (UNLIKELY(admit->table_clears & 1 ||
+                 load_acquire(&tree_table_clears) != admit->table_clears) &&
+        (child = tree_find_again(node, prefix_frame(frame))))
+        return child;
     if (!tables_are_past(admit->share) && !tree_ids_are_past(admit->share))
         child = tree_child(node, prefix_frame(frame), admit->share);
     if (!child)

@@ -60,6 +60,7 @@ struct admit {
      * frame that can be known */
     bool folding, anchored;
     enum tables_share share; /* share of the tables' budget for new nodes */
+    uint32_t table_clears;   /* value of tree_table_clears when the look-up began */
     struct prefix root;
 };
 

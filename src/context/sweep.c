@@ -204,10 +204,12 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
             continue;
         }
         if (node->flags & TREE_LEAVING) {
-            if (tree_link(id))
+            if (tree_link(id)) {
+                tree_flag(id, TREE_LATE); /* paths through the node may have waited meanwhile */
                 tree_unflag(id, TREE_LEAVING);
-            else
+            } else {
                 state.leaving = true;
+            }
         }
         if (pinned || (!now && !was_seen(id, here->allocs)))
             here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;

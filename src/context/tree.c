@@ -151,17 +151,21 @@ static void table_fill(struct table *table) {
     }
 }
 
+uint32_t tree_table_clears START_PAGE;
+
 /* If children fill at most half of the places that they may fill, takes the tombstones out in place
- * and returns true. A thread that searches meanwhile may miss a child; it then asks again under
- * tree_lock, or lets its path wait. */
+ * and returns true. A thread that searches meanwhile may miss a child. It learns of this by
+ * tree_table_clears, and asks again under tree_lock. */
 static bool table_is_cleared(void) {
     struct table *table = tree.table;
     if (!table || tables_hash_is_full((tree.table_count - tombstones) * 2, table->mask))
         return false;
+    store_owner(&tree_table_clears, tree_table_clears + 1);
     for (uint64_t at = 0; at <= table->mask; at++)
-        store_owner(&table->ids[at], 0);
+        store_release(&table->ids[at], 0);
     table_fill(table);
     tombstones = 0;
+    store_release(&tree_table_clears, tree_table_clears + 1);
     return true;
 }
 
@@ -469,6 +473,13 @@ NOINLINE uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame) {
     return find_in_table(load_acquire(&tree.table), parent, frame, &at);
 }
 
+uint32_t tree_find_again(uint32_t parent, struct tree_frame frame) {
+    lock_take(&tree_lock);
+    uint32_t child = tree_find(parent, frame);
+    lock_release(&tree_lock);
+    return child;
+}
+
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     /* Only look-ups may search without the lock (see tree_free_old), and callers that hold
      * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. */
@@ -502,11 +513,15 @@ uint32_t tree_loop(uint32_t id) {
 }
 
 void tree_set_loop(uint32_t id, uint32_t last) {
-    uint32_t *place;
-    if (!load_relaxed(&loops[id / LOOPS_PER_LEAF]) &&
-        !tables_take(LOOPS_PER_LEAF * sizeof *place, TABLES_ADMITTED))
-        return;
-    if (!(place = heap_leaf_entry(loops, id, sizeof *place)))
+    const int64_t bytes = LOOPS_PER_LEAF * sizeof(uint32_t);
+    lock_take(&tree_lock); /* two threads may need the same new leaf */
+    bool missing = !load_relaxed(&loops[id / LOOPS_PER_LEAF]);
+    bool fits = !missing || tables_take(bytes, TABLES_ADMITTED);
+    uint32_t *place = fits ? heap_leaf_entry(loops, id, sizeof *place) : NULL;
+    if (missing && fits && !place)
+        tables_add(-bytes);
+    lock_release(&tree_lock);
+    if (!place)
         return;
     store_owner(place, last);
     tree_flag(id, TREE_FOLDED);

@@ -193,6 +193,11 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
+/* Atomic: changes when the table of children is cleared in place, and is odd meanwhile. A search
+ * may then miss a child; tree_find_again finds it. */
+INTERNAL uint32_t tree_table_clears;
+/* Like tree_find, but under tree_lock. */
+uint32_t tree_find_again(uint32_t parent, struct tree_frame frame);
 /* When the table of children grows, the old table stays for look-ups that search in it.
  * tree_free_old frees the tables that were old at the last call of tree_note_old; all look-ups that
  * were under way at that time must be over. tree_note_old is true if there is an old table. The

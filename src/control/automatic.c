@@ -65,7 +65,8 @@ struct look {
 static bool is_stale(const struct choice *choice) {
     const struct tree_node *node = tree_node(choice->context);
     return tree_is_gone(choice->context) || node->parent != choice->parent ||
-           node->address != choice->address;
+           node->address != choice->address ||
+           heap_placement(choice->context) != choice->placement; /* a rule has placed the context */
 }
 
 static struct choice *choice_of(uint32_t context) {
@@ -137,8 +138,10 @@ static bool look_at_page(const struct page *page, const char *start, void *conte
     }
     candidate->touched_bytes += (int64_t)blocks_touched(page, start);
     candidate->block_bytes += (int64_t)page->used * page->block_bytes;
+    /* Policy slab stores chunks with an alignment of their own in larger blocks. */
     candidate->spare_bytes +=
-        (int64_t)page->used * pages_spare_units(page, start) * (int64_t)SERIAL_UNIT;
+        (int64_t)(view->region && region_of(view->region)->aligned ? 0 : page->used) *
+        pages_spare_units(page, start) * (int64_t)SERIAL_UNIT;
     candidate->sizes |= 1UL << page->size_class;
     return true;
 }

@@ -391,15 +391,19 @@ static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t p
 static uint32_t remotes_piece(struct piece *piece) {
     const struct heap *shared = NULL;
     uint64_t from = piece->request->from;
-    for (const struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+    bool room = true;
+    sums_begin(); /* so that the counts of a thread that ends are read once */
+    for (const struct heap *heap = load_acquire(&heap_global.first); heap && room;
+         heap = heap->next) {
         uint64_t place = UINT32_MAX - heap->number;
         if (!heap->number)
             shared = heap;
-        else if (place >= from >> 32 && !add_remotes(piece, heap, place, from))
-            return WIRE_OK;
+        else if (place >= from >> 32)
+            room = add_remotes(piece, heap, place, from);
     }
-    if (shared)
+    if (shared && room)
         add_remotes(piece, shared, UINT32_MAX, from);
+    sums_end();
     return WIRE_OK;
 }
 

@@ -257,7 +257,8 @@ static uint64_t find_limit(const struct mark *old) {
 void marks_pin(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
-        tree_unflag(id, TREE_MARKED);
+        if (!tree_is_gone(id)) /* the memory of removed nodes may have gone to the kernel */
+            tree_unflag(id, TREE_MARKED);
     for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
         const struct mark *mark = mark_at(i);
         for (const struct mark_chunk *chunk = mark ? mark->first : NULL; chunk;
@@ -318,6 +319,8 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     if (writer.failed || (!writer.first && writer.left_out.contexts)) {
         free_chunks(writer.first);
         marks_pin();
+        if (replaced)
+            text_add(text, "the earlier mark of this name is gone; ");
         return refuse(text, &writer);
     }
     __builtin_memcpy(mark->name, name, sizeof mark->name);

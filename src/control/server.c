@@ -101,8 +101,16 @@ static void note_dumps(void) {
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         if (clients[i].dump_until_ns > until)
             until = clients[i].dump_until_ns;
-    if (until != load_relaxed(&tree_read_until_ns))
-        store_release(&tree_read_until_ns, until);
+    uint64_t before = load_relaxed(&tree_read_until_ns);
+    if (until == before)
+        return;
+    store_release(&tree_read_until_ns, until);
+    /* A thread that has read the old value under the lock may still use ids of removed nodes again.
+     * The dump begins after that. */
+    if (before < os_now_exact_ns()) {
+        lock_take(&tree_lock);
+        lock_release(&tree_lock);
+    }
 }
 
 /* The client starts to read a dump, or continues. */

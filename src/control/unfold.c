@@ -167,12 +167,15 @@ uint32_t unfold_run(const struct wire_contexts_request *request, struct text *te
         text_add(text, "the library with these functions was closed; choose another context");
         return WIRE_REFUSED;
     }
+    struct unfolding before[UNFOLDINGS_MAX];
+    __builtin_memcpy(before, unfoldings, sizeof before);
     add_others(&set);
     take_out(&set);
-    bool begun = !seconds || begin(&set, os_now_exact_ns() + seconds * NS_PER_S, text);
-    int all = apply();
-    if (!begun)
+    if (seconds && !begin(&set, os_now_exact_ns() + seconds * NS_PER_S, text)) {
+        __builtin_memcpy(unfoldings, before, sizeof before);
         return WIRE_REFUSED;
+    }
+    int all = apply();
     text_add_number(text, count_of(&set));
     text_add(text, "\t");
     text_add_number(text, all);

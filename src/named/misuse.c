@@ -3,6 +3,7 @@
  * in a form that addr2line takes. The region layer has printed a line that names the chunk, and
  * ends the process afterwards. Also prints the call path that passed the limit of a rule. */
 #include "named/misuse.h"
+#include "context/evict.h"
 #include "context/tree.h"
 #include "named/named.h"
 #include "path/stack.h"
@@ -107,12 +108,20 @@ static void print_callers(const char *line) {
     each_caller(&stack, (uintptr_t)__builtin_frame_address(0), FRAMES_SHOWN, print_caller, NULL);
 }
 
+/* `found`: the chunk is alive. If call paths were evicted, the account of a freed chunk may belong
+ * to another call path by now. */
+static void tell_allocated(bool found) {
+    print_line(found || !load_relaxed(&evict_views_all)
+                   ? "memctx:   allocated by\n"
+                   : "memctx:   probably allocated by (call paths were removed meanwhile)\n");
+}
+
 COLD void misuse_explain(uint32_t context, bool found) {
     static bool once; /* the program's handler of SIGABRT may misuse a chunk, too */
     if (exchange_relaxed(&once, true))
         return;
     if (context != REGION_NO_CONTEXT) {
-        print_line("memctx:   allocated by\n");
+        tell_allocated(found);
         print_context(context);
     }
     print_callers(found ? "memctx:   found by\n" : "memctx:   misused by\n");
@@ -123,7 +132,7 @@ COLD void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, un
     static bool once;
     if (exchange_relaxed(&once, true))
         return;
-    print_line("memctx:   allocated by\n");
+    tell_allocated(false);
     print_context(context);
     if (count)
         print_line("memctx:   freed by\n");

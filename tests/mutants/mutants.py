@@ -441,7 +441,7 @@ MUTANTS = {
     "heaps-keep-what-was-left": (
         "src/named/hand_over.c", "            (void)move_to(named, heap, shared);\n    }", "            ;\n    }", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
-        "src/region/kind_blocks.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
+        "src/region/kind_blocks.c", "        tiny_freed(member ? payer : paid->context, chunk);\n", "        ;\n",
         ["named:model-tiny", "named:tiny-ones"]),
     "crowds-are-none": (
         "src/named/crowd.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
@@ -616,7 +616,8 @@ MUTANTS = {
         "src/context/sweep.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-in-no-list": (
         "src/context/sweep.c",
-        "            if (tree_link(id))\n                tree_unflag(id, TREE_LEAVING);\n            else\n                state.leaving = true;",
+        "            if (tree_link(id)) {\n                tree_flag(id, TREE_LATE); /* paths through the node may have waited meanwhile */\n"
+        "                tree_unflag(id, TREE_LEAVING);\n            } else {\n                state.leaving = true;\n            }",
         "            tree_unflag(id, TREE_LEAVING);",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-beside-others": (
@@ -648,7 +649,7 @@ MUTANTS = {
     "views-of-others-stay-what-they-were": (
         "src/region/views.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
     "traces-outlive-their-views": (
-        "src/context/evict.c", "            cache_flush(paths_of(heap));\n", "", ["model:paths-are-evicted-under-look-ups"]),
+        "src/context/evict.c", "            cache_flush(paths);\n", "", ["model:paths-are-evicted-under-look-ups"]),
     "evicted-figures-are-lost": (
         "src/context/evict.c", "            heap_fold(heap, view, to, site);\n", "            (void)to;\n",
         ["model:paths-are-evicted-under-look-ups", "model:heaps-are-parked-under-evictions"]),
