@@ -13,11 +13,6 @@
 
 #include "api/names.h"
 
-/* A signal handler may call this while its thread holds a lock; the figure is then 0. */
-static int64_t live_bytes(void) {
-    return lock_any_is_mine() ? 0 : heap_live_bytes();
-}
-
 #if !__GLIBC_PREREQ(2, 33) /* programs that know mallinfo2 were built with a newer glibc */
 struct mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
@@ -27,7 +22,7 @@ struct mallinfo2 mallinfo2(void);
 
 EXPORT struct mallinfo2 mallinfo2(void) {
     struct segment_usage usage = segment_usage();
-    int64_t live = live_bytes();
+    int64_t live = heap_live_bytes();
     return (struct mallinfo2){
         .arena = (size_t)usage.mapped_bytes,
         .uordblks = live > 0 ? (size_t)live : 0,
@@ -60,7 +55,7 @@ EXPORT int malloc_info(int flags, FILE *stream) {
             "<total type=\"free\" size=\"%lld\"/>\n"
             "<system type=\"current\" size=\"%lld\"/>\n"
             "</malloc>\n",
-            (long long)live_bytes(), (long long)usage.freelist_bytes,
+            (long long)heap_live_bytes(), (long long)usage.freelist_bytes,
             (long long)usage.mapped_bytes);
     return 0;
 }
@@ -70,7 +65,7 @@ EXPORT void malloc_stats(void) {
     char lines[640];
     struct text text = {.bytes = lines, .capacity = sizeof lines};
     struct segment_usage usage = segment_usage();
-    int64_t live = live_bytes();
+    int64_t live = heap_live_bytes();
     const struct {
         const char *label;
         int64_t value; /* -1: no value on this line */

@@ -191,11 +191,11 @@ static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     return cache_make_way(paths) || had;
 }
 
-/* True if a rule applies to the node, but not to its parent. Sites further out would escape from
+/* True if the node has a rule that its parent does not have. Sites further out would escape from
  * the rule: its limit would not count them, and it would not zero or guard their chunks. */
-static bool is_outermost_ruled(uint32_t id) {
-    return UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id) &&
-           !tree_is_ruled(tree_node(id)->parent);
+static bool begins_a_rule(uint32_t id) {
+    uint32_t rule = UNLIKELY(tree_rule_of != NULL) ? tree_rule_of(id) : 0;
+    return rule && rule != tree_rule_of(tree_node(id)->parent);
 }
 
 /* Returns the view of the path's site below the ancestor, or below the next node further out that
@@ -209,7 +209,7 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent)
         depth++;
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
-        bool ruled = is_outermost_ruled(at), near = depth <= NEAR_ROOT || ruled;
+        bool ruled = begins_a_rule(at), near = depth <= NEAR_ROOT || ruled;
         enum tables_share share = ruled ? TABLES_SITE : near ? TABLES_NEAR : TABLES_OTHERS;
         bool may_make = (near || left > depth * (limit / DEPTH_PARTS)) && !tree_ids_are_past(share);
         view = site_below(admit, at, may_make, share);

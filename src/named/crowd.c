@@ -25,14 +25,14 @@
 #include "region/region.h"
 #include "region/tiny.h"
 
-/* The first member number that waits for reuse; member.next links the list. 0: none. Under
+/* The first member number that waits for reuse; member.prev links the list. 0: none. Under
  * region_lock. */
 static uint32_t spare_members;
 
 static void spare_member(uint32_t number) {
     struct member *member = member_at(number);
     store_release(&member->generation, member->generation + 1);
-    store_release(&member->next, spare_members);
+    store_release(&member->prev, spare_members);
     spare_members = number;
 }
 
@@ -44,7 +44,15 @@ static struct named *crowd_of_member(uint32_t number) {
  * for a reset (ask.c), counts this answer in the crowd, because the context's place soon belongs to
  * another context. */
 static void keep_answer(struct named *named, struct named *crowd) {
-    if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
+    if (!named->wanted || named->wanted != named->done)
+        return;
+    /* A crowd that had no members was not asked, so it has no answers to the request yet. */
+    if (named->wanted > crowd->wanted && !crowd->asking) {
+        store_release(&crowd->done, 0);
+        crowd->freed = 0;
+        store_release(&crowd->wanted, named->wanted);
+    }
+    if (named->wanted != crowd->wanted)
         return;
     crowd->freed += named->freed;
     store_release(&crowd->done, crowd->done + 1);
@@ -146,7 +154,7 @@ memctx_t crowd_create_member(const struct heap *heap, struct named *crowd) {
     bool mine = crowd->heap == heap;
     uint32_t number = mine ? spare_members : 0;
     if (number)
-        spare_members = member_at(number)->next;
+        spare_members = member_at(number)->prev;
     else if (mine)
         number = member_new();
     if (number) {

@@ -340,7 +340,8 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     /* Past the waste cap a context without a placement gets no new page of its own. */
     enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
     bool below_cap = heap_may_segregate(heap);
-    bool segregate = placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED;
+    bool segregate = bins->recipe & RECIPE_ZEROED ||
+                     (placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED);
     bool apart = is_apart(heap, bins);
     if (!view && !apart && (!below_cap || load_relaxed(&heap_placed_any) & 1U << PLACE_SHARED))
         page = share_own_page(heap, size_class, !below_cap);

@@ -274,13 +274,16 @@ void heap_publish_waste(struct heap *heap) {
 
 int64_t heap_live_bytes(void) {
     int64_t live = 0;
-    lock_take(&heap_global.lock);
+    bool may_lock = !lock_any_is_mine();
+    if (may_lock)
+        lock_take(&heap_global.lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t count = load_acquire(&heap->view_count);
         for (uint32_t i = 1; i < count; i = heap_view_after(heap, i))
             live += view_live_bytes(heap_view_at(heap, i));
     }
-    lock_release(&heap_global.lock);
+    if (may_lock)
+        lock_release(&heap_global.lock);
     return live;
 }
 

@@ -457,8 +457,9 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tabl
 bool heap_may_segregate(struct heap *heap);
 /* Adds to heap_global.own_free the change of heap->own_free since the last call. */
 void heap_publish_waste(struct heap *heap);
-/* Returns the requested bytes that are alive in all heaps. The function takes heap_global.lock and
- * reads every view. */
+/* Returns the requested bytes that are alive in all heaps. Reads every view under heap_global.lock.
+ * If this thread holds a lock already (in a signal handler or a fork handler), reads without the
+ * lock, and a thread that ends meanwhile may be counted twice or not at all. */
 int64_t heap_live_bytes(void);
 
 /* Take the locks of heaps before a fork, and release them after the fork; see lock_fork_prepare in

@@ -38,7 +38,8 @@ struct member {
     uint32_t crowd;      /* id of the node of the member's crowd, also after the member's end */
     uint64_t chunk;      /* atomic: the member's chunk, see enum member_state */
     /* Under region_lock: neighbours in the list of the parent's children. After the member's end,
-     * `next` is the number of the next member that waits for reuse. */
+     * `prev` is the number of the next member that waits for reuse, and `next` is 0, because walks
+     * over children read it without the lock. */
     uint32_t next, prev;
 };
 _Static_assert(sizeof(struct member) == 24, "as the header says");

@@ -325,7 +325,7 @@ struct region_size region_size(struct heap *heap, struct view *view) {
 
 static const char damaged[] = "a freed chunk was overwritten: the free list of its page is damaged";
 
-#define CHECK_TRIES 1000
+#define CHECK_FOR_NS 200000000U
 
 /* True if the page's count agrees with its chunks. It may disagree while another thread frees. */
 static bool count_agrees(struct page *page) {
@@ -339,18 +339,19 @@ static bool count_agrees(struct page *page) {
 
 static void check_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     const char **wrong = context;
-    unsigned tries = 0;
+    uint64_t until_ns = os_now_ns() + CHECK_FOR_NS;
     if (*wrong)
         return;
     if (page->heap != heap || !page->view || page->view->region != &region->bins) {
         *wrong = "the context's list of pages has a page of another context";
         return;
     }
-    while (!count_agrees(page) && ++tries < CHECK_TRIES)
+    while (!count_agrees(page)) {
+        if (os_now_ns() > until_ns) {
+            *wrong = "the count of a page does not match its chunks";
+            return;
+        }
         __builtin_ia32_pause();
-    if (tries == CHECK_TRIES) {
-        *wrong = "the count of a page does not match its chunks";
-        return;
     }
     if (!page_kind_of(page)->list_holds(page))
         *wrong = damaged;
