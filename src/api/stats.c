@@ -13,6 +13,11 @@
 
 #include "api/names.h"
 
+/* In a signal handler whose thread holds a lock, all figures of memory are 0. */
+static struct segment_usage usage_now(void) {
+    return lock_any_is_mine() ? (struct segment_usage){0} : segment_usage();
+}
+
 #if !__GLIBC_PREREQ(2, 33) /* programs that know mallinfo2 were built with a newer glibc */
 struct mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
@@ -21,7 +26,7 @@ struct mallinfo2 mallinfo2(void);
 #endif
 
 EXPORT struct mallinfo2 mallinfo2(void) {
-    struct segment_usage usage = segment_usage();
+    struct segment_usage usage = usage_now();
     int64_t live = heap_live_bytes();
     return (struct mallinfo2){
         .arena = (size_t)usage.mapped_bytes,
@@ -48,7 +53,7 @@ EXPORT struct mallinfo mallinfo(void) {
 EXPORT int malloc_info(int flags, FILE *stream) {
     if (flags)
         return EINVAL;
-    struct segment_usage usage = segment_usage();
+    struct segment_usage usage = usage_now();
     fprintf(stream,
             "<malloc version=\"memctx-1\">\n"
             "<total type=\"live\" size=\"%lld\"/>\n"
@@ -64,7 +69,7 @@ EXPORT int malloc_info(int flags, FILE *stream) {
 EXPORT void malloc_stats(void) {
     char lines[640];
     struct text text = {.bytes = lines, .capacity = sizeof lines};
-    struct segment_usage usage = segment_usage();
+    struct segment_usage usage = usage_now();
     int64_t live = heap_live_bytes();
     const struct {
         const char *label;
@@ -94,7 +99,7 @@ EXPORT void malloc_stats(void) {
 
 EXPORT int malloc_trim(size_t pad) {
     (void)pad;
-    return segment_purge(true) > 0;
+    return !lock_any_is_mine() && segment_purge(true) > 0;
 }
 
 EXPORT int mallopt(int parameter, int value) {

@@ -270,7 +270,8 @@ void record_forget(void) {
     recorder->owner = 0;
     recorder->next_ns = recorder->quiet_ns = recorder->look_ns = recorder->directory_ns = 0;
     recorder->high_bytes = 0;
-    recorder->unpin |= recorder->count > 0;
+    /* `count` is 0 if the parent was about to write a moment */
+    recorder->unpin |= recorder->count > 0 || recorder->sequence > 0;
     recorder->sequence = recorder->directories = recorder->count = 0;
     recorder->named = recorder->earlier = 0;
     recorder->moments = recorder->lost = recorder->bytes = 0;

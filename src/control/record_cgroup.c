@@ -70,7 +70,7 @@ void recorder_read_cgroup(struct record_moment *moment) {
 }
 
 void recorder_find_cgroup(void) {
-    char room[1024];
+    char room[8192]; /* hosts with cgroup v1 have a dozen lines of up to 200 bytes */
     int64_t length = os_read_file("/proc/self/cgroup", room, sizeof room);
     for (int64_t i = 0, line = 0; i < length; i++) {
         if (room[i] != '\n')

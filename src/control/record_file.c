@@ -158,13 +158,16 @@ static bool make_file(void) {
     return true;
 }
 
-/* Opens the file again that this process made before. *gone: the file is no longer there. False
+/* Opens the file again that this process made before. *gone: the file is no longer there, or the
+ * process may not open it any more. False
  * without *gone: the file may still be there, but cannot be opened now. */
 static bool open_again(bool *gone) {
     /* O_NONBLOCK: somebody may have put a FIFO there */
     long fd = OS_CALL(SYS_openat, AT_FDCWD, recorder->path,
                       O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
-    *gone = fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -EISDIR;
+    /* EACCES, EPERM: the process may have changed its user since */
+    *gone = fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -EISDIR || fd == -EACCES ||
+            fd == -EPERM;
     if (OS_FAILED(fd))
         return !*gone && recorder_failed(fd);
     if (!descriptors_hold(&recorder->file, (int)fd))

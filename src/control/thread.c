@@ -286,9 +286,9 @@ static void complete_cancellation(void) {
 }
 
 void control_first_thread_ended(void) {
+    control.first_ended = true; /* before end_thread: a thread that starts later knows it */
     bool ran = end_thread();
     complete_cancellation();
-    control.first_ended = true;
     if (ran && !load_relaxed(&os_restricted))
         store_release(&control_waiting, 1);
 }

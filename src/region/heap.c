@@ -317,9 +317,15 @@ static void shared_give_up(struct heap *heap) {
     store_owner(&shared_anew, anew);
 }
 
+/* Id of the forking thread in the parent. A signal handler may fork while its thread gets its first
+ * heap, or gives it up. The heap then has this id, although it is not yet, or no longer, the heap
+ * that the api layer knows. glibc lets one thread fork at a time. */
+static uint32_t forking_tid FORK_PAGE;
+
 /* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent
  * and child both write the lock, which copies an OS page. */
 void heap_fork_prepare(bool interrupted) {
+    forking_tid = os_thread_id();
     lock_fork_prepare(&heap_global.lock, interrupted);
     if (shared_is_made(the_shared()))
         lock_fork_prepare(&the_shared()->lock, interrupted);
@@ -344,6 +350,8 @@ void heap_fork_child(struct heap *self) {
     uint32_t parked = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
+        if (UNLIKELY(!self && heap->state == HEAP_OWNED && heap->tid == forking_tid))
+            self = heap;
         if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;
         if (heap->state == HEAP_OWNED) {

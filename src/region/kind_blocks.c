@@ -157,6 +157,8 @@ static void collect(struct heap *heap, struct page *page, void *chain, void *las
 static bool may_stand_in(const struct page *page, const struct view *view) {
     if (page->view)
         return page->view == view;
+    if (UNLIKELY(terms_with(view->context, TERMS_OWN | TERMS_ZERO | TERMS_GUARD) != NULL))
+        return false; /* a mixed page cannot keep such terms */
     bool apart = page->meta_shift & META_APART;
     return apart == (heap_placement(view->context) == PLACE_APART);
 }

@@ -82,16 +82,10 @@ static bool is_settled(struct heap *heap, struct page *page) {
 
 /* --- free ----------------------------------------------------------------------------------- */
 
-/* Zeroes a large chunk. The kernel zeroes the whole OS pages by taking them back. */
+/* Zeroes a large chunk: the kernel takes its OS pages back. */
 static void zero_large(const struct page *page) {
-    char *start = page->chunk, *end = start + page->requested_bytes;
-    char *first = (char *)align_up((uintptr_t)start, OS_PAGE_BYTES);
-    if (end < first + OS_PAGE_BYTES) {
-        __builtin_memset(start, 0, (size_t)(end - start));
-        return;
-    }
-    __builtin_memset(start, 0, (size_t)(first - start));
-    os_discard(first, align_up((size_t)(end - first), OS_PAGE_BYTES));
+    /* The chunk starts at an OS page. The program may have used the last OS page to its end. */
+    os_discard(page->chunk, align_up(page->requested_bytes, OS_PAGE_BYTES));
 }
 
 void region_give_large(struct heap *heap, struct page *page) {
@@ -149,6 +143,9 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
     /* Another thread's realloc moves the chunk out of a named context, because the chunk must not
      * stay in the list of a context that does not pay for it. */
     if (page->view && page->view != view)
+        return NULL;
+    /* The chunk passes to a context whose chunks have guards. */
+    if (page->context != view->context && UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return NULL;
     bool settled = is_settled(heap, page);
     uint64_t old_bytes = page->requested_bytes;

@@ -274,6 +274,8 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     if (load_relaxed(&from->remote_pages))
         heap_collect_remote(from);
     for_each_page(from, region, move_page, &move);
+    heap_publish_waste(from);
+    heap_publish_waste(to);
     region->others_chunks = region->others_bytes = REGION_RECOUNT;
     lock_take(&region_lock); /* a thread that frees a large chunk finds its region by these */
     for (struct page *page = region->large; page; page = page->next)

@@ -88,6 +88,7 @@ static struct view_resizes *make_entry(struct resizes *all, uint32_t view_index,
 
 NOINLINE struct view_resizes *resizes_entry(struct heap *heap, const struct view *view,
                                             enum tables_share share) {
+    heap_await(heap); /* a visitor may be moving counts of this table */
     struct resizes *all = heap->resizes;
     if (!all && !(all = make_table(heap, share)))
         return NULL;

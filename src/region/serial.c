@@ -461,10 +461,8 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
         if (!serial_append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
                            bytes - (uint32_t)size))
             return false;
-        if (bytes < old) {
+        if (bytes < old)
             page->fresh = 0;
-            serial_zero(page, (char *)chunk + bytes, old - bytes);
-        }
     } else if (size > old || size * 2 < old || old - size > SLACK_MAX) {
         return false;
     } else if (old - size != place.run.slack) {
@@ -474,6 +472,8 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
         uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
         store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);
     }
+    if (size < old)
+        serial_zero(page, (char *)chunk + size, old - size);
     *had = requested_of(&place);
     view_account_free(page->view, *had);
     view_account_alloc(page->view, size);

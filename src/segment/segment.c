@@ -499,10 +499,9 @@ void segment_return_span(struct page *page) {
     return_slices(segment, (unsigned)(page - segment->pages), page->slices, true);
 }
 
-void segment_span_free(struct page *page) {
-    segment_forget_page(page);
-    lock_take(&global.lock);
-    segment_return_span(page);
+/* Called after slices came back to the freelist; the caller holds the lock. Releases the lock, and
+ * gives memory back to the kernel if the freelist is full or the time has come. */
+static void unlock_and_purge(void) {
     bool over = slices_excess() > 0;
     lock_release(&global.lock);
     if (UNLIKELY(load_relaxed(&global.later_until_ns)) && is_for_later())
@@ -511,6 +510,13 @@ void segment_span_free(struct page *page) {
         segment_purge(false);
     else
         segment_purge_when_due();
+}
+
+void segment_span_free(struct page *page) {
+    segment_forget_page(page);
+    lock_take(&global.lock);
+    segment_return_span(page);
+    unlock_and_purge();
 }
 
 bool segment_span_extend(struct page *page, uint32_t slices) {
@@ -540,7 +546,7 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
     page->slices = slices;
     lock_take(&global.lock);
     return_slices(segment, end, fewer, true);
-    lock_release(&global.lock);
+    unlock_and_purge();
 }
 
 /* Takes all slices of a map, so that no other thread gets these slices while the kernel discards
@@ -589,6 +595,10 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         oldest = numbered(oldest->state.by_age.next);
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
+        return NULL;
+    /* With `all`, what other threads free since the purge began stays: else the purge might not
+     * end. */
+    if (all && oldest->state.dirty_ns > now)
         return NULL;
     if (!all && !aged)
         segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));

@@ -41,9 +41,13 @@ static void zeroed(void) {
                 CHECK(life == 1 || is_zero(kept, 16, sizes[i]));
                 CHECK(memctx_is_empty(context) && !memctx_check(context));
             }
-            /* a chunk that becomes smaller */
+            /* chunks that become smaller, the second one in front of another chunk */
             char *shrunk = filled(context, 4000), *again = realloc(shrunk, 100);
-            CHECK(life == 1 || again != shrunk || is_zero(shrunk, 112, 4000));
+            CHECK(life == 1 || again != shrunk || is_zero(shrunk, 100, 4000));
+            shrunk = filled(context, 400);
+            filled(context, 64);
+            again = realloc(shrunk, 220);
+            CHECK(life == 1 || again != shrunk || is_zero(shrunk, 220, 400));
             memctx_delete(context);
         }
 }
