@@ -18,7 +18,9 @@
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
 #define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
-#define GROUP_SEARCH_MAX 16  /* segments searched for a group (aligned run) of free slices */
+/* a purge of everything ends when only slices are left that were freed so long after it began */
+#define PURGE_ALL_NS 20000000U
+#define GROUP_SEARCH_MAX 16 /* segments searched for a group (aligned run) of free slices */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
@@ -596,9 +598,8 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
         return NULL;
-    /* With `all`, what other threads free since the purge began stays: else the purge might not
-     * end. */
-    if (all && oldest->state.dirty_ns > now)
+    /* With `all`, what other threads free later than this stays: else the purge might not end. */
+    if (all && oldest->state.dirty_ns > now + PURGE_ALL_NS)
         return NULL;
     if (!all && !aged)
         segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
