@@ -502,7 +502,8 @@ static const struct cli_verb verbs[] = {
      "The command, not the library, resolves regex:, file: and the names of inlined functions:\n"
      "memctx run does so before the program starts, --add at once. Objects that the program loads\n"
      "later are listed as not resolved until --again.\n\n"
-     "  --add RULE         add a rule behind the others\n"
+     "  --add RULE         add a rule behind the others. If one RULE is not understood, none is\n"
+     "                     added and no rule is cleared (exit status 2)\n"
      "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
      "  --json             print one object of schema memctx-rules/1\n" READING_UNIT_HELP
@@ -528,7 +529,7 @@ static const struct cli_verb verbs[] = {
      "  bump               as generation, but no empty page is kept\n"
      "  simple             each chunk by itself, with 16 bytes for a list; for comparison\n\n"
      "policy=POLICY,OPTION,... gives contexts a rule with the options of memctx rules. Name the\n"
-     "contexts by number.\n\n"
+     "contexts by number. This form does not take --json.\n\n"
      "unfold is for contexts that the dump shows as (recursive: ...). For a time, new call paths\n"
      "keep every turn of the recursion. This applies to the functions of the context and of\n"
      "the contexts folded below it, whoever calls them. The tables still keep their budget\n"
