@@ -14,7 +14,8 @@
 #include "verbs/verbs.h"
 
 static const struct placing placings[] = {
-    {"default", "default", "where the allocator decides", WIRE_PLACE_DEFAULT},
+    {"default", "default", "where the allocator decides or, if they are named, the program",
+     WIRE_PLACE_DEFAULT},
     {"aset", "isolate", "to pages without other contexts", WIRE_PLACE_APART},
     {"mixed", "merge", "to pages shared with other contexts", WIRE_PLACE_SHARED},
     {"slab", "slab", "to blocks of exactly their size", WIRE_PLACE_SLAB},
