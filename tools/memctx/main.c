@@ -467,7 +467,8 @@ static const struct cli_verb verbs[] = {
      "it\n"
      "prints the predicted saving and compares the moment of the action with now: the free\n"
      "memory around these contexts; for a policy, the rounding and holes of their chunks; for\n"
-     "a trim, the resident set.\n\n"
+     "a trim, the resident set. A saving is \"?\" if a context has got another policy since. It\n"
+     "is \"?\" also if the action had more than 24 contexts and others have its policy, too.\n\n"
      "  --json             print one object of schema memctx-verify/1\n" READING_UNIT_HELP
          COMMON_HELP,
      verify_main},

@@ -128,6 +128,9 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
                         .predicted_bytes = predict(&model, &chosen, placing),
                         .before_bytes = placing_waste(placing, &model, chosen.members)};
     snprintf(note.action, sizeof note.action, "%s", placing->action);
+    for (size_t i = 0; i < model.context_count; i++)
+        if (chosen.members[i])
+            note_add_id(&note, model.contexts[i].id);
     choose_send(&target, &model, &chosen, WIRE_PLACE, placing->placement, &answer);
     free(answer.body);
     if (placing->placement != WIRE_PLACE_DEFAULT)
