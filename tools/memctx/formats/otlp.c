@@ -150,7 +150,7 @@ static void put_time(struct message *profile, enum values_type type, const struc
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;
     double since_s = options->before ? options->before->uptime_s : 0;
     double span_s = sums || options->before ? model->uptime_s - since_s : 0;
-    uint64_t span_ns = span_s > 0 ? (uint64_t)(span_s * 1e9) : 0, now_ns = values_time_ns(model);
+    uint64_t span_ns = span_s > 0 ? (uint64_t)(span_s * 1e9) : 0, now_ns = model_time_ns(model);
     if (span_ns > now_ns)
         span_ns = 0;
     message_put_fixed64(profile, PROFILE_TIME_NS, now_ns - span_ns);

@@ -257,7 +257,6 @@ int doctor_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
-    struct limits_mounts mounts;
     struct limits_found limit;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
@@ -282,13 +281,7 @@ int doctor_main(int argc, char **argv) {
         check_began(&target, first, find_began(&model, asked_s));
     struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
     target_load_rest(&target, &model, &load);
-    if (!target.is_snapshot) {
-        limits_read_mounts(&mounts, "");
-        if (limits_find_tightest(&mounts, target.facts.thread, &limit))
-            input.limit = &limit;
-    }
-    input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
-    recorded_take(&input, &limit);
+    recorded_take(&input, &target, &limit);
     reading_finish(work, &model, &request.telling.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);

@@ -407,7 +407,7 @@ int postmortem_main(int argc, char **argv) {
         compare_models(&compare, &before, &model);
     }
     progress_tell("looking for problems");
-    recorded_take(&input, &limit);
+    recorded_take(&input, &target, &limit);
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, NULL, 0);
     findings_make(&findings, &input);
