@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/progress.h"
 #include "formats/profile.h"
@@ -147,12 +148,18 @@ int export_main(int argc, char **argv) {
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     check(paths, wanted, seconds);
     target_open(&target, word, seconds > 0);
+    struct reading_began began = {0};
     if (seconds > 0) {
+        double asked_s = clock_now_s();
         target_load(&target, &before, &load);
+        began = reading_find_began(&before, asked_s);
         wait_seconds(seconds);
         values_options.before = &before;
     }
+    double asked_s = clock_now_s();
     target_load(&target, &model, &load);
+    if (seconds > 0)
+        reading_check_began(&target, began, reading_find_began(&model, asked_s));
     reading_resolve(&model, &target, &names);
     for (size_t i = 0; i < FORMAT_COUNT; i++) {
         if (paths[i] && strcmp(paths[i], "-") != 0)
