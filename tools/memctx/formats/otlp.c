@@ -214,10 +214,8 @@ static void put_resource(struct message *of_process, const struct model *model,
         has_service = has_service || strncmp(text, service, sizeof service - 1) == 0;
         put_attribute(&resource, text, (size_t)(equals - text), equals + 1);
     }
-    if (!has_service) {
-        const char *slash = strrchr(model->exe, '/');
-        put_attribute(&resource, service, sizeof service - 2, slash ? slash + 1 : model->exe);
-    }
+    if (!has_service)
+        put_attribute(&resource, service, sizeof service - 2, model_program(model));
     message_put_message(of_process, 1, &resource);
     message_free(&resource);
 }
