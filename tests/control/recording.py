@@ -708,6 +708,7 @@ def top_prints_a_recording():
         check_equal((done.returncode, done.stderr, len(frames)), (0, "", len(moments)), "frames")
         for before, moment, frame in zip([None, *moments], moments, frames):
             process = frame["process"]
+            check_equal(frame["interval_s"], None, "the distance of the moments varies")
             for key in ("requested_bytes", "live_chunks", "rss_bytes", "uptime_s", "time_s"):
                 check_equal(round(process[key], 3), round(moment[key], 3), f"{key} of frame {frame['frame']}")
             check_equal(sum(one["requested_bytes"] for one in frame["list"]), moment["requested_bytes"], "sum over the contexts")

@@ -78,7 +78,7 @@ static const struct cli_verb verbs[] = {
      "  --min BYTES        hide contexts below BYTES of the sort key (K, M, G; 0 shows all;\n"
      "                     by default the tree hides subtrees below 0.5 %)\n"
      "  --depth N          print N levels of the tree; with --flat, N frames of each path\n"
-     "  --limit N          with --flat: print N contexts (default 20; 0 for all)\n"
+     "  --limit N          with --flat: print N contexts (default 20; 0 for all). JSON has all\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site (function, file:line, module) matches;\n"
@@ -135,7 +135,7 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (default waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
-     "  --limit N          print N contexts (default 20; 0 for all)\n"
+     "  --limit N          print N contexts (default 20; 0 for all). JSON has all\n"
      "  --depth N          print N functions of each path (default 3); with --pages, N frames\n"
      "                     (default 6)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
@@ -401,7 +401,7 @@ static const struct cli_verb verbs[] = {
      "modules and offsets.\n\n"
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
-     "  --limit N          print N contexts (default 20; 0 for all)\n"
+     "  --limit N          print N contexts (default 20; 0 for all). JSON has all\n"
      "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
          READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      diff_main},
