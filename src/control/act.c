@@ -3,6 +3,7 @@
  * keeps notes, on request. */
 #include "control/act.h"
 #include "context/tree.h"
+#include "named/named.h"
 #include "os/libc.h"
 #include "os/meta.h"
 #include "region/punch.h"
@@ -47,20 +48,36 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
 
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     enum placement placement = (enum placement)(verb & PLACE_MASK);
-    /* A named context keeps its own pages, whatever the request asks for. */
-    if (tree_is_named(context) && placement < PLACE_SLAB)
-        placement = PLACE_APART;
+    /* A named context always has pages of its own: by default those of the program's policy. */
+    if (placement == PLACE_DEFAULT && tree_is_named(context))
+        placement = named_placement(context);
     heap_set_placement(context, placement);
     store_owner(byte, (uint8_t)(*byte | PLACED_BY_HAND));
 }
 
+/* A named context keeps pages of its own, because its reset frees whole pages. False: the request
+ * names such a context. */
+static bool may_share(const struct wire_contexts_request *request, struct text *text) {
+    for (uint32_t i = 0; i < request->count; i++)
+        if (tree_is_named(request->contexts[i])) {
+            text_add(text, "the context ");
+            text_add_number(text, request->contexts[i]);
+            text_add(text, " is named, so it keeps pages of its own; choose contexts without it");
+            return false;
+        }
+    return true;
+}
+
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {
+    uint32_t placement = request->verb & ~WIRE_MORE;
     if (!all_exist(request, text))
         return WIRE_REFUSED;
-    if ((request->verb & ~WIRE_MORE) >= PLACE_COUNT) {
+    if (placement >= PLACE_COUNT) {
         text_add(text, "no placement has this number");
         return WIRE_REFUSED;
     }
+    if (placement == PLACE_SHARED && !may_share(request, text))
+        return WIRE_REFUSED;
     if (!for_each_byte(request, place)) {
         text_add(text, "no memory to keep the placement");
         return WIRE_NO_MEMORY;

@@ -100,6 +100,11 @@ static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
                                      [MEMCTX_BUMP] = PLACE_BUMP,
                                      [MEMCTX_SIMPLE] = PLACE_SIMPLE};
 
+enum placement named_placement(uint32_t context) {
+    unsigned policy = named_at((uint32_t)tree_node(context)->address)->policy;
+    return policy < sizeof placements ? (enum placement)placements[policy] : PLACE_APART;
+}
+
 uint32_t named_take_place(struct kind *kind) {
     uint32_t place = kind ? kind->spare : 0;
     if (place) {

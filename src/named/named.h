@@ -131,6 +131,8 @@ INLINE struct named *named_find(memctx_t handle) {
 }
 /* Returns the name of a named context's node, for dumps and messages. */
 const char *named_name(uint32_t context);
+/* Returns the placement that follows from the policy that the program gave a named context. */
+enum placement named_placement(uint32_t context);
 
 /* Ends the program with a message: `what` names the function that got the handle, `why` says what
  * is wrong with the context. */

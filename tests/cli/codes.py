@@ -71,6 +71,12 @@ def usage_errors():
     expect(2, "takes no TARGET", "ps", "1")
     expect(2, "--last takes a time", "postmortem", "x", "--last", "soon")
     expect(2, "missing PROGRAM", "run")
+    expect(2, "watch needs a TARGET", "watch", "--when", "rss>1M", "--check")
+    for words in (("-o", "/tmp/x"), ("--svg", "/tmp/x"), ("--outside",)):
+        expect(2, "--self asks the process", "dump", "1", "--self", *words)
+    expect(2, "which --quick leaves out", "frag", "1", "--map", "--quick")
+    expect(2, "--metric takes one of", "export", "1", "--folded", "-", "--metric", "size")
+    expect(2, "--metric needs --folded", "export", "1", "--csv", "-", "--metric", "waste")
 
 
 @test
@@ -286,6 +292,10 @@ def mark_diff_reset_trim_set_options():
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
         expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
+        for words in ((), ("--flat",)):
+            for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
+                shown = succeed("dump", live.pid, "--site", site, *words, env=env)
+                check(("nothing was allocated in the contexts" in shown) == nothing, f"{site} {words}: {shown}")
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)

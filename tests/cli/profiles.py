@@ -329,6 +329,8 @@ def profile_of_a_snapshot_has_its_time():
             ).stdout
         )
         check_equal(profile["time_nanos"], 1700000000123456789, "time")
+        taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(1700000000))
+        check(f'"taken":"{taken}"' in succeed("report", path, "-o", "-"), f"the page does not say {taken}")
 
 
 @test

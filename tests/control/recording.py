@@ -337,6 +337,13 @@ def recording_has_a_history():
         check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
         check_equal(report["growth"]["requested_bytes"],
                     grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
+        taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moments[0]["time_s"]))
+        os.utime(path, (1, 1))
+        check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout, f"the page of @start does not say {taken}")
+        growth = postmortem_of(f"{path}@-{back_ms}ms", "--last", "100ms")["growth"]
+        check_equal((f'{growth["since_uptime_s"]:.3f}', growth["requested_bytes"]),
+                    (f'{moments[0]["uptime_s"]:.3f}', moments[1]["requested_bytes"] - moments[0]["requested_bytes"]), "growth before moment 1")
+        check_equal(postmortem_of(f"{path}@start", "--last", "100ms")["growth"], None, "growth before the first moment")
         found = json.loads(run_cli("doctor", "--json", path).stdout)
         # Moments that follow each other closely share a mark.
         check(2 <= found["samples"] <= min(len(moments), 25), f"looks of doctor: {found['samples']}")
@@ -701,6 +708,7 @@ def top_prints_a_recording():
         check_equal((done.returncode, done.stderr, len(frames)), (0, "", len(moments)), "frames")
         for before, moment, frame in zip([None, *moments], moments, frames):
             process = frame["process"]
+            check_equal(frame["interval_s"], None, "the distance of the moments varies")
             for key in ("requested_bytes", "live_chunks", "rss_bytes", "uptime_s", "time_s"):
                 check_equal(round(process[key], 3), round(moment[key], 3), f"{key} of frame {frame['frame']}")
             check_equal(sum(one["requested_bytes"] for one in frame["list"]), moment["requested_bytes"], "sum over the contexts")

@@ -59,6 +59,8 @@ def history_late_leak():
         listed = marks_of(target)
         first = doctor(target)["findings"][0]
         text = told(target)
+        page = run_cli("report", target.pid, "-o", "-", env=target.cli_env).stdout
+    check("memory is used up at " in page and "(RLIMIT_AS)" in page, "the page does not say when memory is used up")
     check_equal(first["id"], "growth", "the first finding")
     check(names(first, "record_keep"), f"path: {first['path'][:4]}")
     rate, planted_rate = first["growth"]["bytes_per_s"], 8000 * 500

@@ -112,6 +112,19 @@ def policies_of_a_context():
         for verb in ("isolate", "merge"):
             check_equal(run_cli(verb, target.pid, env=target.cli_env).returncode, 2, f"{verb} of nothing")
             check_equal(run_cli(verb, target.pid, "--site", "no_such_function", env=target.cli_env).returncode, 1, verb)
+        # verify compares only the contexts of each action, and only while they have its policy
+        first, second = [one["id"] for one in command(target, "frag", target.pid)["contexts"][:2]]
+        for context in (first, second):
+            command(target, "set", target.pid, context, "policy=slab")
+        actions = command(target, "verify", target.pid)["actions"][-2:]
+        check_equal([one["first_context"] for one in actions], [first, second], "contexts of the actions")
+        for action in actions:
+            check(abs(action["saved_bytes"]) < actions[0]["before_bytes"] / 2, f"nothing was freed, but: {action}")
+        command(target, "set", target.pid, second, "policy=generation")
+        changed = command(target, "verify", target.pid)["actions"][-2]
+        check_equal((changed["now_bytes"], changed["saved_bytes"], changed["ratio"]), (None, None, None), "another policy since")
+        said = run_cli("verify", target.pid, env=target.cli_env).stdout
+        check(": ? before" not in said and " before, ? now; saved ? (" in said, said)
 
 
 def keep_policy(policy, case, function):
@@ -222,8 +235,8 @@ def rules_of_a_running_program():
         command(target, "set", target.pid, rows, "policy=generation")
         command(target, "rules", target.pid, "--clear", "--add", "row_store=bump")
         check_equal(placement()[1], "generation", "what was placed by hand stays")
-        for words, status, says in ((("--add", "x"), 2, "PATTERN=POLICY"), (("--add", "x=y"), 1, "policies are"),
-                                    (("--add", "=slab"), 1, "PATTERN=POLICY")):
+        for words, status, says in ((("--add", "x"), 2, "PATTERN=POLICY"), (("--add", "x=y"), 2, "policies are"),
+                                    (("--add", "=slab"), 2, "PATTERN=POLICY")):
             done = run_cli("rules", target.pid, *words, env=target.cli_env)
             check_equal(done.returncode, status, f"rules {words}")
             check(says in done.stderr, f"rules {words}: {done.stderr}")

@@ -2,6 +2,7 @@
 """Options and output of memctx doctor."""
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import Target, check, check_equal, run_cli, runtime_dir, test
 from planted import doctor, found_at, planted, check_first, command
@@ -21,12 +22,16 @@ def watches_by_itself():
 @test
 def watches_one_program():
     """If the process executes another program during --watch, doctor says so instead of comparing
-    the contexts of two programs."""
-    with runtime_dir() as directory, Target(["/bin/sh", "-c", "sleep 0.5; exec sleep 9"], directory, MEMCTX_CONTROL="eager") as target:
+    the contexts of two programs. So does export --seconds."""
+    program = ["/bin/sh", "-c", "sleep 0.7; exec sleep 9"]
+    with runtime_dir() as directory, Target(program, directory, MEMCTX_CONTROL="eager") as target, ThreadPoolExecutor() as pool:
         target.wait_socket()
-        done = run_cli("doctor", target.pid, "--watch", "1", env=target.cli_env)
-    check_equal((done.returncode, done.stdout), (1, ""), "memctx doctor")
-    check("executed another program while memctx watched" in done.stderr, done.stderr)
+        profile = os.path.join(directory, "profile.pb.gz")
+        verbs = ["doctor", target.pid, "--watch", "1"], ["export", target.pid, "--pprof", profile, "--seconds", "1"]
+        for words, done in zip(verbs, pool.map(lambda words: run_cli(*words, env=target.cli_env), verbs)):
+            check_equal((done.returncode, done.stdout), (1, ""), f"memctx {words}")
+            check("executed another program while memctx watched" in done.stderr, f"memctx {words}: {done.stderr}")
+        check_equal(os.path.exists(profile), False, "a profile")
 
 
 @test

@@ -250,7 +250,12 @@ def contexts_get_rules_of_their_own():
         check_equal(found[row["id"]], f"context:{row['id']}=aset,zero,limit:64M", "why")
         check_equal([rule["rule"] for rule in listed(process)], ["row_new=slab", f"context:{row['id']}=aset,zero,limit:64M"], "rules")
         done = run_cli("set", process.pid, row["id"], "policy=aset,walls", env=process.cli_env)
-        check(done.returncode != 0 and "is not understood" in done.stderr, done.stderr)
+        check(done.returncode == 2 and "is not understood" in done.stderr, done.stderr)
+        for words, says in (((row["id"], "x", "policy=slab,guard"), "a CONTEXT is a number"), ((row["id"], "policy=slab,guard", "--json"), "--json, --human")):
+            done = run_cli("set", process.pid, *words, env=process.cli_env)
+            check_equal((done.returncode, done.stdout), (2, ""), f"set {words}")
+            check(says in done.stderr, done.stderr)
+        check_equal(len(listed(process)), 2, "rules after requests that are refused")
         check_equal(json.loads(run_cli("rules", process.pid, "--clear", "--json", env=process.cli_env).stdout)["rules"], [], "none")
         check_equal({context.get("why") for context in rows()}, {None}, "why, without rules")
         process.say("")

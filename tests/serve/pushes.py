@@ -225,11 +225,11 @@ def a_collector_gets_profiles():
 
 @test
 def export_writes_what_a_collector_gets():
-    with served() as target, tempfile.NamedTemporaryFile(prefix="mctx-", dir="/tmp") as file:
+    with served(name="shop-front") as target, tempfile.NamedTemporaryFile(prefix="mctx-", dir="/tmp") as file:
         done = run_cli("export", target.pid, "--otlp", file.name, "--attribute", "a=b=c", env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "export")
         request = otlp_profile.Request(gzip.decompress(open(file.name, "rb").read()))
-        check_equal(request.attributes, {"service.name": "served", "a": "b=c"}, "attributes")
+        check_equal(request.attributes, {"service.name": "shop-front", "a": "b=c"}, "attributes")
         check_equal(request.sum("inuse_space"), target.dump()["totals"]["requested_bytes"], "bytes")
         for words, message in ((["--attribute", "=x"], "NAME=VALUE"), (["--attribute", "x"], "NAME=VALUE"),
                                (33 * ["--attribute", "x=y"], "at most 32")):

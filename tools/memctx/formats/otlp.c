@@ -150,7 +150,7 @@ static void put_time(struct message *profile, enum values_type type, const struc
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;
     double since_s = options->before ? options->before->uptime_s : 0;
     double span_s = sums || options->before ? model->uptime_s - since_s : 0;
-    uint64_t span_ns = span_s > 0 ? (uint64_t)(span_s * 1e9) : 0, now_ns = values_time_ns(model);
+    uint64_t span_ns = span_s > 0 ? (uint64_t)(span_s * 1e9) : 0, now_ns = model_time_ns(model);
     if (span_ns > now_ns)
         span_ns = 0;
     message_put_fixed64(profile, PROFILE_TIME_NS, now_ns - span_ns);
@@ -214,10 +214,8 @@ static void put_resource(struct message *of_process, const struct model *model,
         has_service = has_service || strncmp(text, service, sizeof service - 1) == 0;
         put_attribute(&resource, text, (size_t)(equals - text), equals + 1);
     }
-    if (!has_service) {
-        const char *slash = strrchr(model->exe, '/');
-        put_attribute(&resource, service, sizeof service - 2, slash ? slash + 1 : model->exe);
-    }
+    if (!has_service)
+        put_attribute(&resource, service, sizeof service - 2, model_program(model));
     message_put_message(of_process, 1, &resource);
     message_free(&resource);
 }

@@ -81,7 +81,7 @@ static void put_samples(struct dictionary *dict, const struct profile_values *op
 void profile_write_pprof(const struct model *model, FILE *file,
                          const struct profile_values *options) {
     struct dictionary dict;
-    uint64_t now_ns = values_time_ns(model), duration_ns = 0;
+    uint64_t now_ns = model_time_ns(model), duration_ns = 0;
     if (options->before && model->uptime_s > options->before->uptime_s)
         duration_ns = (uint64_t)((model->uptime_s - options->before->uptime_s) * 1e9);
     dictionary_begin(&dict, model, &layout);

@@ -3,8 +3,6 @@
 #include "formats/values.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "formats/condense.h"
 #include "formats/subtract.h"
@@ -62,13 +60,4 @@ int64_t (*values_make(const struct model *model, const struct profile_values *op
     }
     *merged = options->limit > 0 && condense_rows(model, rows[0], TYPES, options->limit);
     return rows;
-}
-
-uint64_t values_time_ns(const struct model *model) {
-    struct timespec time;
-    struct stat status;
-    clock_gettime(CLOCK_REALTIME, &time);
-    if (model->from_snapshot && stat(model->source, &status) == 0)
-        time = status.st_mtim;
-    return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }

@@ -30,8 +30,5 @@ int64_t (*values_make(const struct model *model, const struct profile_values *op
                       bool *merged))[TYPES];
 /* Returns whether a row has anything but zeros. */
 bool values_is_sample(const int64_t *row);
-/* Returns the time of the figures, in nanoseconds since 1970: now, or for a snapshot the time of
- * its file's last change, because the snapshot itself has no date. */
-uint64_t values_time_ns(const struct model *model);
 
 #endif

@@ -142,16 +142,20 @@ static void put_totals(struct json_writer *json, const struct watch *watch) {
     json_put_integer(json, "contexts", totals->contexts);
 }
 
-static void put_head(struct json_writer *json, const struct frame_options *options) {
+/* `recorded`: the frames are moments of a recording, whose distances vary. */
+static void put_head(struct json_writer *json, const struct frame_options *options, bool recorded) {
     json_put_open(json, NULL, '{');
     json_put_text(json, "schema", "memctx-top/1");
     json_put_integer(json, "frame", options->number);
-    json_put_decimal(json, "interval_s", options->interval_s);
+    if (recorded)
+        json_put_null(json, "interval_s");
+    else
+        json_put_decimal(json, "interval_s", options->interval_s);
 }
 
 static void put_process(struct json_writer *json, const struct watch *watch,
                         const struct frame_options *options) {
-    put_head(json, options);
+    put_head(json, options, watch->replay != NULL);
     json_put_open(json, "process", '{');
     put_totals(json, watch);
     if (watch->replay)
@@ -274,7 +278,7 @@ void frame_print_herd_text(const struct herd *herd, const struct frame_options *
 
 void frame_print_herd_json(const struct herd *herd, const struct frame_options *options) {
     struct json_writer json = {.file = stdout};
-    put_head(&json, options);
+    put_head(&json, options, false);
     json_put_open(&json, "processes", '[');
     for (size_t i = 0; i < herd->count; i++) {
         const struct watch *watch = herd->watches[i];

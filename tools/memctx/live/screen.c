@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "formats/render.h"
 #include "live/replay.h"
 #include "live/ui.h"
 
@@ -134,7 +135,7 @@ static void open_screen(struct ui *ui) {
     nodelay(stdscr, TRUE);
     set_escdelay(50);
     curs_set(0);
-    if (has_colors() && !getenv("NO_COLOR") && start_color() == OK) {
+    if (has_colors() && render_wants_color() && start_color() == OK) {
         use_default_colors();
         init_pair(1, COLOR_RED, -1);
         init_pair(2, COLOR_GREEN, -1);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 static int compare_ids(const void *a, const void *b) {
     const struct model_id *left = a, *right = b;
@@ -17,6 +19,17 @@ bool model_has_sums_only(const struct model *model) {
 const char *model_program(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
     return model->program ? model->program : slash && slash[1] != '\0' ? slash + 1 : model->exe;
+}
+
+uint64_t model_time_ns(const struct model *model) {
+    struct timespec time;
+    struct stat status;
+    if (model->recording)
+        return model->recording->moments[model->recording->chosen].wall_ns;
+    clock_gettime(CLOCK_REALTIME, &time);
+    if (model->from_snapshot && stat(model->source, &status) == 0)
+        time = status.st_mtim;
+    return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
 uint32_t model_find_context(const struct model *model, uint32_t id) {

@@ -19,11 +19,11 @@ static const char *const sort_words[VIEW_SORTS] = {
     [VIEW_SORT_PEAK] = "peak",           [VIEW_SORT_CHUNKS] = "chunks",
 };
 
-enum view_sort view_parse_sort(const char *word) {
+enum view_sort view_parse_sort(const char *option, const char *word) {
     for (int sort = 0; sort < VIEW_SORTS; sort++)
         if (strcmp(word, sort_words[sort]) == 0)
             return (enum view_sort)sort;
-    cli_usage("--sort takes one of %s; got \"%s\"", VIEW_SORT_WORDS, word);
+    cli_usage("%s takes one of %s; got \"%s\"", option, VIEW_SORT_WORDS, word);
 }
 
 const char *view_sort_word(enum view_sort sort) {

@@ -45,8 +45,9 @@ struct view {
     int64_t threshold; /* contexts of less weight are hidden */
 };
 
-/* Returns the sort key for a word of --sort; another word is a usage error. */
-enum view_sort view_parse_sort(const char *word);
+/* Returns the sort key for a word behind an option, such as --sort; another word is a usage error.
+ */
+enum view_sort view_parse_sort(const char *option, const char *word);
 /* Returns true if the key is a number of chunks or calls, not of bytes. */
 bool view_counts(enum view_sort sort);
 const char *view_sort_word(enum view_sort sort);

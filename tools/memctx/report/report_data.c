@@ -229,15 +229,12 @@ static void write_state(struct json_writer *json, const struct report_state *sta
 }
 
 static void write_findings(struct json_writer *json, struct report_state *state,
-                           const struct samples *samples, const char *target) {
+                           const struct samples *samples, struct findings_input input) {
     const struct tell_options options = {.functions = WHO_FUNCTIONS};
     struct findings findings;
-    struct findings_input input = {.model = state->model,
-                                   .ledger = &state->ledger,
-                                   .samples = samples,
-                                   .target = target,
-                                   .now_s = state->model->from_snapshot ? 0 : time(NULL),
-                                   .foreign_frees = WIRE_UNKNOWN};
+    input.model = state->model;
+    input.ledger = &state->ledger;
+    input.samples = samples;
     findings_make(&findings, &input);
     json_put_newline(json);
     json_put_open(json, "findings", '[');
@@ -262,6 +259,7 @@ static void write_findings(struct json_writer *json, struct report_state *state,
         json_put_integer(json, "part_count", (int64_t)finding->part_count);
         json_put_text(json, "evidence", finding->evidence);
         json_put_text(json, "since", finding->since);
+        json_put_text(json, "out", finding->out);
         json_put_text(json, "why", finding->why);
         json_put_text(json, "fix", finding->advice);
         json_put_text(json, "now", finding->now);
@@ -355,7 +353,7 @@ void report_write_data(FILE *file, const struct report_input *input) {
     json_put_newline(&json);
     write_state(&json, now);
     samples_make(&samples, now->model, NULL, 0);
-    write_findings(&json, now, &samples, input->target);
+    write_findings(&json, now, &samples, input->findings);
     write_contexts(&json, now->model);
     report_write_threads(&json, now->model);
     report_write_series(&json, now->model, &samples);

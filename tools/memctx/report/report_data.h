@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "diagnosis/findings.h"
 #include "model/compare.h"
 #include "model/memory.h"
 #include "model/model.h"
@@ -24,8 +25,9 @@ struct report_input {
     struct report_state *now;          /* the findings are made from now->model, and change it */
     const struct report_state *before; /* NULL together with `compare`: nothing is compared */
     const struct compare *compare;
-    const char *target; /* names the process in commands, as a user writes it in a shell */
-    time_t taken_s;     /* seconds since 1970 */
+    /* What the rules of doctor need beside the model, the ledger and the samples of `now`. */
+    struct findings_input findings;
+    time_t taken_s; /* seconds since 1970 */
 };
 
 void report_write_data(FILE *file, const struct report_input *input);

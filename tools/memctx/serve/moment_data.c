@@ -60,7 +60,8 @@ void moment_data_write(int fd, const void *argument) {
     struct report_state now, before;
     struct compare compare;
     struct report_input input = {.now = &now,
-                                 .target = cli_format("%d", (int)wish->facts->pid),
+                                 .findings = {.target = cli_format("%d", (int)wish->facts->pid),
+                                              .foreign_frees = WIRE_UNKNOWN},
                                  .taken_s = (time_t)(wish->moment.ms / 1000)};
     load(&now, &model, &wish->moment, wish);
     if (wish->before.id > 0) {

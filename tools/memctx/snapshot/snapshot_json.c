@@ -486,8 +486,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         return damaged(model, failure, "it has no pid or no exe");
     if (json_is_true(json_object_get(root, "filtered"))) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: holds only some contexts; take a snapshot without --site, --min and "
-                        "--depth",
+                        "%s: holds only some contexts; take a snapshot without --site, --context, "
+                        "--min and --depth",
                         model->source);
     }
     const json_t *contexts = json_object_get(root, "contexts");

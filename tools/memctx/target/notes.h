@@ -8,6 +8,9 @@
 
 #include "target/target.h"
 
+/* So many ids fit into a note of WIRE_NOTE_BYTES, however long its numbers are. */
+#define NOTE_IDS_MAX 24
+
 struct note {
     char action[16];         /* "trim", or the action of a struct placing */
     double uptime_s;         /* uptime of the target when the action was done */
@@ -16,11 +19,21 @@ struct note {
     /* trim: the resident set before and after; otherwise: the waste before, and 0 */
     int64_t before_bytes, after_bytes;
     int64_t waiting; /* trim: threads that give back their part with their next malloc */
+    /* Not of a trim: the sum of the contexts' ids (WIRE_UNKNOWN: not known), and the ids if these
+     * are at most NOTE_IDS_MAX. */
+    int64_t id_sum;
+    size_t id_count;
+    uint32_t ids[NOTE_IDS_MAX];
 };
 
 /* Leaves a note in the target. */
 void note_write(struct target *target, const struct note *note);
 /* Returns false if the text is not a note. */
 bool note_read(struct note *note, const char *text);
+/* Adds a context to id_sum and, if there is room, to the ids. */
+void note_add_id(struct note *note, uint32_t id);
+/* Returns false if the note does not name this context; true if it may, because the note has no
+ * room for its ids. */
+bool note_may_name(const struct note *note, uint32_t id);
 
 #endif

@@ -52,31 +52,9 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
-/* The moment at which the program of a process started lies between two times of the monotonic
- * clock. */
-struct began {
-    double after_s, before_s;
-};
-
-static struct began find_began(const struct model *model, double asked_s) {
-    return (struct began){asked_s - model->uptime_s, clock_now_s() - model->uptime_s};
-}
-
-#define CLOCK_SLACK_S 0.1 /* the uptime of a process may be rounded */
-
-/* Ends the command if the program of the last look started after that of an earlier one: the
- * process has executed another program, and its contexts have nothing to do with the earlier ones.
- */
-static void check_began(const struct target *target, struct began first, struct began last) {
-    if (last.after_s > first.before_s + CLOCK_SLACK_S)
-        cli_die(CLI_REFUSED,
-                "pid %d executed another program while memctx watched, so the looks cannot be "
-                "compared; run memctx doctor again",
-                (int)target->facts.pid);
-}
-
 /* Looks at the process LOOKS times, at equal intervals. doctor_main takes the last look. */
-static struct samples_look *watch(struct target *target, int64_t seconds, struct began *first) {
+static struct samples_look *watch(struct target *target, int64_t seconds,
+                                  struct reading_began *first) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {
         .flags = MODEL_RESIDENT, .mappings = true, .light_pages = true};
@@ -85,10 +63,10 @@ static struct samples_look *watch(struct target *target, int64_t seconds, struct
         struct model model;
         double asked_s = clock_now_s();
         target_load(target, &model, &load);
-        struct began began = find_began(&model, asked_s);
+        struct reading_began began = reading_find_began(&model, asked_s);
         if (i == 0)
             *first = began;
-        check_began(target, *first, began);
+        reading_check_began(target, *first, began);
         samples_keep(&looks[i], &model);
         free(model.pages);
         free(model.shares);
@@ -253,11 +231,10 @@ int doctor_main(int argc, char **argv) {
     struct target target;
     struct model model;
     struct samples_look *looks = NULL;
-    struct began first;
+    struct reading_began first;
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
-    struct limits_mounts mounts;
     struct limits_found limit;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
@@ -279,16 +256,10 @@ int doctor_main(int argc, char **argv) {
     double asked_s = clock_now_s();
     target_load_contexts(&target, &model, &load);
     if (looks)
-        check_began(&target, first, find_began(&model, asked_s));
+        reading_check_began(&target, first, reading_find_began(&model, asked_s));
     struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
     target_load_rest(&target, &model, &load);
-    if (!target.is_snapshot) {
-        limits_read_mounts(&mounts, "");
-        if (limits_find_tightest(&mounts, target.facts.thread, &limit))
-            input.limit = &limit;
-    }
-    input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
-    recorded_take(&input, &limit);
+    recorded_take(&input, &target, &limit);
     reading_finish(work, &model, &request.telling.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);

@@ -57,7 +57,7 @@ struct dump_request {
     struct view_options view;
     struct render_options render;
     struct reading_names names;
-    bool json, flat, self, no_pager, stream;
+    bool json, flat, self, no_pager, stream, outside;
     const char *output, *svg;
 };
 
@@ -68,7 +68,7 @@ static void take_option(struct dump_request *request, int option) {
     case READING_HUMAN:
     case READING_BYTES: request->render.human = option == READING_HUMAN; break;
     case OPTION_THREADS: request->render.threads = true; break;
-    case OPTION_SORT: request->view.sort = view_parse_sort(optarg); break;
+    case OPTION_SORT: request->view.sort = view_parse_sort("--sort", optarg); break;
     case OPTION_MIN: request->view.min_bytes = cli_parse_bytes("--min", optarg); break;
     case OPTION_DEPTH:
         request->render.levels = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
@@ -82,7 +82,10 @@ static void take_option(struct dump_request *request, int option) {
     case OPTION_SELF: request->self = true; break;
     case OPTION_PEAK: request->render.peak = true; break;
     case OPTION_SVG: request->svg = optarg; break;
-    case OPTION_OUTSIDE: target_read_outside(); break;
+    case OPTION_OUTSIDE:
+        request->outside = true;
+        target_read_outside();
+        break;
     case OPTION_STREAM: request->stream = true; break;
     case 'o': request->output = optarg; break;
     default: reading_take(&request->names, option); break;
@@ -100,6 +103,10 @@ static struct dump_request parse(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
         take_option(&request, option);
+    if (request.self && (request.output || request.svg || request.outside))
+        cli_usage(
+            "--self asks the process for its statistics and prints them; it goes with neither "
+            "-o, --svg nor --outside");
     if (request.output && (view_chooses(&request.view) || request.view.min_bytes >= 0 ||
                            request.render.levels >= 0)) {
         cli_usage("a snapshot holds every context; use --site, --context, --min and --depth when "
@@ -123,12 +130,22 @@ static struct dump_request parse(int argc, char **argv) {
     return request;
 }
 
+/* Returns true if --site or --context chose no context at all. */
+static bool chose_nothing(const struct model *model, const struct view *view) {
+    bool any = !view->included || model->left_out_leaves > 0;
+    for (size_t i = 0; i < model->context_count && !any; i++)
+        any = view->included[i];
+    return !any;
+}
+
 static void write_text(struct model *model, const struct dump_request *request) {
     struct view view;
     view_make(&view, model, &request->view);
     if (view.included)
         model_compute_totals(model, view.included);
     render_head(model, &request->render);
+    if (chose_nothing(model, &view))
+        printf("nothing was allocated in the contexts that were asked for\n");
     if (request->flat) {
         /* Without --min, contexts of any weight are shown, because --limit bounds the list. */
         view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/progress.h"
 #include "formats/profile.h"
@@ -26,7 +27,7 @@ static struct profile_values values_options; /* options of the formats pprof and
 static const char *attributes[ATTRIBUTES_MAX];
 
 /* The writers, in the order of their options. */
-enum { FORMAT_PPROF, FORMAT_OTLP };
+enum { FORMAT_PPROF, FORMAT_OTLP, FORMAT_FOLDED };
 static void (*const writers[])(const struct model *model, FILE *file) = {
     write_pprof,      write_otlp, write_folded, profile_write_speedscope, profile_write_heaptrack,
     profile_write_csv};
@@ -38,7 +39,7 @@ static void (*const writers[])(const struct model *model, FILE *file) = {
 static const struct option options_list[] = {
     FORMAT_OPTION(FORMAT_PPROF, "pprof"),
     FORMAT_OPTION(FORMAT_OTLP, "otlp"),
-    FORMAT_OPTION(2, "folded"),
+    FORMAT_OPTION(FORMAT_FOLDED, "folded"),
     FORMAT_OPTION(3, "speedscope"),
     FORMAT_OPTION(4, "heaptrack"),
     FORMAT_OPTION(5, "csv"),
@@ -120,10 +121,14 @@ int export_main(int argc, char **argv) {
     struct reading_names names = {0};
     size_t wanted = 0;
     unsigned seconds = 0;
+    bool has_metric = false;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
-        case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
+        case OPTION_METRIC:
+            folded_metric = view_parse_sort("--metric", optarg);
+            has_metric = true;
+            break;
         case OPTION_LIMIT_SAMPLES:
             values_options.limit =
                 (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
@@ -146,13 +151,21 @@ int export_main(int argc, char **argv) {
     struct model model, before;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     check(paths, wanted, seconds);
+    if (has_metric && !paths[FORMAT_FOLDED])
+        cli_usage("--metric needs --folded FILE");
     target_open(&target, word, seconds > 0);
+    struct reading_began began = {0};
     if (seconds > 0) {
+        double asked_s = clock_now_s();
         target_load(&target, &before, &load);
+        began = reading_find_began(&before, asked_s);
         wait_seconds(seconds);
         values_options.before = &before;
     }
+    double asked_s = clock_now_s();
     target_load(&target, &model, &load);
+    if (seconds > 0)
+        reading_check_began(&target, began, reading_find_began(&model, asked_s));
     reading_resolve(&model, &target, &names);
     for (size_t i = 0; i < FORMAT_COUNT; i++) {
         if (paths[i] && strcmp(paths[i], "-") != 0)

@@ -75,7 +75,7 @@ static struct frag_request parse(int argc, char **argv) {
         case READING_NO_PAGER: request.no_pager = true; break;
         case READING_HUMAN:
         case READING_BYTES: request.human = option == READING_HUMAN; break;
-        case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
+        case OPTION_SORT: request.view.sort = view_parse_sort("--sort", optarg); break;
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
         case OPTION_CONTEXT: request.view.contexts = optarg; break;
@@ -90,6 +90,8 @@ static struct frag_request parse(int argc, char **argv) {
         default: reading_take(&request.names, option); break;
         }
     }
+    if (request.map && request.quick)
+        cli_usage("--map draws single pages, which --quick leaves out");
     if (request.view.contexts)
         selector_check(request.view.contexts);
     return request;

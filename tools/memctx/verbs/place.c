@@ -14,7 +14,8 @@
 #include "verbs/verbs.h"
 
 static const struct placing placings[] = {
-    {"default", "default", "where the allocator decides", WIRE_PLACE_DEFAULT},
+    {"default", "default", "where the allocator decides or, if they are named, the program",
+     WIRE_PLACE_DEFAULT},
     {"aset", "isolate", "to pages without other contexts", WIRE_PLACE_APART},
     {"mixed", "merge", "to pages shared with other contexts", WIRE_PLACE_SHARED},
     {"slab", "slab", "to blocks of exactly their size", WIRE_PLACE_SLAB},
@@ -127,6 +128,9 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
                         .predicted_bytes = predict(&model, &chosen, placing),
                         .before_bytes = placing_waste(placing, &model, chosen.members)};
     snprintf(note.action, sizeof note.action, "%s", placing->action);
+    for (size_t i = 0; i < model.context_count; i++)
+        if (chosen.members[i])
+            note_add_id(&note, model.contexts[i].id);
     choose_send(&target, &model, &chosen, WIRE_PLACE, placing->placement, &answer);
     free(answer.body);
     if (placing->placement != WIRE_PLACE_DEFAULT)

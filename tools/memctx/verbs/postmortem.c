@@ -43,7 +43,7 @@ static const struct option options_list[] = {{"last", required_argument, NULL, O
 
 struct request {
     struct telling telling;
-    const char *last; /* value of --last: growth is counted over this time before the last moment */
+    const char *last; /* value of --last: growth is counted over this time before the moment */
     bool keep_names;  /* --names */
 };
 
@@ -209,8 +209,12 @@ static char *tell_ending(const struct model *model, enum ending ending) {
 /* --- text --------------------------------------------------------------------------------------
  */
 
-static const struct model_moment *last_moment(const struct model *model) {
+static const struct model_moment *chosen_moment(const struct model *model) {
     return &model->recording->moments[model->recording->chosen];
+}
+
+static bool is_last(const struct model_recording *recording) {
+    return recording->chosen + 1 == recording->moment_count;
 }
 
 static char *wall_text(uint64_t wall_ns) {
@@ -224,12 +228,13 @@ static char *wall_text(uint64_t wall_ns) {
 
 static void print_state(const struct model *model, const struct request *request) {
     const struct model_recording *recording = model->recording;
-    const struct model_moment *last = last_moment(model);
+    const struct model_moment *moment = chosen_moment(model);
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
     bool human = !request->telling.exact_bytes;
-    char *wall = wall_text(last->wall_ns);
-    printf("last moment: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunks\n", wall,
-           last->uptime_s, render_bytes(a, last->rss_bytes, human),
+    char *wall = wall_text(moment->wall_ns);
+    printf("%s: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunks\n",
+           is_last(recording) ? "last moment" : "moment", wall, moment->uptime_s,
+           render_bytes(a, moment->rss_bytes, human),
            render_bytes(b, model->totals.requested_bytes, human), model->totals.live_chunks);
     free(wall);
     if (recording->cgroup_bytes != WIRE_UNKNOWN) {
@@ -254,7 +259,8 @@ static void print_growth(const struct model *before, const struct model *model,
     char text[RENDER_NUMBER_BYTES];
     bool human = !request->telling.exact_bytes;
     int64_t all = compare->growth.requested_bytes;
-    printf("\nin the last %.1f s of the recording: %s%s in use\n",
+    printf(is_last(model->recording) ? "\nin the last %.1f s of the recording: %s%s in use\n"
+                                     : "\nin the %.1f s before this moment: %s%s in use\n",
            model->uptime_s - before->uptime_s, all < 0 ? "" : "+", render_bytes(text, all, human));
     for (size_t i = 0; i < compare->count && (request->telling.tell.all || i < GREW_TOLD); i++) {
         const struct compare_row *row = &compare->rows[i];
@@ -327,7 +333,7 @@ static void write_growth(struct json_writer *json, const struct model *before,
 static void print_json(const struct model *model, const struct findings *findings,
                        const struct model *before, const struct compare *compare) {
     const struct model_recording *recording = model->recording;
-    const struct model_moment *last = last_moment(model);
+    const struct model_moment *moment = chosen_moment(model);
     struct json_writer json = {.file = stdout};
     enum ending ending = find_ending(model);
     char *told = tell_ending(model, ending);
@@ -338,9 +344,9 @@ static void print_json(const struct model *model, const struct findings *finding
     json_put_text(&json, "program", model_program(model));
     json_put_text(&json, "ended", ending_words[ending]);
     json_put_text(&json, "ended_text", told);
-    json_put_decimal(&json, "time_s", (double)last->wall_ns / 1e9);
-    json_put_decimal(&json, "uptime_s", last->uptime_s);
-    json_put_integer(&json, "rss_bytes", last->rss_bytes);
+    json_put_decimal(&json, "time_s", (double)moment->wall_ns / 1e9);
+    json_put_decimal(&json, "uptime_s", moment->uptime_s);
+    json_put_integer(&json, "rss_bytes", moment->rss_bytes);
     json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);
     json_put_integer(&json, "live_chunks", model->totals.live_chunks);
     json_put_integer(&json, "cgroup_bytes", recording->cgroup_bytes);
@@ -359,17 +365,24 @@ static void print_json(const struct model *model, const struct findings *finding
     free(told);
 }
 
-/* Loads the state from which growth is counted: that of --last before the last moment, or else the
- * first one. Returns false if the recording has only one moment. */
+/* Loads the state from which growth is counted: that of --last before the chosen moment, or else
+ * the first one. Returns false if the recording has no moment before the chosen one. */
 static bool load_before(struct model *before, const struct model *model, const char *path,
                         const struct request *request) {
+    const struct model_recording *recording = model->recording;
     struct cli_failure failure;
-    char *when = cli_format("-%s", request->last);
-    bool good =
-        model->recording->moment_count > 1 && (snapshot_load_at(before, path, when, &failure) ||
-                                               snapshot_load_at(before, path, "start", &failure));
+    if (recording->chosen == 0)
+        return false;
+    /* snapshot_load_at counts back from the last moment. */
+    double behind_s = recording->moments[recording->moment_count - 1].uptime_s -
+                      recording->moments[recording->chosen].uptime_s;
+    int64_t last_ms = memctx_marks_parse(request->last) / MEMCTX_MARKS_PACK;
+    char *when = cli_format("-%" PRId64 "ms", last_ms + (int64_t)(behind_s * 1000 + 0.5));
+    bool good = snapshot_load_at(before, path, when, &failure) ||
+                snapshot_load_at(before, path, "start", &failure);
     free(when);
-    return good;
+    /* The process may have recorded more since, over the old moments. */
+    return good && before->uptime_s < model->uptime_s;
 }
 
 int postmortem_main(int argc, char **argv) {
@@ -407,7 +420,7 @@ int postmortem_main(int argc, char **argv) {
         compare_models(&compare, &before, &model);
     }
     progress_tell("looking for problems");
-    recorded_take(&input, &limit);
+    recorded_take(&input, &target, &limit);
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, NULL, 0);
     findings_make(&findings, &input);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/terminal.h"
 #include "names/symbols.h"
 
@@ -79,4 +80,19 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
     if (argc - optind > maximum)
         cli_usage("unexpected argument: %s", argv[optind + maximum]);
     return argv[optind];
+}
+
+struct reading_began reading_find_began(const struct model *model, double asked_s) {
+    return (struct reading_began){asked_s - model->uptime_s, clock_now_s() - model->uptime_s};
+}
+
+#define CLOCK_SLACK_S 0.1 /* the uptime of a process may be rounded */
+
+void reading_check_began(const struct target *target, struct reading_began first,
+                         struct reading_began last) {
+    if (last.after_s > first.before_s + CLOCK_SLACK_S)
+        cli_die(CLI_REFUSED,
+                "pid %d executed another program while memctx watched, so the figures of before "
+                "and afterwards cannot be compared; run memctx %s again",
+                (int)target->facts.pid, cli_current_verb->name);
 }

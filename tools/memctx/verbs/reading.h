@@ -69,6 +69,18 @@ void reading_finish(struct symbols_work *work, struct model *model,
  * container, so if `path` is /proc/PID/root/..., this PID is tried first. A process that got the
  * pid later has another start time and does not count. */
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts);
+/* The moment at which the program of a process started lies between two times of the monotonic
+ * clock. */
+struct reading_began {
+    double after_s, before_s;
+};
+/* `asked_s`: the time of the monotonic clock when the caller began to load the model. */
+struct reading_began reading_find_began(const struct model *model, double asked_s);
+/* Ends the command if the program of the last model started after that of an earlier one: the
+ * process has executed another program, and its contexts have nothing to do with the earlier ones.
+ */
+void reading_check_began(const struct target *target, struct reading_began first,
+                         struct reading_began last);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */
 const char *reading_target_word(int argc, char **argv, int maximum);

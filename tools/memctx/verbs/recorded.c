@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.c - the time and the limit of a recorded moment, for the rules of doctor. */
+/* recorded.c - the time and the limit of a process or of a recorded moment, for the rules of
+ * doctor. */
 #include "verbs/recorded.h"
 
 #include <stdio.h>
+#include <time.h>
 
-void recorded_take(struct findings_input *input, struct limits_found *limit) {
+void recorded_take(struct findings_input *input, const struct target *target,
+                   struct limits_found *limit) {
     const struct model_recording *recording = input->model->recording;
+    struct limits_mounts mounts;
+    if (!target->is_snapshot) {
+        input->now_s = (int64_t)time(NULL);
+        limits_read_mounts(&mounts, "");
+        if (limits_find_tightest(&mounts, target->facts.thread, limit))
+            input->limit = limit;
+    }
     if (!recording)
         return;
     input->now_s = (int64_t)(recording->moments[recording->chosen].wall_ns / 1000000000U);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.h - what a recording tells the rules of doctor beside the model: its time and the limit
- * of its control group. */
+/* recorded.h - what the rules of doctor need beside the model: the time, and the memory limit of
+ * the process, or that of the control group in a recording. */
 #ifndef MEMCTX_RECORDED_H
 #define MEMCTX_RECORDED_H
 
 #include "diagnosis/findings.h"
+#include "target/target.h"
 
-/* Sets input->now_s and, if the control group had a limit, input->limit. Does nothing if the model
- * is not from a recording. `limit` must stay valid as long as the input. */
-void recorded_take(struct findings_input *input, struct limits_found *limit);
+/* Sets input->now_s and, if there is a limit, input->limit. Does nothing for a snapshot or a core
+ * file. `limit` must stay valid as long as the input. */
+void recorded_take(struct findings_input *input, const struct target *target,
+                   struct limits_found *limit);
 
 #endif

@@ -10,6 +10,8 @@
 #include "report/report_data.h"
 #include "report/report_html.h"
 #include "verbs/reading.h"
+#include "verbs/recorded.h"
+#include "verbs/self.h"
 #include "verbs/verbs.h"
 
 enum { OPTION_BEFORE = 1 };
@@ -26,7 +28,8 @@ struct report_request {
 
 static void write_report(const struct report_request *request, struct report_state *now,
                          const struct report_state *before, const struct compare *compare,
-                         const char *target) {
+                         const struct findings_input *findings) {
+    uint64_t taken_ns = model_time_ns(now->model);
     char *data = NULL;
     size_t length = 0;
     struct output output;
@@ -36,8 +39,8 @@ static void write_report(const struct report_request *request, struct report_sta
     report_write_data(memory, &(struct report_input){.now = now,
                                                      .before = before,
                                                      .compare = compare,
-                                                     .target = cli_quote(target),
-                                                     .taken_s = time(NULL)});
+                                                     .findings = *findings,
+                                                     .taken_s = (time_t)(taken_ns / 1000000000U)});
     fclose(memory);
     char *title =
         cli_format("%s (%" PRId64 ") - memctx", model_program(now->model), now->model->pid);
@@ -68,6 +71,9 @@ int report_main(int argc, char **argv) {
     struct model model, other;
     struct report_state now = {.model = &model}, then = {.model = NULL};
     struct compare compare;
+    struct limits_found limit;
+    struct findings_input findings = {
+        .model = &model, .target = cli_quote(word), .foreign_frees = WIRE_UNKNOWN};
     int64_t pid;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
@@ -76,7 +82,10 @@ int report_main(int argc, char **argv) {
     target_open(&target, word, false);
     if (!target.is_snapshot)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
+    if (!target.is_snapshot && !target.client.outside)
+        findings.foreign_frees = self_figure(&target, "foreign_frees");
     target_load(&target, &model, &load);
+    recorded_take(&findings, &target, &limit);
     reading_resolve(&model, &target, &request.names);
     memory_make_ledger(&model, &now.ledger);
     now.title = model.source;
@@ -103,7 +112,7 @@ int report_main(int argc, char **argv) {
     if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
     progress_tell("writing %s", request.output);
-    write_report(&request, &now, &then, request.before ? &compare : NULL, word);
+    write_report(&request, &now, &then, request.before ? &compare : NULL, &findings);
     progress_end();
     if (strcmp(request.output, "-") != 0)
         fprintf(stderr, "memctx: wrote %s; open it in a browser\n", request.output);

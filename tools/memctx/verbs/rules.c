@@ -7,10 +7,10 @@
 
 #include "base/json.h"
 #include "formats/render.h"
-#include "rules/rule_patterns.h"
 #include "rules/rule_send.h"
 #include "target/target.h"
 #include "verbs/reading.h"
+#include "verbs/rule_check.h"
 #include "verbs/verbs.h"
 
 enum { OPTION_ADD = 1, OPTION_CLEAR, OPTION_AGAIN };
@@ -109,9 +109,7 @@ int rules_main(int argc, char **argv) {
     const char **added = cli_alloc((size_t)argc, sizeof *added);
     size_t count = 0;
     struct target target;
-    static struct rule_patterns patterns;
     struct rule_waiting waiting;
-    struct cli_failure failure;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
@@ -125,11 +123,11 @@ int rules_main(int argc, char **argv) {
         }
     }
     const char *word = reading_target_word(argc, argv, 1);
+    /* All rules are checked before the rules in force are cleared. */
     for (size_t i = 0; i < count; i++) {
-        if (!strchr(added[i], '=') || strlen(added[i]) >= WIRE_REQUEST_MAX)
+        rule_check(added[i]);
+        if (strlen(added[i]) >= WIRE_REQUEST_MAX)
             cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
-        if (!rule_patterns_add(&patterns, added[i], &failure))
-            cli_die_failure(&failure);
     }
     target_open(&target, word, true);
     if (clear)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "verbs/place.h"
+#include "verbs/rule_check.h"
 #include "verbs/unfold.h"
 #include "verbs/verbs.h"
 
@@ -31,6 +32,9 @@ static bool asks_for_options(const char *wanted) {
  * it. */
 static void set_by_rule(const struct choice *choice, const char *wanted) {
     struct target target;
+    if (choice->json || choice->units)
+        cli_usage("--json, --human and --bytes do not go with policy options; see memctx rules "
+                  "TARGET --json");
     if (choice->site) {
         cli_usage("--site takes no policy options; use a rule: memctx rules TARGET --add "
                   "'regex:%.100s=%.100s'",
@@ -42,7 +46,8 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
     }
     if (strlen(wanted) > WIRE_REQUEST_MAX / 2)
         cli_usage("too many options; got \"%.100s\"", wanted);
-    target_open(&target, choice->target, true);
+    char **rules = cli_alloc(choice->id_count + 1, sizeof *rules);
+    /* All rules are checked before the first one is sent. */
     for (size_t i = 0; i < choice->id_count; i++) {
         int64_t id;
         if (!cli_is_number(choice->ids[i], &id)) {
@@ -50,11 +55,16 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
                       "\"%.100s\"",
                       choice->ids[i]);
         }
-        char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
-        free(target_ask_text(&target, WIRE_RULES, rule, strlen(rule)));
-        printf("added the rule %s; it applies to chunks allocated from now on\n", rule);
-        free(rule);
+        rules[i] = cli_format("context:%s=%s", choice->ids[i], wanted);
+        rule_check(rules[i]);
     }
+    target_open(&target, choice->target, true);
+    for (size_t i = 0; i < choice->id_count; i++) {
+        free(target_ask_text(&target, WIRE_RULES, rules[i], strlen(rules[i])));
+        printf("added the rule %s; it applies to chunks allocated from now on\n", rules[i]);
+        free(rules[i]);
+    }
+    free(rules);
 }
 
 static void set_policy(const struct choice *choice, const char *assignment) {

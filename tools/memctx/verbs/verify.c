@@ -19,18 +19,30 @@ struct outcome {
     struct note note;
     const struct placing *placing; /* NULL: the action is a trim */
     double ago_s;
-    int64_t now_bytes, saved_bytes;
-    double ratio; /* saved bytes / predicted bytes; 0 if nothing was predicted */
+    int64_t now_bytes, saved_bytes; /* WIRE_UNKNOWN: see waste_now */
+    double ratio;                   /* saved bytes / predicted bytes; 0 if nothing was predicted */
 };
 
-/* Returns the bytes that contexts with this placement waste now. */
-static int64_t waste_now(const struct model *model, const struct placing *placing) {
+/* Returns the bytes that the contexts of the note waste now. WIRE_UNKNOWN: these contexts are not
+ * known, because some of them have another placement now, or because their ids do not fit into the
+ * note and other contexts have this placement, too. */
+static int64_t waste_now(const struct model *model, const struct placing *placing,
+                         const struct note *note) {
     bool *members = cli_alloc(model->context_count, sizeof *members);
-    for (size_t i = 0; i < model->context_count; i++)
-        members[i] = model->contexts[i].placement == placing->placement;
-    int64_t sum = placing_waste(placing, model, members);
+    int64_t count = 0, id_sum = 0, waste = WIRE_UNKNOWN;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        const struct model_totals *self = &context->figures->self;
+        members[i] = context->placement == placing->placement &&
+                     (model_totals_any(self) || self->allocs > 0) &&
+                     note_may_name(note, context->id);
+        count += members[i];
+        id_sum += members[i] ? context->id : 0;
+    }
+    if (count == note->contexts && id_sum == note->id_sum)
+        waste = placing_waste(placing, model, members);
     free(members);
-    return sum;
+    return waste;
 }
 
 /* Returns the resident set after a trim. If some threads had not allocated by then, they gave back
@@ -47,9 +59,10 @@ static bool find_outcome(struct outcome *outcome, const struct model *model, con
     outcome->placing = placing_by_action(note->action); /* a trim has no placing */
     outcome->ago_s = model->uptime_s - note->uptime_s;
     outcome->now_bytes =
-        outcome->placing ? waste_now(model, outcome->placing) : after_trim(model, note);
-    outcome->saved_bytes = note->before_bytes - outcome->now_bytes;
-    outcome->ratio = note->predicted_bytes > 0
+        outcome->placing ? waste_now(model, outcome->placing, note) : after_trim(model, note);
+    bool known = outcome->now_bytes != WIRE_UNKNOWN;
+    outcome->saved_bytes = known ? note->before_bytes - outcome->now_bytes : WIRE_UNKNOWN;
+    outcome->ratio = known && note->predicted_bytes > 0
                          ? (double)outcome->saved_bytes / (double)note->predicted_bytes
                          : 0;
     return true;
@@ -71,7 +84,9 @@ static void print_text(const struct outcome *outcome, bool human) {
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
            render_bytes(saved, outcome->saved_bytes, human));
-    if (note->predicted_bytes > 0)
+    if (outcome->now_bytes == WIRE_UNKNOWN)
+        printf(" (these contexts have another policy now, or other contexts have this one, too)");
+    else if (note->predicted_bytes > 0)
         printf(" (%.0f %%)", 100 * outcome->ratio);
     putchar('\n');
 }
@@ -88,7 +103,10 @@ static void write_json(struct json_writer *json, const struct outcome *outcome) 
     json_put_integer(json, "before_bytes", note->before_bytes);
     json_put_integer(json, "now_bytes", outcome->now_bytes);
     json_put_integer(json, "saved_bytes", outcome->saved_bytes);
-    json_put_decimal(json, "ratio", outcome->ratio);
+    if (outcome->now_bytes != WIRE_UNKNOWN)
+        json_put_decimal(json, "ratio", outcome->ratio);
+    else
+        json_put_null(json, "ratio");
     json_put_close(json, '}');
 }
 

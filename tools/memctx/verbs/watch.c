@@ -671,8 +671,11 @@ int watch_main(int argc, char **argv) {
     const char *word = "";
     struct target target;
     parse(argc, argv);
-    if (only_check)
+    if (only_check) {
+        if (!settings.all)
+            reading_target_word(argc, argv, 1);
         return CLI_DONE;
+    }
     if (!settings.all) {
         word = reading_target_word(argc, argv, 1);
         target_open(&target, word, true);

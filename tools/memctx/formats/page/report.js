@@ -544,7 +544,7 @@ const makeReport = (data, kept = null) => {
       if (one.part_count > one.parts.length)
         box.append(element("p", {className: "path part", textContent: `and ${one.part_count - one.parts.length} more`}));
       box.append(element("p", {textContent: one.evidence}));
-      for (const [label, text] of [["Since: ", one.since], ["Why: ", one.why], ["Fix: ", one.fix], ["Sure: ", one.sure]])
+      for (const [label, text] of [["Since: ", one.since], ["Out: ", one.out], ["Why: ", one.why], ["Fix: ", one.fix], ["Sure: ", one.sure]])
         if (text) box.append(element("p", {className: "soft", textContent: label + text}));
       if (one.now) box.append(element("p", {}, "Now: ", element("code", {textContent: one.now}), ` ${one.effect}`));
       else if (one.effect) box.append(element("p", {className: "soft", textContent: "Now: " + one.effect}));
