@@ -415,6 +415,27 @@ def waste_of_buffers_is_what_they_touched():
         return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"
 
 
+MIXED_SIZES = """
+import sys
+kept = []
+for size, count in (1000, 40000), (1 << 20, 60):
+    kept.extend(bytearray(size) for _ in range(count))
+kept[:40000] = kept[:40000:20]
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def empty_pages_beside_large_chunks():
+    """Large chunks do not hide that the small chunks of their path keep nearly empty pages."""
+    argv = ["/usr/bin/python3", "-c", MIXED_SIZES]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        found = of_id(doctor(target), "nearly-empty-pages")
+    check(found and 25 << 20 < found[0]["bytes"] < 40 << 20, f"{found}")
+
+
 # --- trims of threads that sleep ------------------------------------------------------------------
 
 def check_verify_looks_again(target, function):
