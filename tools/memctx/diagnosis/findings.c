@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
@@ -320,6 +321,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
+    forecast_tell_ends(&look);
     play_down_small_growth(findings);
     free(look.totals);
     free(look.holders.list);

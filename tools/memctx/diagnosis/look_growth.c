@@ -375,16 +375,25 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     return finding;
 }
 
-/* Adds a finding for each suspect. The forecast uses the sum of all suspects that grow along a
- * straight line. */
+/* If the growth is straight, tells its rate, and has it counted for `out` (finding->use). `ends`:
+ * `out` is told for this finding, too. */
+static void tell_forecast(struct look *look, struct finding *finding, const struct series *series,
+                          const struct blame_suspect *suspect, const struct growth *growth,
+                          bool ends) {
+    struct forecast forecast = forecast_of(series, growth);
+    if (forecast.bytes_per_s <= 0)
+        return;
+    forecast_measure(look, suspect, &forecast);
+    forecast_tell_rate(look, finding, &forecast);
+    forecast_use(finding, &forecast);
+    finding->use.ends = ends;
+}
+
+/* Adds a finding for each suspect. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
-    size_t intervals = look->input->samples->count - 1, first = look->findings->count;
+    size_t intervals = look->input->samples->count - 1;
     int64_t floor = floor_of(look, MIB, 1);
-    struct forecast *forecasts = cli_alloc(blame->count, sizeof *forecasts);
-    double all_per_s = 0;
-    size_t told = 0;
-    bool *with_stacks = cli_alloc(blame->count, sizeof *with_stacks);
     for (size_t i = 0; i < blame->count; i++) {
         const struct blame_suspect *suspect = &blame->suspects[i];
         struct growth growth = growth_of_suspect(look, series, growths, suspect);
@@ -392,18 +401,10 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         if (severity == SEVERITY_INFO && growth.bytes < floor)
             continue;
         struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
-        forecasts[told] = forecast_of(series, &growth);
-        if (forecasts[told].bytes_per_s > 0)
-            forecast_tell_rate(look, finding, &forecasts[told]);
-        with_stacks[told] =
+        bool with_stacks =
             growth.per_thread > 0 && growth.bytes / growth.threads < CHUNKS_BELOW_STACK;
-        all_per_s += forecasts[told++].bytes_per_s;
+        tell_forecast(look, finding, series, suspect, &growth, !with_stacks);
     }
-    for (size_t i = 0; i < told; i++)
-        if (forecasts[i].bytes_per_s > 0 && !with_stacks[i])
-            forecast_tell_end(look, &look->findings->list[first + i], &forecasts[i], all_per_s);
-    free(with_stacks);
-    free(forecasts);
 }
 
 /* True if the path's change is too small for a finding of its own. */
@@ -507,6 +508,11 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
                        before, suspect->count, function, look_bytes(suspect->figure));
         free(before);
         free(function);
+        struct forecast forecast = forecast_of(series, growth);
+        if (forecast.bytes_per_s > 0 && around->use.asked_per_s > 0) {
+            forecast_measure(look, suspect, &forecast);
+            forecast_use(around, &forecast);
+        }
         return;
     }
     struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
@@ -525,11 +531,7 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
         free(finding->action);
         finding->action = diff;
     }
-    struct forecast forecast = forecast_of(series, growth);
-    if (forecast.bytes_per_s > 0) {
-        forecast_tell_rate(look, finding, &forecast);
-        forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
-    }
+    tell_forecast(look, finding, series, suspect, growth, true);
 }
 
 /* Adds a finding for growth that is spread over many call paths, none of which is large enough for

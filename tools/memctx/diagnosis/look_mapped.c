@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
@@ -66,6 +67,7 @@ struct mapped_trend {
     int64_t bytes;
     double seconds, a_day;
     bool slowing;
+    struct trend_line line; /* over all looks */
 };
 
 static bool grows(const struct samples *samples, enum model_place_kind kind,
@@ -84,6 +86,7 @@ static bool grows(const struct samples *samples, enum model_place_kind kind,
         growth->seconds = seconds[trend.to] - seconds[trend.from];
         growth->a_day = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * DAY_S : 0;
         growth->slowing = trend_slows(seconds, values, count);
+        growth->line = trend_line(seconds, values, count);
     }
     free(values);
     free(seconds);
@@ -281,9 +284,7 @@ static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
         if (stacks->severity < chunks->severity)
             stacks->severity = chunks->severity;
         chunks->severity = SEVERITY_INFO;
-        free(chunks->out);
-        chunks->out = NULL;
-        chunks->out_s = 0;
+        chunks->use.ends = false;
     }
 }
 
@@ -315,6 +316,18 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
         finding->advice = "Find out why threads are started and do not end, or let a fixed number "
                           "of threads do the work.";
     }
+}
+
+/* Has the growth counted for `out`, and `out` told for this finding, too. */
+static void tell_forecast(const struct look *look, struct finding *finding,
+                          const struct mapped_trend *growth) {
+    const struct samples_mapped *mapped = look->input->samples->mapped;
+    const struct forecast forecast = {.bytes_per_s = growth->line.slope,
+                                      .since_s = mapped[growth->line.from].uptime_s,
+                                      .blocks = 1,
+                                      .memory = 1};
+    forecast_use(finding, &forecast);
+    finding->use.ends = true;
 }
 
 static void tell_growth(struct look *look, const struct rule *rule, enum model_place_kind kind,
@@ -357,6 +370,8 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
         look_mapped_by_runtime(model, finding);
     if (kind == MODEL_PLACE_ANONYMOUS || kind == MODEL_PLACE_STACK)
         tell_threads(look, finding, kind, growth);
+    if (finding->severity > SEVERITY_INFO && growth->line.steady)
+        tell_forecast(look, finding, growth);
 }
 
 void look_for_mapped_growth(struct look *look, const struct rule *rule) {
