@@ -265,14 +265,24 @@ static const struct rule rules[] = {
  * of a growing table. */
 #define SMALL_BESIDE 100
 
+/* Growth of severity info plays down only growth below this: it may be harmless, and hide a leak.
+ */
+#define SMALL_BESIDE_INFO (4 * MIB)
+
 static void play_down_small_growth(struct findings *findings) {
-    int64_t most = 0;
-    for (size_t i = 0; i < findings->count; i++)
-        if (findings->list[i].overshadows)
-            most = larger(most, findings->list[i].bytes);
+    int64_t alarming = 0, most = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (finding->overshadows)
+            most = larger(most, finding->bytes);
+        if (finding->overshadows && finding->severity > SEVERITY_INFO)
+            alarming = larger(alarming, finding->bytes);
+    }
     for (size_t i = 0; i < findings->count; i++) {
         struct finding *finding = &findings->list[i];
-        if (strncmp(finding->id, "growth", 6) == 0 && finding->bytes < most / SMALL_BESIDE)
+        bool small = finding->bytes < alarming / SMALL_BESIDE ||
+                     (finding->bytes < most / SMALL_BESIDE && finding->bytes < SMALL_BESIDE_INFO);
+        if (strncmp(finding->id, "growth", 6) == 0 && small)
             finding->severity = SEVERITY_INFO;
     }
 }
