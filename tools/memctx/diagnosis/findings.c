@@ -159,8 +159,18 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
 static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
+    bool read_badly = look->model->how || look->model->paused;
     struct finding *finding =
-        finding_new(look, rule, look->model->how ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
+        finding_new(look, rule, read_badly ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
+    if (look->model->paused) {
+        finding->title = "figures that were read with a pause";
+        finding->why = "The process went on while this command stood still, so the figures are "
+                       "from several moments, and some may belong to other call paths.";
+        finding->sure = NULL;
+        finding->verdict = cli_copy("the figures are not exact, because this command paused");
+        finding->evidence = cli_copy("this command paused while it read the process; run it again");
+        return;
+    }
     if (look->model->how) {
         finding->title = "figures that were read from outside";
         finding->why = "memctx copied the tables one after the other, and the process may have "
