@@ -81,7 +81,7 @@ lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildc
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Files of the command that unit tests can call without a target process or a terminal.
-unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,folding.c mapped.c memory.c model.c model_store.c shorten.c tails.c) \
+unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,folding.c mapped.c memory.c model.c model_store.c samples.c shorten.c tails.c) \
     $(addprefix tools/memctx/base/,cli.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c tools/memctx/formats/subtract.c
 unit_libs := -lcriterion
@@ -183,7 +183,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o smaps.o subtract.o watch.o): private lib_flags += -Itools/memctx
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o samples.o smaps.o subtract.o watch.o): private lib_flags += -Itools/memctx
 $(out)/lib/src/api/forward.o: private lib_flags += -fsemantic-interposition -foptimize-sibling-calls
 $(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): private lib_flags += -fomit-frame-pointer
 # Jump tables of these folders would lie in a part of the library that a forked child has not

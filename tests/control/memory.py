@@ -431,7 +431,9 @@ def a_leak_in_a_memory_cgroup():
     # counters of each processor late.
     at_the_look = limit_bytes - out["left_bytes"]
     check(used[0] - (2 << 20) <= at_the_look <= used[1] + (2 << 20), f"{used} bytes were used before and after: {out}")
-    check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / first["growth"]["bytes_per_s"]) < 0.1, f"when: {first}")
+    check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / out["bytes_per_s"]) < 0.1, f"when: {first}")
+    rate = first["growth"]["bytes_per_s"]
+    check(rate * 0.9 < out["bytes_per_s"] < rate * 1.3, f"the rate in memory: {first}")
     return f"{out['seconds']} s"
 
 

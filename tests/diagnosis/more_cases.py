@@ -163,13 +163,15 @@ def a_collectors_heap_is_no_alarm():
 
 
 @test
-def shared_buffers_that_fill_are_no_alarm():
-    """A database touches more and more of shared memory whose size is fixed."""
-    with runtime_dir() as directory, more_c(directory, "buffers") as target:
-        found = watched(target)
-        check_no_alarm(found)
-        evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
-        check(evidence.endswith("this mapping keeps its size of 256.0 MiB"), evidence)
+def buffers_that_fill_are_no_alarm():
+    """A database touches more and more of memory whose size is fixed, shared or private."""
+    with runtime_dir() as directory:
+        for case, seconds in (("buffers", 2), ("private-buffers", 1)):
+            with more_c(directory, case) as target:
+                found = watched(target, seconds)
+            check_no_alarm(found)
+            evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
+            check(evidence.endswith("this mapping keeps its size of 256.0 MiB"), f"{case}: {evidence}")
 
 
 NODE_WORKS = """
@@ -413,6 +415,27 @@ def waste_of_buffers_is_what_they_touched():
         actions = command(target, "verify", target.pid)["actions"]
         check(actions[0]["saved_bytes"] > came * 0.9 and actions[0]["ratio"] > 0.9, f"verify: {actions}, and {came} came back")
         return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"
+
+
+MIXED_SIZES = """
+import sys
+kept = []
+for size, count in (1000, 40000), (1 << 20, 60):
+    kept.extend(bytearray(size) for _ in range(count))
+kept[:40000] = kept[:40000:20]
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def empty_pages_beside_large_chunks():
+    """Large chunks do not hide that the small chunks of their path keep nearly empty pages."""
+    argv = ["/usr/bin/python3", "-c", MIXED_SIZES]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        found = of_id(doctor(target), "nearly-empty-pages")
+    check(found and 25 << 20 < found[0]["bytes"] < 40 << 20, f"{found}")
 
 
 # --- trims of threads that sleep ------------------------------------------------------------------

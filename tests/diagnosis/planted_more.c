@@ -105,12 +105,34 @@ static void share_more(int number) {
     memset(memory, 's', STEP_BYTES);
 }
 
-/* The buffers of a database: shared memory of a fixed size, of which ever more is touched. */
+/* What a runtime of Java adds to: its heap, the shared heap of its collector ZGC, and the machine
+ * code that it generates. */
+static void runtime_grow(int number) {
+    static int fd = -1;
+    if (number == 0)
+        fd = memfd_create("java_heap", MFD_CLOEXEC);
+    if (ftruncate(fd, (number + 1L) * STEP_BYTES) != 0)
+        _exit(3);
+    char *heap =
+        mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (long)number * STEP_BYTES);
+    char *code = mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (heap == MAP_FAILED || code == MAP_FAILED)
+        _exit(3);
+    memset(heap, 'h', STEP_BYTES);
+    memset(code, 'c', STEP_BYTES);
+    map_touched(STEP_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+/* The buffers of a database: memory of a fixed size, shared or private, of which ever more is
+ * touched. */
+static int buffers_kind = MAP_SHARED;
+
 static void fill_buffers(int number) {
     static char *buffers;
     size_t bytes = 1024 * STEP_BYTES;
     if (!buffers)
-        buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, buffers_kind | MAP_ANONYMOUS, -1, 0);
     if (buffers == MAP_FAILED)
         _exit(3);
     memset(buffers + (size_t)number % 1024 * STEP_BYTES, 'b', STEP_BYTES);
@@ -182,6 +204,15 @@ static void shared(void) {
 static void buffers(void) {
     fill_buffers(0);
     go_on(fill_buffers);
+}
+
+static void private_buffers(void) {
+    buffers_kind = MAP_PRIVATE;
+    buffers();
+}
+
+static void runtime(void) {
+    go_on(runtime_grow);
 }
 
 static void mallocs(void) {
@@ -417,7 +448,8 @@ int main(int argc, char **argv) {
         {"mallocs", mallocs},   {"collects", collects},
         {"sleepers", sleepers}, {"labels", labels},
         {"sectors", sectors},   {"buffers", buffers},
-        {"array", array},
+        {"array", array},       {"private-buffers", private_buffers},
+        {"runtime", runtime},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);

@@ -120,6 +120,15 @@ def check_rounding(target, now, fix):
 
 
 @test
+def rounding_of_nodes_is_no_alarm():
+    """Nodes of 40 bytes need blocks of 48, because malloc aligns chunks to 16 bytes."""
+    with runtime_dir() as directory, more_c(directory, "rows", "1200000", "40", "40", "0", "fifo") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        found = [one for one in doctor(target)["findings"] if one["id"] == "rounding"]
+    check_equal([one["severity"] for one in found], ["info"], f"{found}")
+
+
+@test
 def rounding_above_8192_has_no_cure():
     with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
         return check_rounding(target, "^no policy saves this memory, because chunks above 8192 bytes take whole OS pages$",

@@ -4,7 +4,8 @@
  * of handlers_run. `main`: likewise, but main calls the handlers. `replaced`: half of the paths
  * hold more chunks, the other half in the next round. `full`: grows in two rounds only. `bursts`:
  * each path makes many chunks in one round and none in the others. `phases`: in each round two
- * other paths make many chunks. Each prints "look" four times.
+ * other paths make many chunks. `little`: as `leak`, but each path keeps many chunks of few bytes.
+ * Each prints "look" four times.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,18 @@
 #define BURST 40  /* chunks that a path makes at once */
 #define PHASE 900 /* chunks that a path makes at once in `phases` */
 
-static char *kept[HANDLERS * BURST];
-static size_t count;
+#define LITTLE 20 /* chunks that a path makes at once in `little` */
+#define LITTLE_BYTES 60
+
+static char *kept[HANDLERS * LITTLE * 4];
+static size_t count, bytes = BYTES;
+static int each = EACH;
 
 /* Each handler calls malloc itself, so each is a call path. */
 #define HANDLER(number)                                                                            \
     __attribute__((noinline)) static void *handler_##number(void) {                                \
-        char *chunk = malloc(BYTES + number % 7);                                                  \
-        memset(chunk, number % 100, BYTES);                                                        \
+        char *chunk = malloc(bytes + number % 7);                                                  \
+        memset(chunk, number % 100, bytes);                                                        \
         return chunk;                                                                              \
     }
 #define TEN(what, tens)                                                                            \
@@ -46,7 +51,7 @@ static void *(*const handlers[])(void) = {HUNDRED(NAME, 1) HUNDRED(NAME, 2) HUND
 
 __attribute__((noinline)) static void handlers_run(void) {
     for (int i = 0; i < HANDLERS; i++)
-        for (int k = 0; k < EACH; k++)
+        for (int k = 0; k < each; k++)
             kept[count++] = handlers[i]();
     __asm__ volatile("");
 }
@@ -99,6 +104,10 @@ __attribute__((noinline)) static void serve(void) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "little") == 0) {
+        bytes = LITTLE_BYTES;
+        each = LITTLE;
+    }
     for (int round = 0; round < 4; round++) {
         if (strcmp(what, "main") == 0) {
             for (int i = 0; i < HANDLERS; i++)

@@ -52,6 +52,7 @@ def leaks(language, case, function, paths, planted_bytes, bursts=False):
 
 
 leaks("c", "leak", "handlers_run", 300, 300 * 3 * 3 * 1503)
+leaks("c", "little", "handlers_run", 300, 300 * 20 * 3 * 63)
 leaks("c", "main", "main", 300, 300 * 3 * 3 * 1503)
 leaks("c", "bursts", "handlers_burst", 225, 225 * 40 * 1503, bursts=True)
 leaks("cc", "leak", "import_all<...>", 200, 200 * 4 * 3 * 2100)

@@ -15,7 +15,7 @@ static struct memory_places places;
 static void read_text(const char *text) {
     FILE *file = fmemopen((char *)text, strlen(text), "r");
     cr_assert(file);
-    bool good = memory_read_smaps(file, &mappings, &places);
+    bool good = memory_read_smaps(file, "/bin/program", &mappings, &places);
     cr_assert_eq(good, text[0] != '\n');
     fclose(file);
 }
@@ -61,6 +61,17 @@ Test(smaps, memory_behind_a_data_file_is_no_bss) {
               "71000-72000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
     cr_assert_eq(mappings.file_bytes, 104 * KI);
     cr_assert_eq(mappings.anonymous_bytes, 24 * KI);
+}
+
+/* A static table of the program may be large. Large memory behind the data of a library is no .bss.
+ */
+Test(smaps, the_programs_bss_may_have_any_size) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /bin/program\nRss: 8 kB\n"
+              "12000-20012000 rw-p 00000000 00:00 0\nRss: 96 kB\n" /* 512 MiB */
+              "30000000-30001000 rw-p 00002000 fe:00 78 /lib/other.so\nRss: 4 kB\n"
+              "30001000-50001000 rw-p 00000000 00:00 0\nRss: 16 kB\n");
+    cr_assert_eq(mappings.file_bytes, 108 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 16 * KI);
 }
 
 /* The library's first tables lie in its .bss, and the ledger has a line for tables. */

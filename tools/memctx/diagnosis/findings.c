@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
@@ -158,8 +159,18 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
 static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
+    bool read_badly = look->model->how || look->model->paused;
     struct finding *finding =
-        finding_new(look, rule, look->model->how ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
+        finding_new(look, rule, read_badly ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
+    if (look->model->paused) {
+        finding->title = "figures that were read with a pause";
+        finding->why = "The process went on while this command stood still, so the figures are "
+                       "from several moments, and some may belong to other call paths.";
+        finding->sure = NULL;
+        finding->verdict = cli_copy("the figures are not exact, because this command paused");
+        finding->evidence = cli_copy("this command paused while it read the process; run it again");
+        return;
+    }
     if (look->model->how) {
         finding->title = "figures that were read from outside";
         finding->why = "memctx copied the tables one after the other, and the process may have "
@@ -264,14 +275,24 @@ static const struct rule rules[] = {
  * of a growing table. */
 #define SMALL_BESIDE 100
 
+/* Growth of severity info plays down only growth below this: it may be harmless, and hide a leak.
+ */
+#define SMALL_BESIDE_INFO (4 * MIB)
+
 static void play_down_small_growth(struct findings *findings) {
-    int64_t most = 0;
-    for (size_t i = 0; i < findings->count; i++)
-        if (findings->list[i].overshadows)
-            most = larger(most, findings->list[i].bytes);
+    int64_t alarming = 0, most = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (finding->overshadows)
+            most = larger(most, finding->bytes);
+        if (finding->overshadows && finding->severity > SEVERITY_INFO)
+            alarming = larger(alarming, finding->bytes);
+    }
     for (size_t i = 0; i < findings->count; i++) {
         struct finding *finding = &findings->list[i];
-        if (strncmp(finding->id, "growth", 6) == 0 && finding->bytes < most / SMALL_BESIDE)
+        bool small = finding->bytes < alarming / SMALL_BESIDE ||
+                     (finding->bytes < most / SMALL_BESIDE && finding->bytes < SMALL_BESIDE_INFO);
+        if (strncmp(finding->id, "growth", 6) == 0 && small)
             finding->severity = SEVERITY_INFO;
     }
 }
@@ -320,6 +341,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
+    forecast_tell_ends(&look);
     play_down_small_growth(findings);
     free(look.totals);
     free(look.holders.list);

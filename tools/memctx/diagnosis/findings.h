@@ -55,11 +55,21 @@ struct finding {
     char *out;         /* when memory is used up if the growth goes on, and which limit says so */
     /* seconds until memory is used up; 0: not known, or `out` has only a rough time */
     double out_s;
+    double out_per_s; /* rate at which all growth uses up what the limit of `out` counts */
     /* Growth along a straight line; a rate of 0: the growth is not straight. */
     struct finding_rate {
         double bytes_per_s, since_uptime_s;
         bool began; /* false: the growth may have begun before the first look */
     } rate;
+    /* The same growth, as forecast_tell_ends adds it up for `out`. Rates of 0: it is not straight,
+     * or not known. */
+    struct finding_use {
+        double asked_per_s;  /* bytes that the program asks for */
+        double blocks_per_s; /* with the rounding up to blocks */
+        double memory_per_s; /* bytes that become resident */
+        double since_s;      /* uptime since which it was watched */
+        bool ends;           /* `out` tells when memory is used up */
+    } use;
     const char *sure; /* how sure the finding is, and why */
     bool overshadows; /* growth much smaller than this finding's is not reported as a warning */
 };

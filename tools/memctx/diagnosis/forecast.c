@@ -85,15 +85,54 @@ void forecast_tell_rate(const struct look *look, struct finding *finding,
 }
 
 #define TOLD_TOGETHER 1.1 /* other growth below 1/10 of this growth is not mentioned */
-#define TOLD_TOUCHED 0.9  /* if a larger part is in memory, the text does not mention the part */
+/* the text mentions the part of the requested bytes that the limit counts if it is below
+ * COUNTED_LESS or above COUNTED_MORE */
+#define COUNTED_LESS 0.9
+#define COUNTED_MORE 1.1
 
-/* Returns the share of requested memory that this limit counts: 1 for RLIMIT_AS and RLIMIT_DATA;
- * for other limits the share that is resident, because they do not count untouched memory. */
-static double part_in_memory(const struct look *look, const struct limits_found *limit) {
-    int64_t asked = look->model->totals.requested_bytes;
-    if (strncmp(limit->from, "RLIMIT_", 7) == 0 || asked <= look->rss_bytes)
-        return 1;
-    return (double)look->rss_bytes / (double)asked;
+void forecast_measure(const struct look *look, const struct blame_suspect *suspect,
+                      struct forecast *forecast) {
+    int64_t asked = SUM_OVER(look, suspect, requested_bytes);
+    int64_t blocks = SUM_OVER(look, suspect, block_bytes), memory = 0;
+    for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[i]);
+        int64_t held = look->holders.list[number].held_bytes,
+                own = look->totals[number].block_bytes;
+        memory = model_tame(memory + (held < own ? held : own));
+    }
+    int64_t all = look->model->totals.requested_bytes;
+    forecast->blocks = asked > 0 && blocks > asked ? share(blocks, asked) : 1;
+    /* Without pages, only the share of all requested memory that is resident is known. */
+    forecast->memory = asked > 0 && memory > 0 ? share(memory, asked)
+                       : all > look->rss_bytes ? share(look->rss_bytes, all)
+                                               : 1;
+}
+
+void forecast_use(struct finding *finding, const struct forecast *forecast) {
+    struct finding_use *use = &finding->use;
+    if (use->asked_per_s <= 0)
+        use->since_s = forecast->since_s;
+    use->asked_per_s += forecast->bytes_per_s;
+    use->blocks_per_s += forecast->bytes_per_s * forecast->blocks;
+    use->memory_per_s += forecast->bytes_per_s * forecast->memory;
+}
+
+/* Returns the rate at which this growth takes what the limit counts. */
+static double counted_per_s(const struct finding_use *use, const struct limits_found *limit) {
+    return strncmp(limit->from, "RLIMIT_", 7) == 0 ? use->blocks_per_s : use->memory_per_s;
+}
+
+/* Returns a clause that says why the limit counts more or less than the program asks for; an empty
+ * text if the difference is small. The caller frees it. */
+static char *write_counted(double part) {
+    if (part < COUNTED_LESS)
+        return cli_format("; of what this growth asks for, %.0f %% is in memory, and only that "
+                          "counts",
+                          100 * part);
+    if (part > COUNTED_MORE)
+        return cli_format("; the chunks' blocks are %.0f %% larger than the program asks for",
+                          100 * (part - 1));
+    return cli_copy("");
 }
 
 /* Returns the forecast's condition: that the growth of this finding, or of all findings together,
@@ -121,26 +160,20 @@ static char *write_rough_end(double left_s, double seen_s, const char *condition
     return text;
 }
 
-void forecast_tell_end(const struct look *look, struct finding *finding,
-                       const struct forecast *forecast, double all_per_s) {
+/* Sets finding->out. `all`: the rates of all findings together. */
+static void tell_end(const struct look *look, struct finding *finding,
+                     const struct finding_use *all) {
     const struct limits_found *limit = look->input->limit;
-    if (!limit || !look->input->now_s || all_per_s <= 0)
-        return;
-    double seen_s = look->model->uptime_s - forecast->since_s;
-    double part = part_in_memory(look, limit);
-    double left_s = (double)limit->left_bytes / (part * all_per_s);
-    char *touched =
-        part > TOLD_TOUCHED
-            ? cli_copy("")
-            : cli_format("; at most %.0f %% of what the program asked for is in memory, "
-                         "and only that counts",
-                         100 * part);
+    double seen_s = look->model->uptime_s - finding->use.since_s;
+    double left_s = (double)limit->left_bytes / counted_per_s(all, limit);
+    char *counted = write_counted(counted_per_s(all, limit) / all->asked_per_s);
     char *room = cli_format("%s are left of %s (%s)%s", look_bytes(limit->left_bytes),
-                            look_bytes(limit->bytes), limit->from, touched);
-    free(touched);
+                            look_bytes(limit->bytes), limit->from, counted);
+    free(counted);
     bool rough = left_s > SEEN_TIMES * seen_s;
-    char *condition = write_condition(forecast->bytes_per_s, all_per_s, seen_s,
+    char *condition = write_condition(finding->use.asked_per_s, all->asked_per_s, seen_s,
                                       rough ? "at this rate" : "if this goes on");
+    finding->out_per_s = counted_per_s(all, limit);
     if (!rough) {
         char *when = write_time((time_t)look->input->now_s, left_s), *time = look_time(left_s);
         finding->out =
@@ -155,4 +188,20 @@ void forecast_tell_end(const struct look *look, struct finding *finding,
     }
     free(condition);
     free(room);
+}
+
+void forecast_tell_ends(const struct look *look) {
+    const struct limits_found *limit = look->input->limit;
+    struct finding_use all = {0};
+    for (size_t i = 0; i < look->findings->count; i++) {
+        const struct finding_use *use = &look->findings->list[i].use;
+        all.asked_per_s += use->asked_per_s;
+        all.blocks_per_s += use->blocks_per_s;
+        all.memory_per_s += use->memory_per_s;
+    }
+    if (!limit || !look->input->now_s || counted_per_s(&all, limit) <= 0)
+        return;
+    for (size_t i = 0; i < look->findings->count; i++)
+        if (look->findings->list[i].use.ends)
+            tell_end(look, &look->findings->list[i], &all);
 }

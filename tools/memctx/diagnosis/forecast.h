@@ -19,16 +19,22 @@ struct forecast {
     double step_s;  /* time between the look at `since_s` and the next look */
     bool began;     /* there was a look before the rise */
     bool rough;     /* the rate is not exact */
+    /* bytes of blocks, and bytes in memory, for each byte that the program asks for */
+    double blocks, memory;
 };
 
 /* Fills in the finding's verdict, since, and rate. */
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast);
-/* Sets finding->out: when memory is used up if all straight growth, `all_per_s` together, goes on.
- * RLIMIT_AS and RLIMIT_DATA count memory that the program asked for but never touched; the other
- * limits do not. The text has a time of day if that time is at most fifty times as far ahead as the
- * growth was watched, else a rough time. */
-void forecast_tell_end(const struct look *look, struct finding *finding,
-                       const struct forecast *forecast, double all_per_s);
+/* Sets the forecast's figures `blocks` and `memory` to those of the suspect's chunks. */
+void forecast_measure(const struct look *look, const struct blame_suspect *suspect,
+                      struct forecast *forecast);
+/* Adds the forecast to the rates of finding->use, which forecast_tell_ends adds up. */
+void forecast_use(struct finding *finding, const struct forecast *forecast);
+/* Sets finding->out of each finding with use.ends: when memory is used up if all growth of the
+ * findings with rates goes on. RLIMIT_AS and RLIMIT_DATA count blocks, touched or not; the other
+ * limits count memory. The text has a time of day if that time is at most fifty times as far ahead
+ * as the growth was watched, else a rough time. */
+void forecast_tell_ends(const struct look *look);
 
 #endif

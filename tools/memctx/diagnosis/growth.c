@@ -289,6 +289,15 @@ static struct trend find_trend(struct series *series, size_t number) {
     return trend;
 }
 
+/* Growth with pauses may have begun long after the first sample, so that the rate over all samples
+ * is far below the rate since then. Takes the rate of the line that ends at the last sample, if it
+ * is higher. */
+static void take_rate_of_line(struct growth *growth) {
+    double a_day = growth->line.slope * DAY_S;
+    if (growth->line.steady && growth->kind != TREND_STEPS && a_day > growth->a_day)
+        growth->a_day = a_day;
+}
+
 struct growth growth_of(struct series *series, size_t number) {
     struct trend trend = find_trend(series, number);
     if (trend.kind == TREND_NONE)
@@ -312,6 +321,8 @@ struct growth growth_of(struct series *series, size_t number) {
         growth.line = explaining_line(series, growth.bytes);
     }
     growth.a_day = growth.seconds > 0 ? (double)growth.bytes / growth.seconds * DAY_S : 0;
+    if (number == series->sum)
+        take_rate_of_line(&growth);
     return growth;
 }
 
@@ -375,6 +386,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     }
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
+    take_rate_of_line(&sum);
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }

@@ -7,8 +7,10 @@
 #include "diagnosis/forecast.h"
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
+#include "diagnosis/replaced.h"
 #include "model/frames.h"
 
+#define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
 /* Limits for growth that is spread over many paths: least and most number of paths (the search
  * takes time), least number of intervals; SPREAD_PART: one path has at most 1/SPREAD_PART of all
@@ -27,58 +29,6 @@
 /* If a finding's chunks take less than this for each new thread, the threads' stacks may be larger.
  * The rate of the chunks then does not tell when memory will be used up. */
 #define CHUNKS_BELOW_STACK (64 * KIB)
-
-/* Returns the bytes by which paths with the suspect's site (allocating function) shrank. */
-static int64_t lost_at_site(const struct look *look, const struct series *series,
-                            const struct blame_suspect *suspect) {
-    const struct model *model = look->model;
-    const struct model_frame *site = model->contexts[suspect->members[0]].frame;
-    size_t last = series->samples->count - 1;
-    int64_t lost = 0;
-    for (size_t k = 0; k < series->falling_count; k++) {
-        size_t i = series->falling[k];
-        uint32_t context = model_figures_at(model, i)->context;
-        if (i == 0 || context == WIRE_NONE || context == 0)
-            continue;
-        const struct model_frame *frame = model->contexts[context].frame;
-        if (frame && frame->kind == site->kind && frame->address == site->address)
-            lost = model_tame(lost + series->rows[0][i].requested_bytes -
-                              series->rows[last][i].requested_bytes);
-    }
-    return lost;
-}
-
-static bool are_near(int64_t gained, int64_t lost) {
-    int64_t difference = gained > lost ? gained - lost : lost - gained;
-    return gained > 0 && lost > 0 && difference <= larger(gained, lost) * 3 / 10;
-}
-
-/* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
- * its entries replaced from another. Either paths with the suspect's site shrink by at least half
- * of its growth, or shrinking paths lose about as many chunks or bytes as it gains in nearly each
- * interval. */
-static bool is_replacement(const struct look *look, const struct series *series,
-                           const struct blame_suspect *suspect) {
-    if (lost_at_site(look, series, suspect) >= suspect->figure / 2)
-        return true;
-    size_t intervals = series->few_count - 1, matches = 0;
-    for (size_t i = 1; i <= intervals; i++) {
-        size_t before = series->few[i - 1], after = series->few[i];
-        int64_t bytes = 0, chunks = 0;
-        for (size_t k = 0; k < suspect->count; k++) {
-            uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            const struct sample_row *from = &series->rows[before][number];
-            const struct sample_row *to = &series->rows[after][number];
-            bytes = model_tame(bytes + to->requested_bytes - from->requested_bytes);
-            chunks = model_tame(chunks + to->live_chunks - from->live_chunks);
-        }
-        const struct sample_row *from = &series->shrinking[before];
-        const struct sample_row *to = &series->shrinking[after];
-        matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
-                   are_near(bytes, from->requested_bytes - to->requested_bytes);
-    }
-    return matches >= (intervals > 2 ? intervals - 1 : intervals);
-}
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
@@ -375,16 +325,25 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     return finding;
 }
 
-/* Adds a finding for each suspect. The forecast uses the sum of all suspects that grow along a
- * straight line. */
+/* If the growth is straight, tells its rate, and has it counted for `out` (finding->use). `ends`:
+ * `out` is told for this finding, too. */
+static void tell_forecast(struct look *look, struct finding *finding, const struct series *series,
+                          const struct blame_suspect *suspect, const struct growth *growth,
+                          bool ends) {
+    struct forecast forecast = forecast_of(series, growth);
+    if (forecast.bytes_per_s <= 0)
+        return;
+    forecast_measure(look, suspect, &forecast);
+    forecast_tell_rate(look, finding, &forecast);
+    forecast_use(finding, &forecast);
+    finding->use.ends = ends;
+}
+
+/* Adds a finding for each suspect. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
-    size_t intervals = look->input->samples->count - 1, first = look->findings->count;
+    size_t intervals = look->input->samples->count - 1;
     int64_t floor = floor_of(look, MIB, 1);
-    struct forecast *forecasts = cli_alloc(blame->count, sizeof *forecasts);
-    double all_per_s = 0;
-    size_t told = 0;
-    bool *with_stacks = cli_alloc(blame->count, sizeof *with_stacks);
     for (size_t i = 0; i < blame->count; i++) {
         const struct blame_suspect *suspect = &blame->suspects[i];
         struct growth growth = growth_of_suspect(look, series, growths, suspect);
@@ -392,18 +351,10 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         if (severity == SEVERITY_INFO && growth.bytes < floor)
             continue;
         struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
-        forecasts[told] = forecast_of(series, &growth);
-        if (forecasts[told].bytes_per_s > 0)
-            forecast_tell_rate(look, finding, &forecasts[told]);
-        with_stacks[told] =
+        bool with_stacks =
             growth.per_thread > 0 && growth.bytes / growth.threads < CHUNKS_BELOW_STACK;
-        all_per_s += forecasts[told++].bytes_per_s;
+        tell_forecast(look, finding, series, suspect, &growth, !with_stacks);
     }
-    for (size_t i = 0; i < told; i++)
-        if (forecasts[i].bytes_per_s > 0 && !with_stacks[i])
-            forecast_tell_end(look, &look->findings->list[first + i], &forecasts[i], all_per_s);
-    free(with_stacks);
-    free(forecasts);
 }
 
 /* True if the path's change is too small for a finding of its own. */
@@ -433,20 +384,22 @@ static int64_t one_of_many(const struct look *look, const struct series *series,
 }
 
 /* Sums the growth of the paths that are not `taken` and are small (is_small) or at most
- * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0, and *at_once if some
- * are not small. Returns the growth of the sum; its kind is TREND_NONE if paths shrank by more than
- * a quarter of the growth. */
+ * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0; *at_once if some are
+ * not small, and *little if some of these grew by less than SUSPECT_BYTES. Returns the growth of
+ * the sum; its kind is TREND_NONE if paths shrank by more than a quarter of the growth. */
 static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
-                               int64_t floor, int64_t *figures, bool *at_once) {
+                               int64_t floor, int64_t *figures, bool *at_once, bool *little) {
     int64_t grown = 0, lost = 0, most = one_of_many(look, series, taken);
-    *at_once = false;
+    *at_once = *little = false;
     for (size_t i = 1; i < look->model->figures_count; i++) {
         int64_t bytes = bytes_grown(series, i);
         bool small = is_small(series, i, floor);
         figures[i] = 0;
         if (look->paths.same[i] != i || taken[i] || (!small && (bytes > most || bytes < -most)))
             continue;
-        *at_once |= !small;
+        bool is_little = bytes < SUSPECT_BYTES && bytes > -SUSPECT_BYTES;
+        *at_once |= !small && !is_little;
+        *little |= !small && is_little;
         figures[i] = larger(bytes, 0);
         grown = model_tame(grown + figures[i]);
         lost = model_tame(lost + larger(-bytes, 0));
@@ -494,7 +447,8 @@ static struct finding *find_around(const struct look *look, const struct rule *r
 /* Adds a finding for growth that is spread over the suspect's paths. If it has the same cause as
  * another finding, adds a sentence to that finding instead. */
 static void tell_spread(struct look *look, const struct rule *rule, struct series *series,
-                        const struct blame_suspect *suspect, struct growth *growth, bool at_once) {
+                        const struct blame_suspect *suspect, struct growth *growth, bool at_once,
+                        bool little) {
     enum severity severity = growth_severity(look, series->samples->count - 1, growth);
     struct finding *around = find_around(look, rule, suspect, severity);
     if (around) {
@@ -507,6 +461,11 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
                        before, suspect->count, function, look_bytes(suspect->figure));
         free(before);
         free(function);
+        struct forecast forecast = forecast_of(series, growth);
+        if (forecast.bytes_per_s > 0 && around->use.asked_per_s > 0) {
+            forecast_measure(look, suspect, &forecast);
+            forecast_use(around, &forecast);
+        }
         return;
     }
     struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
@@ -516,31 +475,29 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
                              "interval, but many in turns",
                              evidence, finding->contexts)
                 : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
-                             "than %d chunks and %s",
+                             "than %d chunks and %s%s",
                              evidence, finding->contexts, CHUNKS_MIN,
-                             look_bytes(floor_of(look, MIB, 1)));
+                             look_bytes(floor_of(look, MIB, 1)),
+                             little ? ", or by less than 4.0 KiB" : "");
     free(evidence);
     char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
     if (diff) {
         free(finding->action);
         finding->action = diff;
     }
-    struct forecast forecast = forecast_of(series, growth);
-    if (forecast.bytes_per_s > 0) {
-        forecast_tell_rate(look, finding, &forecast);
-        forecast_tell_end(look, finding, &forecast, forecast.bytes_per_s);
-    }
+    tell_forecast(look, finding, series, suspect, growth, true);
 }
 
 /* Adds a finding for growth that is spread over many call paths, none of which is large enough for
- * its own finding. `taken`: the paths that are judged alone. Needs at least four looks. */
+ * its own finding. `taken`: the paths that are judged alone, as members of a suspect. Needs at
+ * least four looks. */
 static void look_for_spread(struct look *look, const struct rule *rule, struct series *series,
                             const bool *taken) {
     size_t intervals = series->samples->count - 1, paths = 0;
     int64_t floor = floor_of(look, MIB, 1);
     int64_t *figures = cli_alloc(look->model->figures_count, sizeof *figures);
-    bool at_once;
-    struct growth growth = add_small(look, series, taken, floor, figures, &at_once);
+    bool at_once, little;
+    struct growth growth = add_small(look, series, taken, floor, figures, &at_once, &little);
     for (size_t i = 0; i < look->model->figures_count; i++)
         paths += figures[i] > 0;
     struct blame blame = {.count = 0};
@@ -553,7 +510,7 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
         growth.a_day *= (double)suspect->figure / (double)growth.bytes;
         growth.bytes = suspect->figure;
-        tell_spread(look, rule, series, suspect, &growth, at_once);
+        tell_spread(look, rule, series, suspect, &growth, at_once, little);
     }
     blame_free(&blame);
     free(figures);
@@ -576,11 +533,13 @@ void look_for_growth(struct look *look, const struct rule *rule) {
             figures[i] = growths[i].bytes;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, figures, 4 * KIB);
-    bool *dropped = cli_alloc(blame.count, sizeof *dropped);
+    blame_make(&blame, &look->paths, figures, SUSPECT_BYTES);
+    bool *taken = cli_alloc(model->figures_count, sizeof *taken);
+    bool *dropped = replaced_find(look, &series, &blame);
     for (size_t i = 0; i < blame.count; i++) {
         struct blame_suspect *suspect = &blame.suspects[i];
-        dropped[i] = is_replacement(look, &series, suspect);
+        for (size_t k = 0; k < suspect->count; k++)
+            taken[blame_number(&look->paths, suspect->members[k])] = true;
         uint32_t number = blame_number(&look->paths, suspect->members[0]);
         if (suspect->count == 1 && look->paths.alike[number] > 1) {
             suspect->alike = look->paths.alike[number];
@@ -597,9 +556,6 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     join_suspects(&blame, &look->paths, figures, chunks);
     free(chunks);
     tell_all(look, rule, &blame, &series, growths);
-    bool *taken = cli_alloc(model->figures_count, sizeof *taken);
-    for (size_t i = 0; i < model->figures_count; i++)
-        taken[i] = figures[i] > 0;
     look_for_spread(look, rule, &series, taken);
     look_filling(look, rule, taken);
     free(taken);

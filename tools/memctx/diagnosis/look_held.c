@@ -5,6 +5,9 @@
 
 #include "diagnosis/look.h"
 
+/* tell_pages does not mention that less than 1/SHARED_PART of the empty bytes are shared */
+#define SHARED_PART 50
+
 static enum severity empty_severity(const struct look *look, int64_t bytes) {
     return bytes >= floor_of(look, 64 * MIB, 40)                         ? SEVERITY_CRITICAL
            : bytes >= floor_of(look, 16 * MIB, 20) || bytes >= KIB * MIB ? SEVERITY_WARNING
@@ -14,26 +17,26 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
 /* The figures of a suspect that come from the page records. */
 struct pages_look {
     uint32_t oldest;
-    int64_t alone; /* bytes of pages that become empty when the suspect frees all its chunks */
-    int64_t empty; /* bytes of empty OS pages in the pages of the suspect's contexts */
+    int64_t alone;      /* bytes of pages that become empty when the suspect frees all its chunks */
+    int64_t alone_free; /* free bytes of these */
+    int64_t empty;      /* bytes of empty OS pages in the pages that the suspect keeps in use */
     int64_t trim, isolate; /* bytes that memctx trim and memctx isolate would save */
 };
 
 static struct pages_look look_at_pages(const struct look *look,
                                        const struct blame_suspect *suspect) {
     struct pages_look pages = {0};
-    int64_t free_bytes;
     bool *members = cli_alloc(look->model->context_count, sizeof *members);
     blame_widen(&look->paths, suspect, members);
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
-        pages.empty = model_tame(pages.empty + holder->empty_os_bytes);
     }
     /* The saving of trim does not count the freelist, whose memory soon goes back to the kernel
      * anyway. */
     pages.trim = holders_trim(look->model, members);
-    pages.alone = holders_alone(look->model, members, &free_bytes);
+    pages.empty = holders_punch(look->model, members);
+    pages.alone = holders_alone(look->model, members, &pages.alone_free);
     pages.isolate = holders_isolate(look->model, members);
     free(members);
     return pages;
@@ -65,11 +68,12 @@ static enum severity severity_of_suspect(const struct look *look,
 }
 
 /* Returns a text: how much is empty in the pages of a suspect, and how much comes back if it frees
- * its chunks. If other contexts have chunks in these pages, less comes back than is empty. */
+ * its chunks. If other contexts have chunks in these pages, less comes back than is empty:
+ * `alone_free` is the part of `empty` that comes back. */
 static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, int64_t empty,
-                        int64_t alone) {
+                        int64_t alone, int64_t alone_free) {
     double per_cent = 100 * share(empty, look->rss_bytes);
-    if (alone >= empty)
+    if (alone >= empty && alone_free >= empty - empty / SHARED_PART)
         return cli_format(
             "%" PRId64 " chunks, %s in all, keep %s of pages in use, of which %s are otherwise "
             "empty, %.0f %% of the resident set; freeing all these chunks returns "
@@ -82,25 +86,27 @@ static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, 
                       chunks, look_bytes(asked), look_bytes(empty), per_cent, look_bytes(alone));
 }
 
-/* Finds contexts with more free than used bytes in their pages. */
+/* Finds contexts with more free than used bytes in their pages. A large chunk has pages of its own,
+ * which have no room for others, so such chunks do not count. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        int64_t bytes = self->pinned_bytes;
+        int64_t bytes = self->pinned_bytes, used = self->block_bytes;
         if (look->holders.list) {
             const struct holder *holder = &look->holders.list[i];
             bytes = holder->alone_free + holder->shared_free;
+            used = holder->block_bytes - holder->large_bytes;
         }
-        pinned[i] = bytes > self->block_bytes ? bytes : 0;
+        pinned[i] = used > 0 && bytes > used ? bytes : 0;
     }
     struct blame blame;
     look_blame(look, &blame, pinned, floor_of(look, 8 * MIB, 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t blocks = SUM_OVER(look, suspect, block_bytes), bytes = suspect->figure;
-        int64_t alone = SUM_OVER(look, suspect, sole_pinned_bytes);
+        int64_t alone = SUM_OVER(look, suspect, sole_pinned_bytes), alone_free = alone;
         int64_t chunks = SUM_OVER(look, suspect, live_chunks);
         struct finding *finding = finding_on(look, rule, severity_of_suspect(look, suspect),
                                              suspect, bytes, share(bytes, bytes + blocks));
@@ -108,11 +114,12 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
             struct pages_look pages = look_at_pages(look, suspect);
             tell_of_pages(look, finding, &pages);
             alone = pages.alone;
+            alone_free = pages.alone_free;
         }
         finding->verdict = cli_format("%s of free memory are held by %" PRId64 " live chunks",
                                       look_bytes(bytes), chunks);
-        finding->evidence =
-            tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes), bytes, alone);
+        finding->evidence = tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes),
+                                       bytes, alone, alone_free);
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);
@@ -121,6 +128,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
 
 #define BLOCK_MAX 8192 /* larger chunks take whole OS pages, whatever the policy */
 #define OS_PAGE 4096
+#define ALIGNMENT 16
 
 /* Sets the command for the policy that would save most of the suspect's rounding, or says that no
  * policy would. */
@@ -169,6 +177,16 @@ static int64_t rounding_in_memory(const struct look *look, size_t number) {
     return bytes < most ? bytes : most;
 }
 
+/* Returns the part of a context's rounding that is beyond the next multiple of ALIGNMENT. Each
+ * block has such a size, because malloc has to return addresses that are multiples of it. */
+static int64_t rounding_beyond_alignment(const struct look *look, size_t number, int64_t rounding) {
+    const struct model_totals *self = &look->totals[number];
+    int64_t chunks = larger(1, self->live_chunks);
+    int64_t mean = (self->requested_bytes + chunks - 1) / chunks;
+    int64_t aligned = (mean + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return larger(0, rounding - model_share(aligned - mean, chunks, 1));
+}
+
 /* Finds chunks that are much smaller than their blocks. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
@@ -179,13 +197,19 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }
     struct blame blame;
-    look_blame(look, &blame, rounding, floor_of(look, 8 * MIB, 5));
+    int64_t floor = floor_of(look, 8 * MIB, 5);
+    look_blame(look, &blame, rounding, floor);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
-        int64_t blocks = SUM_OVER(look, suspect, block_bytes);
-        struct finding *finding = finding_on(look, rule, SEVERITY_WARNING, suspect, suspect->figure,
-                                             share(suspect->figure, blocks));
+        int64_t blocks = SUM_OVER(look, suspect, block_bytes), beyond = 0;
+        for (size_t k = 0; k < suspect->count; k++) {
+            uint32_t number = blame_number(&look->paths, suspect->members[k]);
+            beyond += rounding_beyond_alignment(look, number, rounding[number]);
+        }
+        struct finding *finding =
+            finding_on(look, rule, beyond >= floor ? SEVERITY_WARNING : SEVERITY_INFO, suspect,
+                       suspect->figure, share(suspect->figure, blocks));
         int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
         tell_cure_of_rounding(look, finding, suspect, mean);
         const char *in_memory =

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
@@ -53,12 +54,24 @@ static const struct runtime *runtime_of(const struct model *model) {
     return NULL;
 }
 
-/* True if the growth may be a heap that the runtime fills before it collects garbage (fills_to). */
-static bool may_be_filling(const struct look *look, enum model_place_kind kind) {
+/* The heap of Java's collector ZGC is shared memory. */
+static bool is_java_heap(const struct model_place *place) {
+    return place && place->path && strncmp(place->path, "/memfd:java_heap", 16) == 0;
+}
+
+/* True if the growth may be a heap that the runtime fills before it collects garbage (fills_to).
+ * `place`: the mapping that grew most. */
+static bool may_be_filling(const struct look *look, enum model_place_kind kind,
+                           const struct model_place *place) {
     const struct runtime *runtime = runtime_of(look->model);
     const struct samples *samples = look->input->samples;
-    return kind == MODEL_PLACE_ANONYMOUS && runtime &&
+    return (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(place)) && runtime &&
            samples->mapped[samples->mapped_count - 1].mapped.sums[kind] < runtime->fills_to;
+}
+
+/* True if the growth may be machine code that the runtime generates, and keeps up to a bound. */
+static bool is_generated_code(const struct look *look, enum model_place_kind kind) {
+    return kind == MODEL_PLACE_CODE && runtime_of(look->model);
 }
 
 struct mapped_trend {
@@ -66,6 +79,7 @@ struct mapped_trend {
     int64_t bytes;
     double seconds, a_day;
     bool slowing;
+    struct trend_line line; /* over all looks */
 };
 
 static bool grows(const struct samples *samples, enum model_place_kind kind,
@@ -84,6 +98,7 @@ static bool grows(const struct samples *samples, enum model_place_kind kind,
         growth->seconds = seconds[trend.to] - seconds[trend.from];
         growth->a_day = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * DAY_S : 0;
         growth->slowing = trend_slows(seconds, values, count);
+        growth->line = trend_line(seconds, values, count);
     }
     free(values);
     free(seconds);
@@ -94,10 +109,12 @@ static bool grows(const struct samples *samples, enum model_place_kind kind,
  * below an old peak is none either, because a heap grows like that between two garbage collections.
  */
 static enum severity severity_of_growth(const struct look *look, enum model_place_kind kind,
+                                        const struct model_place *place,
                                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look, kind) && !growth->slowing &&
+    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look, kind, place) &&
+                    !is_generated_code(look, kind) && !growth->slowing &&
                     samples->mapped_count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
                     growth->bytes >= floor_of(look, 4 * MIB, 5) &&
                     now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
@@ -119,13 +136,19 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
     return text;
 }
 
-/* True if most of the growth is in shared memory that was mapped before, and the mapping has kept
- * its size. A database touches more and more of its buffers in this way. The growth ends when the
- * whole mapping is touched. */
-static bool fills_shared(const struct mapped *earlier, const struct mapped_growth *most,
-                         int64_t grown) {
+/* True if most of the growth is in one mapping that was there before, and has kept its size. A
+ * database touches more and more of its buffers in this way. The growth ends when the whole mapping
+ * is touched. Private memory counts only if the limit leaves room for the rest of the mapping: the
+ * heap of an allocator may be larger than that. */
+static bool fills_mapping(const struct look *look, const struct mapped *earlier,
+                          const struct mapped_growth *most, int64_t grown) {
     const struct model_place *place = most->place;
-    if (!place || place->kind != MODEL_PLACE_SHARED || most->bytes <= grown / 2)
+    if (!place || most->bytes <= grown / 2)
+        return false;
+    const struct limits_found *limit = look->input->limit;
+    int64_t rest = model_tame((int64_t)(place->end - place->start) - place->bytes);
+    bool has_room = place->kind == MODEL_PLACE_ANONYMOUS && limit && rest < limit->left_bytes;
+    if (place->kind != MODEL_PLACE_SHARED && !has_room)
         return false;
     for (size_t i = 0; i < earlier->place_count; i++)
         if (earlier->places[i].start == place->start && earlier->places[i].end == place->end)
@@ -133,7 +156,7 @@ static bool fills_shared(const struct mapped *earlier, const struct mapped_growt
     return false;
 }
 
-/* Called when fills_shared is true: makes the finding one of severity info, and says why. */
+/* Called when fills_mapping is true: makes the finding one of severity info, and says why. */
 static void tell_filling(struct finding *finding, const struct model_place *place) {
     char *evidence = finding->evidence;
     finding->evidence = cli_format("%s; this mapping keeps its size of %s", evidence,
@@ -168,10 +191,12 @@ bool look_mapped_by_runtime(const struct model *model, struct finding *finding) 
 
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct look *look, enum model_place_kind kind,
-                            const struct mapped_trend *growth) {
+                            const struct model_place *place, const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
-    return may_be_filling(look, kind)
+    return may_be_filling(look, kind, place)
                ? "open: this runtime lets its heap grow up to a bound before it collects garbage"
+           : is_generated_code(look, kind)
+               ? "open: this runtime keeps the code that it generates, up to a bound"
            : growth->slowing           ? "hardly a leak: it grows less each time, like a cache "
                                          "that fills"
            : samples->mapped_count < 4 ? "open: fewer than four looks show no trend"
@@ -281,9 +306,7 @@ static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
         if (stacks->severity < chunks->severity)
             stacks->severity = chunks->severity;
         chunks->severity = SEVERITY_INFO;
-        free(chunks->out);
-        chunks->out = NULL;
-        chunks->out_s = 0;
+        chunks->use.ends = false;
     }
 }
 
@@ -317,6 +340,18 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
     }
 }
 
+/* Has the growth counted for `out`, and `out` told for this finding, too. */
+static void tell_forecast(const struct look *look, struct finding *finding,
+                          const struct mapped_trend *growth) {
+    const struct samples_mapped *mapped = look->input->samples->mapped;
+    const struct forecast forecast = {.bytes_per_s = growth->line.slope,
+                                      .since_s = mapped[growth->line.from].uptime_s,
+                                      .blocks = 1,
+                                      .memory = 1};
+    forecast_use(finding, &forecast);
+    finding->use.ends = true;
+}
+
 static void tell_growth(struct look *look, const struct rule *rule, enum model_place_kind kind,
                         const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
@@ -325,9 +360,10 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
     const struct model *model = look->model;
     int64_t all = now->sums[kind];
-    struct finding *finding = finding_new(look, rule, severity_of_growth(look, kind, growth),
-                                          growth->bytes, share(growth->bytes, all));
     struct mapped_growth most = mapped_compare(from, to, kind);
+    struct finding *finding =
+        finding_new(look, rule, severity_of_growth(look, kind, most.place, growth), growth->bytes,
+                    share(growth->bytes, all));
     char *where = tell_where(&most, growth->bytes);
     char *a_day = look_a_day(growth->a_day, growth->seconds);
     finding->evidence = cli_format(
@@ -342,21 +378,23 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                           ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
                                        most.place->start, model->pid)
                           : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
-    if (fills_shared(from, &most, growth->bytes)) {
+    if (fills_mapping(look, from, &most, growth->bytes)) {
         tell_filling(finding, most.place);
         free(time);
         return;
     }
     finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
                                   mapped_kinds[kind].name);
-    finding->sure = how_sure(look, kind, growth);
+    finding->sure = how_sure(look, kind, most.place, growth);
     finding->overshadows = kind != MODEL_PLACE_FILE;
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     free(time);
-    if (kind == MODEL_PLACE_ANONYMOUS)
+    if (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(most.place))
         look_mapped_by_runtime(model, finding);
     if (kind == MODEL_PLACE_ANONYMOUS || kind == MODEL_PLACE_STACK)
         tell_threads(look, finding, kind, growth);
+    if (finding->severity > SEVERITY_INFO && growth->line.steady)
+        tell_forecast(look, finding, growth);
 }
 
 void look_for_mapped_growth(struct look *look, const struct rule *rule) {

@@ -21,7 +21,6 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->alone_free = model_tame(sum->alone_free + part->alone_free);
     sum->shared_free = model_tame(sum->shared_free + part->shared_free);
     sum->kept_bytes = model_tame(sum->kept_bytes + part->kept_bytes);
-    sum->empty_os_bytes = model_tame(sum->empty_os_bytes + part->empty_os_bytes);
     sum->slab_bytes = model_tame(sum->slab_bytes + part->slab_bytes);
     sum->generation_bytes = model_tame(sum->generation_bytes + part->generation_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
@@ -48,6 +47,7 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
     pinner->sum.shared_free = held > pinner->sum.alone_free ? held - pinner->sum.alone_free : 0;
     pinner->partner_count = holders_partners(model, pinner->members, pinner->partners);
     pinner->isolate_bytes = holders_isolate(model, pinner->members);
+    pinner->punch_bytes = holders_punch(model, pinner->members);
 }
 
 static int by_coming_back(const void *a, const void *b) {
@@ -102,8 +102,8 @@ static void print_line(const char *remedy, int64_t bytes, bool human, const char
 static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
     int64_t floor = (pinner->sum.alone_free + pinner->sum.shared_free) / 16;
     char *members = name_members(pinner, model);
-    if (pinner->sum.empty_os_bytes > floor)
-        print_line("pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model, members, "");
+    if (pinner->punch_bytes > floor)
+        print_line("pages of 4 KiB", pinner->punch_bytes, human, "trim", model, members, "");
     if (pinner->isolate_bytes > floor) {
         print_line("pages without other contexts, from the start,", pinner->isolate_bytes, human,
                    "isolate", model, members, "");
@@ -199,10 +199,15 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     char *command = look_may_act(model)
                         ? cli_format("; memctx trim %" PRId64 " returns it", model->pid)
                         : cli_copy("");
+    const char *why = model_tame(model->ledger.freelist_bytes) > 0
+                          ? ". Memory of the freelist that is not used for MEMCTX_DECAY_MS "
+                            "milliseconds goes back by itself; memctx keeps more of it if the "
+                            "program lately took freed memory again"
+                          : "";
     char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
-                            "empty pages%s",
+                            "empty pages%s%s",
                             render_bytes(freelist, model->ledger.freelist_bytes, human),
-                            render_bytes(kept, holders->kept_bytes, human), command);
+                            render_bytes(kept, holders->kept_bytes, human), command, why);
     wrap_print(text, 0, 0);
     free(text);
     free(command);
@@ -244,7 +249,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     }
     json_put_close(json, ']');
     json_put_open(json, "what_if", '{');
-    json_put_integer(json, "trim_bytes", sum->empty_os_bytes);
+    json_put_integer(json, "trim_bytes", pinner->punch_bytes);
     json_put_integer(json, "isolate_bytes", pinner->isolate_bytes);
     json_put_integer(json, "slab_bytes", sum->slab_bytes);
     json_put_integer(json, "generation_bytes", sum->generation_bytes);

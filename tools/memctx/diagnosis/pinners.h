@@ -22,6 +22,7 @@ struct pinner {
     struct holder_partner partners[HOLDERS_PARTNERS_MAX];
     size_t partner_count;
     int64_t isolate_bytes; /* saving of memctx isolate, as holders_isolate predicts */
+    int64_t punch_bytes; /* saving of memctx trim in the pages in use, as holders_punch predicts */
 };
 
 struct pinners {

@@ -454,8 +454,9 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                 ? cli_format("; while the process does not answer, compare two files of memctx "
                              "dump %s -o FILE with memctx diff",
                              input->target)
-                : cli_format("; set at least three with memctx mark %s, use --watch SECONDS, or "
-                             "let the program keep marks: memctx set %s marks=10m,24",
+                : cli_format("; set at least three, some time apart, with memctx mark %s NAME and "
+                             "a new NAME each time, use --watch SECONDS, or let the program keep "
+                             "marks: memctx set %s marks=10m,24",
                              input->target, input->target);
         char *line =
             cli_format("%zu %s%s: too few to find leaks%s", marks,

@@ -12,16 +12,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define THREAD_STACK_MIN_BYTES (1 << 20)
 #define BSS_MAX_BYTES (256 << 20)
 #define GUARD_BYTES 4096
+#define MAPPING_PATH_BYTES 256 /* longer paths are cut */
 
 struct mapping {
     uint64_t start, end, offset;
     char permissions[5];
     unsigned long inode;
-    char path[256];
+    char path[MAPPING_PATH_BYTES];
 };
 
 static bool parse_header(const char *line, struct mapping *mapping) {
@@ -52,8 +54,15 @@ static bool is_library(const struct mapping *mapping) {
     return slash && strncmp(slash, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
 }
 
+/* True if .bss of this size may lie behind the mapping. Static tables of the program may have any
+ * size. Large anonymous memory directly behind the data of a library is more likely a mapping that
+ * the kernel put there. `exe`: path of the program's file; NULL: not known. */
+static bool may_have_bss(const struct mapping *mapping, uint64_t bytes, const char *exe) {
+    return bytes < BSS_MAX_BYTES || (exe && strcmp(mapping->path, exe) == 0);
+}
+
 static enum model_place_kind find_kind(const struct mapping *mapping, const struct mapping *before,
-                                       enum model_place_kind before_kind) {
+                                       enum model_place_kind before_kind, const char *exe) {
     bool adjacent = before->end == mapping->start;
     uint64_t bytes = mapping->end - mapping->start;
     if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
@@ -69,7 +78,7 @@ static enum model_place_kind find_kind(const struct mapping *mapping, const stru
     if (mapping->permissions[2] == 'x')
         return MODEL_PLACE_CODE;
     if (adjacent && may_be_data(before, before_kind) && mapping->permissions[1] == 'w' &&
-        bytes < BSS_MAX_BYTES)
+        may_have_bss(before, bytes, exe))
         return is_library(before) ? MODEL_PLACE_ANONYMOUS : MODEL_PLACE_FILE;
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
         before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
@@ -170,7 +179,7 @@ static void read_figure(struct entry *entry, const char *line) {
     }
 }
 
-static struct entries read_entries(FILE *file) {
+static struct entries read_entries(FILE *file, const char *exe) {
     struct entries entries = {0};
     struct entry *entry = NULL;
     struct mapping mapping = {0}, before = {0};
@@ -183,7 +192,7 @@ static struct entries read_entries(FILE *file) {
             before = mapping;
             enum model_place_kind kind = entry ? entry->place.kind : MODEL_PLACE_ANONYMOUS;
             if (parse_header(line, &mapping))
-                entry = add_entry(&entries, &mapping, find_kind(&mapping, &before, kind));
+                entry = add_entry(&entries, &mapping, find_kind(&mapping, &before, kind, exe));
         } else if (entry) {
             read_figure(entry, line);
         }
@@ -207,8 +216,9 @@ static void count_entry(const struct entry *entry, struct model_mappings *mappin
         free(entry->place.path);
 }
 
-bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places) {
-    struct entries entries = read_entries(file);
+bool memory_read_smaps(FILE *file, const char *exe, struct model_mappings *mappings,
+                       struct memory_places *places) {
+    struct entries entries = read_entries(file, exe);
     *mappings = (struct model_mappings){.peak_rss_bytes = WIRE_UNKNOWN};
     *places = (struct memory_places){cli_alloc(entries.count, sizeof *places->list), 0};
     for (size_t i = 0; i < entries.count; i++)
@@ -219,7 +229,7 @@ bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memor
 
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
                           struct memory_places *places) {
-    char path[64];
+    char path[64], exe[MAPPING_PATH_BYTES];
     *mappings = (struct model_mappings){0};
     *places = (struct memory_places){0};
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
@@ -227,7 +237,10 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
-    bool good = memory_read_smaps(file, mappings, places);
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    ssize_t length = readlink(path, exe, sizeof exe - 1);
+    exe[length > 0 ? length : 0] = '\0';
+    bool good = memory_read_smaps(file, length > 0 ? exe : NULL, mappings, places);
     fclose(file);
     mappings->peak_rss_bytes = peak;
     return good;

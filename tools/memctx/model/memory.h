@@ -37,9 +37,10 @@ struct memory_places {
 /* Reads /proc/PID/smaps; returns false if this user may not read it. The kernel walks over the page
  * tables for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
-/* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. Returns
- * false if the text has no mapping. */
-bool memory_read_smaps(FILE *file, struct model_mappings *mappings, struct memory_places *places);
+/* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. `exe`:
+ * path of the program's file; NULL: not known. Returns false if the text has no mapping. */
+bool memory_read_smaps(FILE *file, const char *exe, struct model_mappings *mappings,
+                       struct memory_places *places);
 
 /* Returns the resident anonymous memory that neither the segments nor the tables of the library
  * take. Some 50 KiB of other data in the library's .bss count as the program's here. */

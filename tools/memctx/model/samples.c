@@ -30,6 +30,21 @@ static int by_time(const void *a, const void *b) {
     return left->uptime_s < right->uptime_s ? -1 : left->uptime_s > right->uptime_s;
 }
 
+static uint32_t parent_id(const struct model *model, const struct model_context *context) {
+    return context->parent != WIRE_NONE ? model->contexts[context->parent].id : WIRE_NONE;
+}
+
+/* Returns the index of the context that has a row in an earlier look; WIRE_NONE: there is no such
+ * context. The library may have removed it since, and given its id to another path. */
+static uint32_t find_looked_at(const struct model *model, const struct samples_look_row *row) {
+    uint32_t index = model_find_context(model, row->id);
+    if (index == WIRE_NONE)
+        return WIRE_NONE;
+    const struct model_context *context = &model->contexts[index];
+    bool same = parent_id(model, context) == row->parent && context->frame->address == row->address;
+    return same ? index : WIRE_NONE;
+}
+
 void samples_keep(struct samples_look *look, struct model *model) {
     *look = (struct samples_look){.uptime_s = model->uptime_s, .slept_s = model->slept_s};
     mapped_take(&look->mapped, model);
@@ -37,8 +52,12 @@ void samples_keep(struct samples_look *look, struct model *model) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         if (figures->context != WIRE_NONE) {
-            look->rows[look->count++] = (struct samples_look_row){
-                model->contexts[figures->context].id, row_of_totals(&figures->self)};
+            const struct model_context *context = &model->contexts[figures->context];
+            look->rows[look->count++] =
+                (struct samples_look_row){.id = context->id,
+                                          .parent = parent_id(model, context),
+                                          .address = context->frame->address,
+                                          .row = row_of_totals(&figures->self)};
         }
     }
 }
@@ -84,7 +103,7 @@ static int64_t allocs_at(const struct sample *sample, const struct model *model,
  * row. */
 static void own_rows(struct model *model, const struct samples_look *look) {
     for (size_t i = 0; i < look->count; i++) {
-        uint32_t index = model_find_context(model, look->rows[i].id);
+        uint32_t index = find_looked_at(model, &look->rows[i]);
         if (index != WIRE_NONE)
             model_own_figures(model, &model->contexts[index]);
     }
@@ -95,7 +114,7 @@ static void add_look(struct samples *samples, const struct model *model,
     struct sample *sample = add_sample(samples, model, look->uptime_s, look->slept_s);
     sample->has_resident = look->mapped.known;
     for (size_t i = 0; i < look->count; i++) {
-        uint32_t index = model_find_context(model, look->rows[i].id);
+        uint32_t index = find_looked_at(model, &look->rows[i]);
         if (index != WIRE_NONE)
             sample->rows[model->contexts[index].figures->number] = look->rows[i].row;
     }

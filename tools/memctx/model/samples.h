@@ -28,7 +28,8 @@ struct sample {
 struct samples_look {
     double uptime_s, slept_s;
     struct samples_look_row {
-        uint32_t id;
+        uint32_t id, parent; /* ids; the root's parent is WIRE_NONE */
+        uint64_t address;    /* of the frame */
         struct sample_row row;
     } * rows;
     size_t count;

@@ -180,6 +180,8 @@ static void add_page(struct holders *holders, const struct model *model,
         add_to(&holder->mixed_chunks, !own ? share->live : 0);
         add_to(&holder->held_bytes, !own ? live_bytes(page, share->live) : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
+        if (page->kind == WIRE_PAGE_LARGE)
+            add_to(&holder->large_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
             add_to(&holder->alone_bytes, memory_held_bytes(page));
             add_to(&holder->alone_free, free_bytes);
@@ -350,6 +352,16 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
     if (most <= 0)
         return most;
     return unknown <= most / UNKNOWN_PART ? model_tame(most - unknown) : WIRE_UNKNOWN;
+}
+
+int64_t holders_punch(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->live > 0 && members_live(model, page, members) > 0)
+            add_to(&sum, empty_os_bytes(page));
+    }
+    return sum;
 }
 
 int64_t holders_trim(const struct model *model, const bool *members) {

@@ -14,6 +14,7 @@
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
+    int64_t large_bytes;         /* the part of block_bytes that is large chunks */
     /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
     int64_t held_bytes;
     /* Bytes in memory of the pages that only this context keeps in use. These bytes come back if
@@ -81,6 +82,10 @@ int64_t holders_isolate(const struct model *model, const bool *members);
 /* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */
 int64_t holders_trim(const struct model *model, const bool *members);
+
+/* Predicts the part of holders_trim that is in pages which the members keep in use, alone or
+ * together with others. */
+int64_t holders_punch(const struct model *model, const bool *members);
 
 double holders_seconds(uint32_t age);
 /* Returns an age as text, such as "6.2 h". An age above the process's uptime, which was read before

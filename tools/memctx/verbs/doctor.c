@@ -164,6 +164,7 @@ static void write_rate(struct json_writer *json, const struct findings_input *in
             json_put_decimal(json, "seconds", finding->out_s);
         else
             json_put_null(json, "seconds");
+        json_put_decimal(json, "bytes_per_s", finding->out_per_s);
         json_put_text(json, "limit", input->limit->from);
         json_put_integer(json, "limit_bytes", input->limit->bytes);
         json_put_integer(json, "left_bytes", input->limit->left_bytes);

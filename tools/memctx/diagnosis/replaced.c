@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* replaced.c - compares the growth of a suspect with other call paths that shrink. */
+#include "diagnosis/replaced.h"
+
+#include <stdlib.h>
+
+#include "model/folding.h"
+
+/* The *site* of a call path: the place that allocates. It is the innermost return address, unless
+ * that lies in a wrapper of malloc or in a library, which the whole program may share. Then the
+ * site is the function that called the wrapper or the library. */
+struct sites {
+    const struct model *model;
+    /* for each frame, by its number */
+    struct site_frame {
+        bool known;
+        uint64_t own;      /* key of the return address; 0: it lies in a wrapper or a library */
+        uint64_t function; /* key of the frame's innermost function that is neither; 0: none */
+    } * frames;
+    uint64_t *falling; /* keys of the sites of series->falling */
+};
+
+static bool is_shared_code(const struct model *model, struct who_step step) {
+    enum who_kind kind = who_kind_of(model, step);
+    return kind == WHO_ALLOCATOR || kind == WHO_LIBRARY || kind == WHO_RUNTIME;
+}
+
+/* Returns what the sites need to know of the context's frame. It is found once for each frame,
+ * because it takes time to find the kind of a function. */
+static const struct site_frame *site_frame_of(struct sites *sites, uint32_t context) {
+    const struct model *model = sites->model;
+    const struct model_frame *frame = model->contexts[context].frame;
+    struct site_frame *found = &sites->frames[frame->number];
+    if (found->known)
+        return found;
+    struct who_step step = who_first(model, context);
+    enum who_kind kind = step.context == context ? who_kind_of(model, step) : WHO_RUNTIME;
+    found->known = true;
+    if (kind != WHO_ALLOCATOR && kind != WHO_LIBRARY)
+        found->own = folding_mix(folding_mix(1, frame->kind), frame->address) | 1;
+    while (step.context == context && is_shared_code(model, step))
+        step = who_next(model, step);
+    if (step.context == context)
+        found->function = who_key(model, step) | 1;
+    return found;
+}
+
+/* Returns the key of the context's site. */
+static uint64_t site_of(struct sites *sites, uint32_t context) {
+    const struct model *model = sites->model;
+    const struct model_frame *frame = model->contexts[context].frame;
+    uint64_t own = site_frame_of(sites, context)->own, function = 0;
+    for (; own == 0 && function == 0 && model->contexts[context].parent != WIRE_NONE;
+         context = model->contexts[context].parent)
+        function = site_frame_of(sites, context)->function;
+    return own != 0        ? own
+           : function != 0 ? function
+                           : folding_mix(folding_mix(1, frame->kind), frame->address) | 1;
+}
+
+static void sites_make(struct sites *sites, const struct look *look, const struct series *series) {
+    const struct model *model = look->model;
+    *sites = (struct sites){.model = model,
+                            .frames = cli_alloc(model->frame_count, sizeof *sites->frames),
+                            .falling = cli_alloc(series->falling_count, sizeof(uint64_t))};
+    for (size_t k = 0; k < series->falling_count; k++) {
+        uint32_t context = model_figures_at(model, series->falling[k])->context;
+        if (series->falling[k] != 0 && context != WIRE_NONE && context != 0)
+            sites->falling[k] = site_of(sites, context);
+    }
+}
+
+static void sites_free(struct sites *sites) {
+    free(sites->frames);
+    free(sites->falling);
+}
+
+/* Returns the bytes by which falling paths with this site shrank between two samples. */
+static int64_t lost_at_site(const struct series *series, const struct sites *sites, uint64_t site,
+                            size_t before, size_t after) {
+    int64_t lost = 0;
+    for (size_t k = 0; k < series->falling_count; k++) {
+        size_t i = series->falling[k];
+        if (sites->falling[k] == site)
+            lost = model_tame(lost + series->rows[before][i].requested_bytes -
+                              series->rows[after][i].requested_bytes);
+    }
+    return lost;
+}
+
+static bool are_near(int64_t gained, int64_t lost) {
+    int64_t difference = gained > lost ? gained - lost : lost - gained;
+    return gained > 0 && lost > 0 && difference <= larger(gained, lost) * 3 / 10;
+}
+
+/* True if so many of `intervals` match that what they have in common is no chance. */
+static bool match_mostly(size_t matches, size_t intervals) {
+    return intervals > 0 && matches >= (intervals > 2 ? intervals - 1 : intervals);
+}
+
+/* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
+ * its entries replaced from another. In nearly each interval, either shrinking paths lose about as
+ * many chunks or bytes as the suspect gains, or those with the suspect's site lose at least half as
+ * many bytes. */
+static bool is_replacement(const struct look *look, const struct series *series,
+                           struct sites *sites, const struct blame_suspect *suspect) {
+    uint64_t site = site_of(sites, suspect->members[0]);
+    size_t intervals = series->few_count - 1, matches = 0, rises = 0, at_site = 0;
+    for (size_t i = 1; i <= intervals; i++) {
+        size_t before = series->few[i - 1], after = series->few[i];
+        int64_t bytes = 0, chunks = 0;
+        for (size_t k = 0; k < suspect->count; k++) {
+            uint32_t number = blame_number(&look->paths, suspect->members[k]);
+            const struct sample_row *from = &series->rows[before][number];
+            const struct sample_row *to = &series->rows[after][number];
+            bytes = model_tame(bytes + to->requested_bytes - from->requested_bytes);
+            chunks = model_tame(chunks + to->live_chunks - from->live_chunks);
+        }
+        const struct sample_row *from = &series->shrinking[before];
+        const struct sample_row *to = &series->shrinking[after];
+        matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
+                   are_near(bytes, from->requested_bytes - to->requested_bytes);
+        rises += bytes > 0;
+        at_site +=
+            bytes > 0 && lost_at_site(series, sites, site, before, after) >= larger(1, bytes / 2);
+    }
+    return match_mostly(matches, intervals) || match_mostly(at_site, rises);
+}
+
+bool *replaced_find(const struct look *look, const struct series *series,
+                    const struct blame *blame) {
+    struct sites sites;
+    bool *replaced = cli_alloc(blame->count, sizeof *replaced);
+    sites_make(&sites, look, series);
+    for (size_t i = 0; i < blame->count; i++)
+        replaced[i] = is_replacement(look, series, &sites, &blame->suspects[i]);
+    sites_free(&sites);
+    return replaced;
+}
