@@ -191,13 +191,6 @@ static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     return cache_make_way(paths) || had;
 }
 
-/* True if the node has a rule that its parent does not have. Sites further out would escape from
- * the rule: its limit would not count them, and it would not zero or guard their chunks. */
-static bool begins_a_rule(uint32_t id) {
-    uint32_t rule = UNLIKELY(tree_rule_of != NULL) ? tree_rule_of(id) : 0;
-    return rule && rule != tree_rule_of(tree_node(id)->parent);
-}
-
 /* Returns the view of the path's site below the ancestor, or below the next node further out that
  * has such a site or may get one. The less room is left, the nearer to the root a node has to be to
  * get a site, so the figures of the outermost ancestors stay exact longest. */
@@ -209,8 +202,8 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent)
         depth++;
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
-        bool ruled = begins_a_rule(at), near = depth <= NEAR_ROOT || ruled;
-        enum tables_share share = ruled ? TABLES_SITE : near ? TABLES_NEAR : TABLES_OTHERS;
+        bool near = depth <= NEAR_ROOT;
+        enum tables_share share = near ? TABLES_NEAR : TABLES_OTHERS;
         bool may_make = (near || left > depth * (limit / DEPTH_PARTS)) && !tree_ids_are_past(share);
         view = site_below(admit, at, may_make, share);
         if (UNLIKELY(!view) && may_make && make_way(admit->paths, share))

@@ -13,7 +13,7 @@ uint64_t evict_views_all;
 bool evict_is_pinned(uint32_t id) {
     return tree_is_named(id) || tree_node(id)->flags & TREE_MARKED ||
            heap_leaf_byte(heap_placed, id) & ~TRIM_MARK ||
-           (UNLIKELY(tree_rule_of != NULL) && tree_rule_of(id));
+           (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
 }
 
 uint32_t evict_others_above(uint32_t id) {

@@ -11,7 +11,7 @@ struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_read_until_ns;
 void (*tree_watch)(uint32_t id);
 bool (*tree_wanted)(struct tree_frame frame);
-uint32_t (*tree_rule_of)(uint32_t id);
+bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;

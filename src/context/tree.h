@@ -171,9 +171,9 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
 /* Tells whether a rule applies to a frame, so that the frame's path is to be kept. NULL if there
  * are no rules. Takes tree_lock. */
 INTERNAL bool (*tree_wanted)(struct tree_frame frame);
-/* Returns the number of the rule that applies to a node, which is to stay then; 0: none. NULL if
- * there are no rules. */
-INTERNAL uint32_t (*tree_rule_of)(uint32_t id);
+/* Tells whether a rule applies to a node, so that the node is to stay. NULL if there are no
+ * rules. */
+INTERNAL bool (*tree_is_ruled)(uint32_t id);
 /* Called with each new node before any other thread finds the node, under tree_lock. NULL if no
  * layer above watches. */
 INTERNAL void (*tree_watch)(uint32_t id);

@@ -7,6 +7,7 @@
 #include "os/libc.h"
 #include "os/meta.h"
 #include "region/punch.h"
+#include "region/terms.h"
 
 #include <time.h>
 
@@ -51,8 +52,11 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     /* A named context always has pages of its own: by default those of the program's policy. */
     if (placement == PLACE_DEFAULT && tree_is_named(context))
         placement = named_placement(context);
+    /* Mixed pages cannot keep what terms such as `zero` promise. */
+    if (placement < PLACE_SLAB && terms_with(context, TERMS_OWN))
+        placement = PLACE_APART;
     heap_set_placement(context, placement);
-    store_owner(byte, (uint8_t)(*byte | PLACED_BY_HAND));
+    or_release(byte, PLACED_BY_HAND);
 }
 
 /* A named context keeps pages of its own, because its reset frees whole pages. False: the request
@@ -127,7 +131,7 @@ const char *note_next(unsigned *place) {
 static void set_trim_mark(uint8_t *byte, uint32_t context, uint32_t verb) {
     (void)context;
     (void)verb;
-    store_owner(byte, (uint8_t)(*byte | TRIM_MARK));
+    or_release(byte, TRIM_MARK);
 }
 
 static void clear_trim_marks(void) {
@@ -135,7 +139,7 @@ static void clear_trim_marks(void) {
         uint8_t *bytes = load_acquire(&heap_placed[leaf]);
         for (uint32_t i = 0; bytes && i < PLACED_PER_LEAF; i++)
             if (bytes[i] & TRIM_MARK)
-                store_owner(&bytes[i], (uint8_t)(bytes[i] & ~TRIM_MARK));
+                and_release(&bytes[i], (uint8_t)~TRIM_MARK);
     }
 }
 
@@ -178,8 +182,10 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    trim_wanted.all = !some;
-    trim_wanted.punch = some;
+    /* Threads that still wait for an earlier trim do both with their next malloc. */
+    bool waits = count_waiting(&trim->threads) > 0;
+    trim_wanted.all = !some || (waits && trim_wanted.all);
+    trim_wanted.punch = some || (waits && trim_wanted.punch);
     store_owner(&trim_wanted.released, 0);
     store_release(&trim_number, trim_number + 1);
     trim_idle_heaps();

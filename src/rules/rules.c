@@ -88,7 +88,7 @@ static bool match(uint32_t context) {
     return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
 }
 
-static uint32_t rule_of(uint32_t context) {
+static bool is_ruled(uint32_t context) {
     return policy_rules_of(context);
 }
 
@@ -213,7 +213,7 @@ static bool add_rule_in_force(const char *rule, size_t length, struct text *text
     rule_list.command_alone += new.kind == OF_FILES || new.kind == OF_EXPRESSIONS;
     tree_watch = match_new;
     tree_wanted = is_wanted;
-    tree_rule_of = rule_of;
+    tree_is_ruled = is_ruled;
     lock_release(&tree_lock);
     return true;
 }
