@@ -259,9 +259,9 @@ MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* Like memctx_alloc, but the address is a multiple of `alignment`, which must be a power of two.
- * Otherwise, if `context` is not NULL and the library is there, also returns NULL with errno
- * EINVAL; else the result is that of aligned_alloc. */
+/* Like memctx_alloc, but the address is a multiple of `alignment`. If that is not a power of two,
+ * returns NULL with errno EINVAL. Without the library, and with `context` NULL, does what
+ * aligned_alloc does. */
 MEMCTX_SIZE_IS(3)
 MEMCTX_ALIGNMENT_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,

@@ -32,8 +32,8 @@ unsigned evict_nodes_above(uint32_t id) {
     return count;
 }
 
-/* Returns the root in place of a fixed node such as [no unwind information], which then becomes
- * TREE_PARTIAL. */
+/* If `at` is a fixed node, such as [no unwind information], returns the root, and flags `at`
+ * TREE_PARTIAL unless it is the root itself. Returns any other node as it is. */
 static uint32_t out_of_fixed(uint32_t at) {
     if (at >= TREE_FIXED_COUNT)
         return at;

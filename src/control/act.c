@@ -182,7 +182,7 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    /* Threads that still wait for an earlier trim do both with their next malloc. */
+    /* Threads that have not answered an earlier trim do the work of both in their next malloc. */
     bool waits = count_waiting(&trim->threads) > 0;
     trim_wanted.all = !some || (waits && trim_wanted.all);
     trim_wanted.punch = some || (waits && trim_wanted.punch);

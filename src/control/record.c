@@ -270,7 +270,7 @@ void record_forget(void) {
     recorder->owner = 0;
     recorder->next_ns = recorder->quiet_ns = recorder->look_ns = recorder->directory_ns = 0;
     recorder->high_bytes = 0;
-    /* `count` is 0 if the parent was about to write a moment */
+    /* While the parent makes a moment, `count` begins at 0 again, although contexts are pinned. */
     recorder->unpin |= recorder->count > 0 || recorder->sequence > 0;
     recorder->sequence = recorder->directories = recorder->count = 0;
     recorder->named = recorder->earlier = 0;

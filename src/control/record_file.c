@@ -158,9 +158,9 @@ static bool make_file(void) {
     return true;
 }
 
-/* Opens the file again that this process made before. *gone: the file is no longer there, or the
- * process may not open it any more. False
- * without *gone: the file may still be there, but cannot be opened now. */
+/* Opens again the file that this process made before. Sets *gone if the file is no longer there, or
+ * if the process may not open it any more. False without *gone: the file may still be there, but
+ * cannot be opened now. */
 static bool open_again(bool *gone) {
     /* O_NONBLOCK: somebody may have put a FIFO there */
     long fd = OS_CALL(SYS_openat, AT_FDCWD, recorder->path,

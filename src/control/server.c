@@ -105,8 +105,8 @@ static void note_dumps(void) {
     if (until == before)
         return;
     store_release(&tree_read_until_ns, until);
-    /* A thread that has read the old value under the lock may still use ids of removed nodes again.
-     * The dump begins after that. */
+    /* A thread that read the old value under tree_lock may still give ids of removed nodes to new
+     * nodes. The dump begins when that thread has released the lock. */
     if (before < os_now_exact_ns()) {
         lock_take(&tree_lock);
         lock_release(&tree_lock);

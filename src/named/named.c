@@ -149,7 +149,8 @@ static void give_place(uint32_t place) {
     lock_take(&region_lock);
     struct named *named = named_at(place);
     uint32_t link = named_link(place), wanted = load_relaxed(&named->wanted);
-    /* The end answers a request for a reset that came after the context's chunks were freed. */
+    /* A request for a reset may have come after the context's chunks were freed. The end of the
+     * context answers it. */
     if (load_relaxed(&named->done) != wanted) {
         named->freed = 0;
         store_release(&named->done, wanted);
@@ -289,8 +290,8 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
     bool again = limit->function(handle, bytes, limit->argument);
     if (!named_find(handle)) /* the function deleted the context */
         return false;
-    /* If the function set another limit, or none, that limit stays. If it gave the context away,
-     * another thread may use the context already. */
+    /* Puts the limit back, unless the function set another limit, or none. This is atomic, because
+     * another thread may already use a context that the function gave away. */
     const struct memctx_limit *expected = &calling;
     cas_acq_rel(&named->limit, &expected, limit);
     return again && load_relaxed(&named->heap) == owner;

@@ -317,9 +317,9 @@ static void shared_give_up(struct heap *heap) {
     store_owner(&shared_anew, anew);
 }
 
-/* Id of the forking thread in the parent. A signal handler may fork while its thread gets its first
- * heap, or gives it up. The heap then has this id, although it is not yet, or no longer, the heap
- * that the api layer knows. glibc lets one thread fork at a time. */
+/* The thread that forks, by its id in the parent. A signal handler may fork while its thread gets
+ * its first heap, or gives it up. The api layer then does not know the heap, but the heap has this
+ * id. glibc lets one thread fork at a time. */
 static uint32_t forking_tid FORK_PAGE;
 
 /* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent

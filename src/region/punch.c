@@ -73,7 +73,7 @@ static void push_free(struct page *page, char *block) {
 bool punch_refill(struct page *page) {
     const char *start = segment_span_start(page);
     size_t count = 0;
-    if (UNLIKELY(!page->punched)) { /* a fork has copied the page before it was punched */
+    if (UNLIKELY(!page->punched)) { /* forked between punch_announce and the punch */
         and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
         return false;
     }

@@ -333,8 +333,8 @@ static const char damaged[] = "a freed chunk was overwritten: the free list of i
 static bool count_agrees(struct page *page) {
     struct region_alive alive = {0, 0};
     page_kind_of(page)->each_used(page, add_chunk, &alive);
-    /* Read after the chunks: a chunk that another thread frees meanwhile is then counted in one of
-     * the two at least. */
+    /* Read after the chunks. So a chunk that another thread frees meanwhile counts as alive, as
+     * pending, or as both. */
     unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
     return alive.chunks + pending >= page->used && alive.chunks <= page->used;
 }

@@ -67,11 +67,10 @@ bool segment_is_purged(void);
 void segment_forget_page(struct page *page);
 /* Puts the slices of such a page into the freelist. The caller holds the lock. */
 void segment_return_span(struct page *page);
-/* Puts the cached spans of each length that their heap's user did not need since the last call into
- * the freelist, and closes the caches of which nothing was used. With `all`, or if the caches
- * exceed their half of the freelist's bound, closes also caches that are in use. The caller holds
- * the lock.
- */
+/* Looks at all span caches: puts the spans of each length that was neither put nor taken since the
+ * last look into the freelist, and closes caches in which no length was used. With `all`, closes
+ * all caches. Else, while the open caches exceed their half of the freelist's bound, also closes
+ * caches that are in use. The caller holds the lock. */
 void segment_span_caches_fade(bool all);
 /* Returns the slices of all spans in span caches. The caller holds the lock. */
 int64_t segment_span_caches_slices(void);

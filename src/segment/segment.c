@@ -18,7 +18,7 @@
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
 #define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
-/* a purge of everything ends when only slices are left that were freed so long after it began */
+/* a purge of everything leaves slices that were freed more than this long after it began */
 #define PURGE_ALL_NS 20000000U
 #define GROUP_SEARCH_MAX 16 /* segments searched for a group (aligned run) of free slices */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
@@ -598,7 +598,7 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
         return NULL;
-    /* With `all`, what other threads free later than this stays: else the purge might not end. */
+    /* With `all`, leaves slices that were freed long after the start, or it might never end. */
     if (all && oldest->state.dirty_ns > now + PURGE_ALL_NS)
         return NULL;
     if (!all && !aged)

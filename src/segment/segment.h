@@ -257,12 +257,13 @@ struct page *segment_span_alloc(uint32_t slices);
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
 /* Gives the slices of a page to the freelist, and may give memory back to the kernel. */
 void segment_span_free(struct page *page);
-/* The spans that the user of a heap freed last (span_cache.c), so that the next pages and chunks of
- * these lengths need no lock. A cache is closed at first. It opens when its user frees many spans,
- * if a control thread purges, and if all open caches together stay within half of the freelist's
- * bound. segment_purge looks at the caches once in a quarter of the decay time, or later if it is
- * not called. It then takes out the spans of all lengths that were not used since its last look,
- * and closes caches that were not used at all, or that exceed the half. */
+/* Freed spans that the user of a heap keeps (span_cache.c). The next pages and large chunks of
+ * these lengths take them without a lock. A cache is closed at first. While it is closed, it tries
+ * to open at one in 16 frees of such spans. It opens if a control thread purges the freelist, and
+ * if all open caches together then have at most half of the freelist's bound. segment_purge looks
+ * at the caches once in a quarter of the decay time, or later if it is not called. It takes out the
+ * spans of each length that was neither put nor taken since the last look. It closes caches in
+ * which no length was used, and caches that exceed the half. */
 #define SPAN_CACHE_SLICES 4U /* a longer span is not kept */
 #define SPAN_CACHE_EACH 2U   /* spans of each length */
 #define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)

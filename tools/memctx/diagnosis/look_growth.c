@@ -325,8 +325,8 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     return finding;
 }
 
-/* If the growth is straight, tells its rate, and has it counted for `out` (finding->use). `ends`:
- * `out` is told for this finding, too. */
+/* If the growth is straight, tells its rate, and adds it to finding->use, from which
+ * forecast_tell_ends makes the texts `out`. `ends`: this finding gets such a text, too. */
 static void tell_forecast(struct look *look, struct finding *finding, const struct series *series,
                           const struct blame_suspect *suspect, const struct growth *growth,
                           bool ends) {
@@ -384,9 +384,9 @@ static int64_t one_of_many(const struct look *look, const struct series *series,
 }
 
 /* Sums the growth of the paths that are not `taken` and are small (is_small) or at most
- * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0; *at_once if some are
- * not small, and *little if some of these grew by less than SUSPECT_BYTES. Returns the growth of
- * the sum; its kind is TREND_NONE if paths shrank by more than a quarter of the growth. */
+ * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0. Paths that are not
+ * small set *little if they changed by less than SUSPECT_BYTES, else *at_once. Returns the growth
+ * of the sum; its kind is TREND_NONE if paths shrank by more than a quarter of the growth. */
 static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
                                int64_t floor, int64_t *figures, bool *at_once, bool *little) {
     int64_t grown = 0, lost = 0, most = one_of_many(look, series, taken);

@@ -138,8 +138,8 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
 
 /* True if most of the growth is in one mapping that was there before, and has kept its size. A
  * database touches more and more of its buffers in this way. The growth ends when the whole mapping
- * is touched. Private memory counts only if the limit leaves room for the rest of the mapping: the
- * heap of an allocator may be larger than that. */
+ * is touched. A private mapping counts only if the limit leaves room for its untouched part,
+ * because an allocator may reserve a heap that is larger than any limit. */
 static bool fills_mapping(const struct look *look, const struct mapped *earlier,
                           const struct mapped_growth *most, int64_t grown) {
     const struct model_place *place = most->place;
@@ -340,7 +340,8 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
     }
 }
 
-/* Has the growth counted for `out`, and `out` told for this finding, too. */
+/* Adds the growth to finding->use, from which forecast_tell_ends makes the texts `out`. This
+ * finding gets such a text, too. */
 static void tell_forecast(const struct look *look, struct finding *finding,
                           const struct mapped_trend *growth) {
     const struct samples_mapped *mapped = look->input->samples->mapped;

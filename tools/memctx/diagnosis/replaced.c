@@ -25,8 +25,8 @@ static bool is_shared_code(const struct model *model, struct who_step step) {
     return kind == WHO_ALLOCATOR || kind == WHO_LIBRARY || kind == WHO_RUNTIME;
 }
 
-/* Returns what the sites need to know of the context's frame. It is found once for each frame,
- * because it takes time to find the kind of a function. */
+/* Returns the keys of the context's frame. They are found once for each frame, because it takes
+ * time to find the kind of a function. */
 static const struct site_frame *site_frame_of(struct sites *sites, uint32_t context) {
     const struct model *model = sites->model;
     const struct model_frame *frame = model->contexts[context].frame;
@@ -93,7 +93,7 @@ static bool are_near(int64_t gained, int64_t lost) {
     return gained > 0 && lost > 0 && difference <= larger(gained, lost) * 3 / 10;
 }
 
-/* True if so many of `intervals` match that what they have in common is no chance. */
+/* True if so many of `intervals` match that this is hardly chance. */
 static bool match_mostly(size_t matches, size_t intervals) {
     return intervals > 0 && matches >= (intervals > 2 ? intervals - 1 : intervals);
 }

@@ -347,9 +347,9 @@ void model_add_up(struct model *model);
 bool model_has_sums_only(const struct model *model);
 /* Returns the name of the program: as the user named it, or else the file name of exe. */
 const char *model_program(const struct model *model);
-/* Returns the time of the figures, in nanoseconds since 1970: of a process now, of a recording the
- * time of the chosen moment, of a snapshot or core file its last change, because neither has a
- * date. */
+/* Returns the time of the figures, in nanoseconds since 1970. For a process this is now; for a
+ * recording, the time of the chosen moment; for a snapshot or a core file, which have no date, the
+ * time of the file's last change. */
 uint64_t model_time_ns(const struct model *model);
 /* Returns the index of the context with this id, or WIRE_NONE. */
 uint32_t model_find_context(const struct model *model, uint32_t id);

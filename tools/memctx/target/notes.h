@@ -32,8 +32,8 @@ void note_write(struct target *target, const struct note *note);
 bool note_read(struct note *note, const char *text);
 /* Adds a context to id_sum and, if there is room, to the ids. */
 void note_add_id(struct note *note, uint32_t id);
-/* Returns false if the note does not name this context; true if it may, because the note has no
- * room for its ids. */
+/* Returns whether this context may be one of the note's: its id is among the ids, or the note has
+ * no ids. */
 bool note_may_name(const struct note *note, uint32_t id);
 
 #endif
