@@ -13,7 +13,7 @@
 
 #include "api/names.h"
 
-/* In a signal handler whose thread holds a lock, all figures of memory are 0. */
+/* In a signal handler or a fork handler whose thread holds a lock, these figures are 0. */
 static struct segment_usage usage_now(void) {
     return lock_any_is_mine() ? (struct segment_usage){0} : segment_usage();
 }

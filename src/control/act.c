@@ -59,14 +59,19 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     or_release(byte, PLACED_BY_HAND);
 }
 
-/* A named context keeps pages of its own, because its reset frees whole pages. False: the request
- * names such a context. */
+/* A named context keeps pages of its own, because its reset frees whole pages. A context whose rule
+ * asks for such pages keeps them, too. False: the request names such a context. */
 static bool may_share(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
         if (tree_is_named(request->contexts[i])) {
             text_add(text, "the context ");
             text_add_number(text, request->contexts[i]);
             text_add(text, " is named, so it keeps pages of its own; choose contexts without it");
+            return false;
+        } else if (terms_with(request->contexts[i], TERMS_OWN)) {
+            text_add(text, "a rule asks for pages of its own for the context ");
+            text_add_number(text, request->contexts[i]);
+            text_add(text, "; clear the rule first (memctx rules TARGET --clear)");
             return false;
         }
     return true;
@@ -182,10 +187,8 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    /* Threads that have not answered an earlier trim do the work of both in their next malloc. */
-    bool waits = count_waiting(&trim->threads) > 0;
-    trim_wanted.all = !some || (waits && trim_wanted.all);
-    trim_wanted.punch = some || (waits && trim_wanted.punch);
+    trim_wanted.all = !some;
+    trim_wanted.punch = some;
     store_owner(&trim_wanted.released, 0);
     store_release(&trim_number, trim_number + 1);
     trim_idle_heaps();

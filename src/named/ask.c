@@ -42,8 +42,12 @@ bool named_ask_reset(const char *name) {
         lock_take(&region_lock); /* the last member of a crowd may be ending */
         bool crowd = named->policy == NAMED_CROWD, asked = asked_by(named);
         if (asked && crowd) {
-            store_release(&named->done, 0);
-            named->freed = 0;
+            /* Contexts may have answered this request and ended already (keep_answer in crowd.c).
+             */
+            if (named->wanted != last_request) {
+                store_release(&named->done, 0);
+                named->freed = 0;
+            }
             store_release(&named->asking, 1);
         }
         if (asked)

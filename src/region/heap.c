@@ -317,16 +317,11 @@ static void shared_give_up(struct heap *heap) {
     store_owner(&shared_anew, anew);
 }
 
-/* The thread that forks, by its id in the parent. A signal handler may fork while its thread gets
- * its first heap, or gives it up. The api layer then does not know the heap, but the heap has this
- * id. glibc lets one thread fork at a time. */
-static uint32_t forking_tid FORK_PAGE;
-
 /* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent
  * and child both write the lock, which copies an OS page. */
 void heap_fork_prepare(bool interrupted) {
-    forking_tid = os_thread_id();
     lock_fork_prepare(&heap_global.lock, interrupted);
+    heap_global.forking_tid = os_thread_id();
     if (shared_is_made(the_shared()))
         lock_fork_prepare(&the_shared()->lock, interrupted);
 }
@@ -350,7 +345,7 @@ void heap_fork_child(struct heap *self) {
     uint32_t parked = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
-        if (UNLIKELY(!self && heap->state == HEAP_OWNED && heap->tid == forking_tid))
+        if (UNLIKELY(!self && heap->state == HEAP_OWNED && heap->tid == heap_global.forking_tid))
             self = heap;
         if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;

@@ -208,8 +208,12 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: ignored frees of pointers that are not the library's */
     uint32_t threads_seen;  /* atomic: how often a thread was given a heap */
     uint32_t heaps;         /* number of heaps, without the shared one */
-    uint32_t parked;        /* atomic: number of parked heaps */
-    bool first_used;        /* atomic: first_heap (heap.c), which needs no memory, was given out */
+    /* The thread that forks, by its id in the parent. A signal handler may fork while its thread
+     * gets its first heap, or gives it up. The api layer then does not know the heap, but the heap
+     * has this id. */
+    uint32_t forking_tid;
+    uint32_t parked; /* atomic: number of parked heaps */
+    bool first_used; /* atomic: first_heap (heap.c), which needs no memory, was given out */
     /* atomic: a thread looks up views of other threads, so no slots may be freed */
     bool reading;
     uint16_t at_once; /* atomic: threads that got a heap at their first entry, see api/thread.c */

@@ -159,10 +159,11 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
 static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
-    bool read_badly = look->model->how || look->model->paused;
+    bool paused = look->model->paused && !look->model->lost;
+    bool read_badly = look->model->how || paused;
     struct finding *finding =
         finding_new(look, rule, read_badly ? SEVERITY_INFO : SEVERITY_WARNING, 0, 0);
-    if (look->model->paused) {
+    if (paused) {
         finding->title = "figures that were read with a pause";
         finding->why = "The process went on while this command stood still, so the figures are "
                        "from several moments, and some may belong to other call paths.";

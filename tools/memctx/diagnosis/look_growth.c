@@ -307,7 +307,9 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     finding->sure = how_sure(growth, intervals);
     tell_doubt(finding, growth, intervals);
     free(time);
-    char *a_day = look_a_day(growth->a_day, growth->seconds);
+    /* the mean of the whole time, which the text names; growth->a_day may be a later rate */
+    double mean = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * 86400 : 0;
+    char *a_day = look_a_day(mean, growth->seconds);
     char *ends = what_it_means(growth, intervals);
     finding->evidence =
         cli_format("%s %s by %s%s in %.1f s%s; %s; %s",
@@ -462,7 +464,7 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
         free(before);
         free(function);
         struct forecast forecast = forecast_of(series, growth);
-        if (forecast.bytes_per_s > 0 && around->use.asked_per_s > 0) {
+        if (forecast.bytes_per_s > 0) {
             forecast_measure(look, suspect, &forecast);
             forecast_use(around, &forecast);
         }
@@ -471,14 +473,19 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
     struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
     char *evidence = finding->evidence;
     finding->evidence =
-        at_once ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
-                             "interval, but many in turns",
-                             evidence, finding->contexts)
-                : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
-                             "than %d chunks and %s%s",
-                             evidence, finding->contexts, CHUNKS_MIN,
-                             look_bytes(floor_of(look, MIB, 1)),
-                             little ? ", or by less than 4.0 KiB" : "");
+        at_once && !little
+            ? cli_format("%s; it is spread: none of the %zu call paths alone grew in each "
+                         "interval, but many in turns",
+                         evidence, finding->contexts)
+        : at_once ? cli_format(
+                        "%s; it is spread: each of the %zu call paths alone grew too little or too "
+                        "unevenly to be judged alone",
+                        evidence, finding->contexts)
+                  : cli_format("%s; it is spread: each of the %zu call paths alone grew by fewer "
+                               "than %d chunks and %s%s",
+                               evidence, finding->contexts, CHUNKS_MIN,
+                               look_bytes(floor_of(look, MIB, 1)),
+                               little ? ", or by less than 4.0 KiB" : "");
     free(evidence);
     char *diff = look_is_python(look->model) ? NULL : diff_since_first(look);
     if (diff) {

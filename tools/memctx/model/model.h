@@ -266,6 +266,7 @@ struct model {
     int64_t build_ns;
     int64_t depth;
     bool exact;
+    bool lost; /* the process itself says that its figures are not exact */
     /* The command paused, or had to connect again, while it read the contexts: some figures may
      * belong to other paths. */
     bool paused;

@@ -401,6 +401,7 @@ void target_load_rest(struct target *target, struct model *model,
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
     loader_finish(&target->loader, options->flags);
     model->paused = target->client.paused && !target->client.outside;
+    model->lost = !model->exact;
     model->exact &= !model->paused;
     if (target->client.outside)
         model->how = cli_copy(outside_how(target->client.outside));

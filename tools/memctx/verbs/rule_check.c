@@ -54,10 +54,14 @@ static const char *read_word(const char *word, struct wanted *wanted) {
     return NULL;
 }
 
+/* The library keeps each rule twice in a room of this size (TEXTS_BYTES in src/rules/rules.c). */
+#define RULE_TEXTS_BYTES 4096
+
 void rule_check(const char *rule) {
     static struct rule_patterns patterns;
     struct cli_failure failure;
     struct wanted wanted = {0};
+    static size_t room = RULE_TEXTS_BYTES;
     const char *equals = strrchr(rule, '='), *wrong = NULL;
     if (!equals || equals == rule)
         cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
@@ -67,6 +71,13 @@ void rule_check(const char *rule) {
     while (!wrong && (word = strsep(&rest, ",")))
         wrong = read_word(word, &wanted);
     free(words);
+    for (const char *at = rule; !wrong && *at; at++)
+        if ((unsigned char)*at < ' ')
+            wrong = "it has a control character";
+    size_t takes = 2 * (strlen(rule) + 1);
+    if (!wrong && takes > room)
+        wrong = "there are too many rules";
+    room -= wrong ? 0 : takes;
     if (!wrong && wanted.mixed && wanted.own)
         wrong = "mixed has no pages of its own, but another option needs such pages";
     if (strncmp(rule, "regex:=", 7) == 0 || strncmp(rule, "file:=", 6) == 0 ||

@@ -33,9 +33,9 @@ static int64_t waste_now(const struct model *model, const struct placing *placin
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
         const struct model_totals *self = &context->figures->self;
-        members[i] = context->placement == placing->placement &&
-                     (model_totals_any(self) || self->allocs > 0) &&
-                     note_may_name(note, context->id);
+        bool any = note->id_count > 0 || model_totals_any(self) || self->allocs > 0;
+        members[i] =
+            context->placement == placing->placement && any && note_may_name(note, context->id);
         count += members[i];
         id_sum += members[i] ? context->id : 0;
     }
