@@ -147,16 +147,13 @@ INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_w
 
 /* True when all words of the trace are on the stack. */
 INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
-    uint32_t left = trace->count;
-    const struct trace_checks *checks = trace->more;
-    if (!trace_group_matches(&trace->checks[0], words))
+    const struct trace_tail *tail = trace->tail;
+    if (!trace_group_matches(&trace->checks[0], words) ||
+        (trace->groups > 1 && !trace_group_matches(&trace->checks[1], words)))
         return false;
-    if (left == 1)
-        return true;
-    if (!trace_group_matches(&trace->checks[1], words))
-        return false;
-    for (; left > TRACE_INLINE_GROUPS; left--, checks++)
-        if (!trace_group_matches(checks, words))
+    for (; tail; tail = tail->outer)
+        if (!trace_group_matches(&tail->checks[0], (const stack_word *)tail->base) ||
+            !trace_group_matches(&tail->checks[1], (const stack_word *)tail->base))
             return false;
     return true;
 }

@@ -44,8 +44,15 @@ static uint32_t hint_count(uint32_t room) {
     return 2 * room < CACHE_HINTS_MAX ? 2 * room : CACHE_HINTS_MAX;
 }
 
+/* Returns the bytes of the places and of the lists of tails, which stand behind the places. */
 static size_t place_bytes(uint32_t room) {
-    return 2UL * room * sizeof(struct trace_place);
+    return room * (2 * sizeof(struct trace_place) + sizeof(struct trace_tail *));
+}
+
+/* Returns the list of tails with this hash in tables for `room` traces. The lists stand behind the
+ * places. */
+static struct trace_tail **tail_list(struct trace_place *places, uint32_t room, uint32_t hash) {
+    return (struct trace_tail **)(void *)(places + 2UL * room) + (hash & (room - 1));
 }
 
 static size_t trace_bytes(uint32_t room) {
@@ -106,6 +113,15 @@ static bool table_grow(struct paths *paths) {
         if (number)
             places[(uint64_t)traces[number].hash << 32 >> shift] = paths->places[i];
     }
+    for (uint32_t i = 0; i < old; i++) {
+        struct trace_tail *tail = *tail_list(paths->places, old, i), *next;
+        for (; tail; tail = next) {
+            struct trace_tail **list = tail_list(places, room, tail->hash);
+            next = tail->next;
+            tail->next = *list;
+            *list = tail;
+        }
+    }
     for (uint32_t i = 0; more_hints && old && i < hints; i++)
         hint[i] = paths->hints[i & (old_hints - 1)];
     meta_free(paths->traces, trace_bytes(old));
@@ -142,82 +158,69 @@ bool cache_make(struct paths *paths) {
     return true;
 }
 
-/* --- groups of checks beyond the first ones -------------------------------------------------- */
+/* --- tails ------------------------------------------------------------------------------------ */
 
-#define MORE_HEADER align_up(sizeof(struct more_block), 16)
-#define MORE_LEAST 1024U /* bytes of the smallest block */
-#define MORE_MOST 16384U /* bytes of the largest block, unless one trace needs more */
-#define MORE_SHARE 4U    /* a new block has about 1/MORE_SHARE of the bytes of all blocks */
+#define TAIL_BLOCK_LEAST 1024U /* bytes of the smallest block */
+#define TAIL_BLOCK_MOST 16384U /* bytes of the largest block */
+#define TAIL_BLOCK_SHARE 4U    /* a new block has about 1/TAIL_BLOCK_SHARE of the bytes of all */
 
-static uint32_t more_bytes(const struct trace *trace) {
-    return trace->more_room * (uint32_t)sizeof *trace->more;
-}
-
-static struct more_block *more_grow(struct paths *paths, uint32_t least) {
-    struct more_block *last = paths->more;
-    uint32_t all = last ? last->all_bytes : 0, bytes = MORE_LEAST;
-    while (bytes < MORE_MOST && bytes < all / MORE_SHARE)
-        bytes *= 2;
-    while (bytes < least)
+static bool tails_grow(struct paths *paths) {
+    struct tail_block *last = paths->tails;
+    uint32_t all = last ? last->all_bytes : 0, bytes = TAIL_BLOCK_LEAST;
+    while (bytes < TAIL_BLOCK_MOST && bytes < all / TAIL_BLOCK_SHARE)
         bytes *= 2;
     if (!tables_take(bytes, TABLES_TRACE))
-        return NULL;
-    struct more_block *block = meta_alloc(bytes);
+        return false;
+    struct tail_block *block = meta_alloc(bytes);
     if (!block) {
         tables_add_traces(-(int64_t)bytes);
-        return NULL;
+        return false;
     }
-    *block = (struct more_block){.next = last,
-                                 .bytes = bytes,
-                                 .used = MORE_HEADER,
-                                 .all_bytes = all + bytes,
-                                 .lost_bytes = last ? last->lost_bytes : 0};
-    return paths->more = block;
+    *block = (struct tail_block){
+        .next = last, .bytes = bytes, .used = TAIL_HEADER_BYTES, .all_bytes = all + bytes};
+    paths->tails = block;
+    return true;
 }
 
-static struct trace_checks *more_take(struct paths *paths, uint32_t groups) {
-    struct more_block *block = paths->more;
-    uint32_t bytes = groups * (uint32_t)sizeof(struct trace_checks);
-    if ((!block || block->bytes - block->used < bytes) &&
-        !(block = more_grow(paths, bytes + MORE_HEADER)))
-        return NULL;
-    block->used += bytes;
-    return (struct trace_checks *)((char *)block + block->used - bytes);
-}
-
-static void more_free(struct paths *paths) {
-    while (paths->more) {
-        struct more_block *block = paths->more;
-        paths->more = block->next;
+static void tails_free(struct paths *paths) {
+    while (paths->tails) {
+        struct tail_block *block = paths->tails;
+        paths->tails = block->next;
         tables_add_traces(-(int64_t)block->bytes);
         meta_free(block, block->bytes);
     }
 }
 
-/* True if more than half of the bytes in the blocks are lost, so that the cache should be
- * emptied. */
-static bool more_is_lost(const struct paths *paths) {
-    return paths->more && paths->more->lost_bytes > paths->more->all_bytes / 2;
+/* Returns memory for a tail. NULL: out of memory, or the budget is used up. */
+static struct trace_tail *tail_take(struct paths *paths) {
+    struct tail_block *block = paths->tails;
+    struct trace_tail *tail = block ? block->unused : NULL;
+    if (tail) {
+        block->unused = tail->outer;
+    } else if ((block && block->bytes - block->used >= sizeof *tail) || tails_grow(paths)) {
+        block = paths->tails;
+        tail = (struct trace_tail *)(void *)((char *)block + block->used);
+        block->used += (uint32_t)sizeof *tail;
+    }
+    paths->trace_bytes += tail ? sizeof *tail : 0;
+    return tail;
 }
 
-/* Makes room for `count` groups of checks in the trace. The old checks are lost. False: out of
- * memory. */
-static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t count) {
-    uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
-    if (more > trace->more_room) {
-        struct trace_checks *room = more_take(paths, more);
-        if (!room)
-            return false;
-        paths->more->lost_bytes += more_bytes(trace);
-        paths->trace_bytes += trace->sp ? (more - trace->more_room) * sizeof *room : 0;
-        trace->more = room;
-        trace->more_room = (uint8_t)more;
+/* Puts a tail without users, and all tails that only it leads to, on the list of unused tails. */
+static void tail_drop(struct paths *paths, struct trace_tail *tail) {
+    while (tail && !tail->users) {
+        struct trace_tail *outer = tail->outer;
+        struct trace_tail **at = tail_list(paths->places, paths->trace_room, tail->hash);
+        while (*at != tail)
+            at = &(*at)->next;
+        *at = tail->next;
+        tail->outer = paths->tails->unused;
+        paths->tails->unused = tail;
+        paths->trace_bytes -= (uint32_t)sizeof *tail;
+        if (outer)
+            outer->users--;
+        tail = outer;
     }
-    if (!trace->sp) {
-        paths->trace_count++;
-        paths->trace_bytes += sizeof *trace + more_bytes(trace);
-    }
-    return true;
 }
 
 /* Returns the number of a trace that was never used, or, if there is none, of the oldest trace,
@@ -261,19 +264,35 @@ static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct 
     return hash;
 }
 
-static struct trace_checks *trace_group(struct trace *trace, uint32_t i) {
-    return i < TRACE_INLINE_GROUPS ? &trace->checks[i] : &trace->more[i - TRACE_INLINE_GROUPS];
+/* Returns the index of the first check of the group that fails; 4: none does. */
+static uint32_t group_compare(const struct trace_checks *checks, const stack_word *words) {
+    uint32_t k = 0;
+    while (k < 4 && LIKELY(words[checks->word[k]] == checks->value[k]))
+        k++;
+    return k;
 }
 
-/* Returns the index of the first check that fails, or four times trace->count if none does. */
-static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
-    for (uint32_t i = 0; i < trace->count; i++) {
-        const struct trace_checks *checks = trace_group(trace, i);
-        for (uint32_t k = 0; k < 4; k++)
-            if (UNLIKELY(words[checks->word[k]] != checks->value[k]))
-                return i * 4 + k;
+/* Returns the number of the first check that fails, counted from the innermost on, and *found: the
+ * word on the stack. UINT32_MAX: no check fails. */
+static uint32_t trace_compare(const struct trace *trace, const stack_word *words, uint64_t *found) {
+    const struct trace_checks *checks = trace->checks;
+    const struct trace_tail *tail = trace->tail;
+    uint32_t left = trace->groups, passed = 0;
+    for (;; checks++, left--, passed += 4) {
+        if (!left) {
+            if (!tail)
+                return UINT32_MAX;
+            words = (const stack_word *)tail->base;
+            checks = tail->checks;
+            left = TRACE_GROUPS;
+            tail = tail->outer;
+        }
+        uint32_t k = group_compare(checks, words);
+        if (k < 4) {
+            *found = words[checks->word[k]];
+            return passed + k;
+        }
     }
-    return trace->count * 4U;
 }
 
 /* Called when the first guess was wrong. There are two ways to make the first guess: with the last
@@ -322,8 +341,9 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         if (!number)
             return NULL;
         bool related = place->tag == tag_of(*hash) && trace->sp == sp;
-        uint32_t k = related ? trace_compare(trace, words) : 0;
-        if (related && k == trace->count * 4U) {
+        uint64_t found = 0;
+        uint32_t k = related ? trace_compare(trace, words, &found) : 0;
+        if (k == UINT32_MAX) {
             store_owner(&paths->guessed, paths->guessed + 1);
             if (LIKELY(!paths->quiet))
                 learn_first_guess(paths, frame, number);
@@ -335,8 +355,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         if (++guess == CACHE_GUESSES_MAX)
             return NULL; /* cache_keep may put the path at the place of *hash */
         if (related) {
-            *hash = (*hash ^ words[trace_group(trace, k / 4)->word[k % 4]] ^ (uint64_t)k << 56) *
-                    0xd6e8feb86659fd93ULL;
+            *hash = (*hash ^ found ^ (uint64_t)k << 56) * 0xd6e8feb86659fd93ULL;
             *hash ^= *hash >> 29;
         } /* otherwise the place has the trace of an unrelated path */
         *hash *= 0x9e3779b97f4a7c15ULL;
@@ -356,53 +375,125 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* Returns how many groups the innermost return address and the last `checks` checks of `leaf`, the
- * innermost frame, take. 0: a trace cannot hold them, because a word is too far from the exported
- * function's frame, or at a lower address. A lower address occurs when a signal handler's stack
- * lies above the interrupted one. */
-static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
-                          unsigned checks) {
-    const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
-    uintptr_t frame = leaf->sp - 16, page = (frame + 8) / OS_PAGE_BYTES, far = 0;
-    unsigned put = 1;
-    while (check-- > last) {
-        uintptr_t at = check->at, distance = at - frame;
-        bool other_page = at / OS_PAGE_BYTES != page;
+/* The words that a trace compares: the last `count` - 1 checks of the innermost frame, `leaf`, and
+ * the innermost return address. They are numbered from the outermost on. */
+struct words {
+    const struct stack_check *first;
+    uint32_t count;
+    struct stack_check last;
+    uint32_t groups;
+    uint16_t starts[CACHE_GROUPS_MAX + 1]; /* number of the first word of each group, and `count` */
+};
+
+static struct stack_check word_of(const struct words *words, uint32_t i) {
+    return i + 1 < words->count ? words->first[i] : words->last;
+}
+
+/* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
+ * equal groups. False: there are too many groups. */
+static bool group_words(struct words *words) {
+    uintptr_t page = 0;
+    words->groups = 0;
+    for (uint32_t i = 0; i < words->count; i++) {
+        uintptr_t at = word_of(words, i).at;
+        if (!i || i - words->starts[words->groups - 1] == 4 || at / OS_PAGE_BYTES != page) {
+            if (words->groups == CACHE_GROUPS_MAX)
+                return false;
+            words->starts[words->groups++] = (uint16_t)i;
+        }
+        page = at / OS_PAGE_BYTES;
+    }
+    words->starts[words->groups] = (uint16_t)words->count;
+    return true;
+}
+
+/* Writes group `number` of the words, the innermost word first. If the group has fewer than four
+ * words, fills it up with copies of the outermost. False: a word is too far from `base`, or below
+ * it. */
+static bool put_group(struct trace_checks *group, const struct words *words, uint32_t number,
+                      uintptr_t base) {
+    uint32_t first = words->starts[number], i = words->starts[number + 1];
+    uintptr_t far = 0;
+    for (uint32_t k = 0; k < 4; k++) {
+        i -= i > first;
+        struct stack_check check = word_of(words, i);
+        uintptr_t distance = check.at - base;
         far |= (distance & 7) | distance >> 35;
-        put = (other_page ? (put + 3) & ~3U : put) + 1;
-        page = at / OS_PAGE_BYTES;
+        group->value[k] = check.value;
+        group->word[k] = (uint32_t)(distance / 8);
     }
-    return far ? 0 : (put + 3) / 4;
+    return !far;
 }
 
-static unsigned put_check(struct trace *trace, unsigned at, uint64_t value, uint32_t word) {
-    struct trace_checks *group = trace_group(trace, at / 4);
-    group->value[at % 4] = value;
-    group->word[at % 4] = word;
-    return at + 1;
+/* Returns the lowest address of the words from `first` to before `end`. */
+static uintptr_t lowest(const struct words *words, uint32_t first, uint32_t end) {
+    uintptr_t low = UINTPTR_MAX;
+    for (uint32_t i = first; i < end; i++)
+        low = word_of(words, i).at < low ? word_of(words, i).at : low;
+    return low;
 }
 
-/* Writes the innermost return address and the last `checks` checks of `leaf` into the trace, in
- * groups. Where the next word is in another OS page, fills the group up with copies of its last
- * check. */
-static void lay_out(struct trace *trace, const struct stack *stack, const struct stack_frame *leaf,
-                    unsigned checks) {
-    const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
-    uintptr_t frame = leaf->sp - 16, page = (frame + 8) / OS_PAGE_BYTES;
-    uint64_t value = leaf->address;
-    uint32_t word = 1;
-    unsigned put = put_check(trace, 0, value, word);
-    while (check-- > last) {
-        uintptr_t at = check->at;
-        while (UNLIKELY(at / OS_PAGE_BYTES != page) && put % 4)
-            put = put_check(trace, put, value, word);
-        page = at / OS_PAGE_BYTES;
-        value = check->value;
-        word = (uint32_t)((at - frame) / 8);
-        put = put_check(trace, put, value, word);
+static uint32_t tail_hash(const struct trace_tail *tail) {
+    uint64_t hash = (uintptr_t)tail->outer ^ (uintptr_t)tail->base << 16;
+    for (uint32_t i = 0; i < TRACE_GROUPS; i++)
+        for (uint32_t k = 0; k < 4; k++)
+            hash = (hash ^ tail->checks[i].value[k] ^ (uint64_t)tail->checks[i].word[k] << 48) *
+                   0x9e3779b97f4a7c15ULL;
+    return (uint32_t)(hash >> 32);
+}
+
+/* Returns the tail with groups `number` and `number` + 1 of the words in front of `outer`, and
+ * makes the tail if it is missing. NULL: there is no room, or a word is too far from another. */
+static struct trace_tail *tail_for(struct paths *paths, const struct words *words, uint32_t number,
+                                   struct trace_tail *outer) {
+    uintptr_t base = lowest(words, words->starts[number], words->starts[number + 2]);
+    struct trace_tail made = {.outer = outer, .base = (const uint64_t *)base};
+    if (!put_group(&made.checks[0], words, number + 1, base) ||
+        !put_group(&made.checks[1], words, number, base))
+        return NULL;
+    made.hash = tail_hash(&made);
+    struct trace_tail **list = tail_list(paths->places, paths->trace_room, made.hash), *tail;
+    for (tail = *list; tail; tail = tail->next)
+        if (tail->hash == made.hash && tail->outer == outer && tail->base == made.base &&
+            !__builtin_memcmp(tail->checks, made.checks, sizeof made.checks))
+            return tail;
+    if (!(tail = tail_take(paths)))
+        return NULL;
+    made.next = *list;
+    *tail = made;
+    *list = tail;
+    if (outer)
+        outer->users++;
+    return tail;
+}
+
+/* Writes the words into a trace. False: there is no room, or a word is too far from another; the
+ * trace is unchanged. */
+static bool lay_out(struct paths *paths, struct trace *trace, const struct words *words,
+                    uintptr_t frame) {
+    struct trace_tail *tail = NULL, *old = trace->tail;
+    struct trace_checks checks[TRACE_GROUPS] = {{{0}, {0}}};
+    uint32_t inner = (words->groups - 1) / TRACE_GROUPS * TRACE_GROUPS;
+    bool fits = true;
+    for (uint32_t i = inner; i < words->groups; i++)
+        fits &= put_group(&checks[words->groups - 1 - i], words, i, frame);
+    for (uint32_t i = 0; fits && i < inner; i += TRACE_GROUPS) {
+        struct trace_tail *inward = tail_for(paths, words, i, tail);
+        fits = inward != NULL;
+        tail = fits ? inward : tail;
     }
-    while (put % 4)
-        put = put_check(trace, put, value, word);
+    if (!fits) {
+        tail_drop(paths, tail);
+        return false;
+    }
+    if (tail)
+        tail->users++;
+    if (old && !--old->users)
+        tail_drop(paths, old);
+    trace->tail = tail;
+    trace->groups = (uint8_t)(words->groups - inner);
+    __builtin_memcpy(trace->checks, checks, sizeof checks);
+    return true;
 }
 
 /* True if the frame's address is in libc or in the dynamic linker. */
@@ -442,23 +533,24 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         place = place_of(paths, hash);
     unsigned first =
         stack->count > depth ? stack->frames[stack->count - depth].checks : checks_of_start(stack);
-    unsigned checks = leaf->checks - first;
-    unsigned count = groups_of(stack, leaf, checks);
-    if (!count || count > CACHE_GROUPS_MAX)
+    struct words words = {.first = &stack->checks[first],
+                          .count = leaf->checks - first + 1,
+                          .last = {leaf->sp - 8, leaf->address}};
+    if (!group_words(&words))
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
-    if (!trace_make_room(paths, trace, count)) {
-        if (more_is_lost(paths))
-            cache_flush(paths);
-        /* a number from trace_take stays unused; a trace that the place had stays as it was */
+    /* if false, a number from trace_take stays unused; a trace that the place had stays as it was
+     */
+    if (!lay_out(paths, trace, &words, leaf->sp - 16))
         return;
+    if (!trace->sp) {
+        paths->trace_count++;
+        paths->trace_bytes += sizeof *trace;
     }
-    lay_out(trace, stack, leaf, checks);
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
     trace->sp = leaf->sp;
-    trace->count = (uint8_t)count;
     trace->salt = (uint16_t)(number << 2);
     place->missed_view = 0;
     place->trace = (uint16_t)number;
@@ -516,7 +608,7 @@ void cache_flush(struct paths *paths) {
     if (paths->traces)
         __builtin_memset(paths->traces, 0, paths->trace_next * sizeof *paths->traces);
     paths->trace_count = paths->trace_bytes = 0;
-    more_free(paths);
+    tails_free(paths);
     if (paths->places)
         __builtin_memset(paths->places, 0, place_bytes(paths->trace_room));
     paths->last = paths->oldest = 0;

@@ -23,10 +23,11 @@
  * A path gets a trace only when two walks in a row that missed at one place led to the path, or if
  * the walk is a KEEP_ANYWAY_EVERY-th one (cache.c). So a program with ever new paths does not spend
  * its time on making traces. A forked child makes no traces during its first CACHE_QUIET misses and
- * searches. A trace takes two cache lines, which hold its first eight checks. The traces stand one
- * behind the other in an array; the places that lead to them are another, smaller array. So little
- * memory is touched. Room for traces doubles when it is used up, up to CACHE_TRACES_MAX; then the
- * oldest trace is given up.
+ * searches. A trace takes two cache lines, which hold up to eight checks of the innermost frames.
+ * The checks of the frames further out are in a list of *tails* of eight checks each. Traces whose
+ * outer frames are equal share their tails. The traces stand one behind the other in an array; the
+ * places that lead to them are another, smaller array. So little memory is touched. Room for traces
+ * doubles when it is used up, up to CACHE_TRACES_MAX; then the oldest trace is given up.
  *
  * Threads: only the owner of the heap. Memory: at most CACHE_TRACES_MAX traces for each heap.
  */
@@ -77,24 +78,35 @@ enum path_kind {
  * filled up with copies of its last check. */
 struct trace_checks {
     uint64_t value[4];
-    /* distance of each word from the exported function's frame pointer, in words of 8 bytes */
+    /* Distance of each word, in words of 8 bytes, from the exported function's frame pointer, or,
+     * in a tail, from the tail's base. */
     uint32_t word[4];
 };
 _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at a time");
 
-#define TRACE_INLINE_GROUPS 2U
+#define TRACE_GROUPS 2U      /* groups in a trace, and in a tail */
 #define CACHE_GROUPS_MAX 64U /* a path that needs more groups gets no trace */
+
+/* Checks that any number of traces have in common. The words of a tail have fixed addresses. So two
+ * traces share a tail if their stacks agree in these words and in all words further out. */
+struct trace_tail {
+    struct trace_tail *outer; /* the tail with the checks further out; NULL: there are none */
+    const uint64_t *base;     /* the lowest of the words */
+    struct trace_tail *next;  /* the next tail whose hash leads to the same list */
+    uint32_t users;           /* number of traces and tails that lead to this tail */
+    uint32_t hash;            /* of the tail's contents and `outer` */
+    struct trace_checks checks[TRACE_GROUPS] __attribute__((aligned(16)));
+};
+_Static_assert(sizeof(struct trace_tail) == 2UL * CACHE_LINE, "a tail is two lines");
 
 struct trace {
     struct view *view;
     uintptr_t sp; /* stack pointer of the exported function's caller; 0: the trace is not in use */
-    /* the groups of checks behind the first TRACE_INLINE_GROUPS, in a more_block; NULL: there is no
-     * room for any */
-    struct trace_checks *more;
-    uint32_t hash;            /* upper half of the hash whose place names the trace */
-    uint16_t salt;            /* while this is the last trace: a part of the guess's index */
-    uint8_t count, more_room; /* number of groups; number of groups that `more` has room for */
-    struct trace_checks checks[TRACE_INLINE_GROUPS];
+    struct trace_tail *tail; /* the checks behind those of the trace; NULL: there are none */
+    uint32_t hash;           /* upper half of the hash whose place names the trace */
+    uint16_t salt;           /* while this is the last trace: a part of the guess's index */
+    uint8_t groups;          /* number of groups in `checks`: 1 or 2 */
+    struct trace_checks checks[TRACE_GROUPS];
 };
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
 
@@ -104,17 +116,19 @@ struct hint {
     uint16_t first, second;
 };
 
-/* A block of memory for groups of checks of many traces, one behind the other. All blocks are given
- * back together. If each trace had a block of meta_alloc, the block would be too small to go back
- * to the kernel, and a third larger than requested. */
-struct more_block {
-    struct more_block *next;
+/* A block of memory for tails, one behind the other. All blocks are given back together. If each
+ * tail had a block of meta_alloc, the block would be too small to go back to the kernel. */
+struct tail_block {
+    struct tail_block *next;
+    /* list of the tails in all blocks that no trace uses, linked by `outer`; right only in the
+     * newest block */
+    struct trace_tail *unused;
     uint32_t bytes, used; /* bytes of the block, and used bytes of it, both with this header */
     uint32_t all_bytes;   /* bytes of this block and of all older blocks */
-    /* bytes in all blocks that traces left when they needed more room; right only in the newest
-     * block */
-    uint32_t lost_bytes;
 };
+/* bytes of a block in front of its tails */
+#define TAIL_HEADER_BYTES ((uint32_t)sizeof(struct trace_tail))
+_Static_assert(sizeof(struct tail_block) <= TAIL_HEADER_BYTES, "fits");
 
 struct trace_place { /* an entry of the table that leads from a hash to a trace */
     uint16_t trace;  /* number of the trace; 0: no trace */
@@ -198,10 +212,9 @@ struct __attribute__((may_alias)) paths {
      * was emptied */
     uint64_t guessed, replayed, missed, flushed;
     uint64_t walked_far; /* number of walks in which more than CACHE_NEAR_FRAMES frames were new */
-    /* number of traces, and their bytes including those in `more` */
+    /* number of traces, and the bytes of the traces and their tails */
     uint32_t trace_count, trace_bytes;
-    /* blocks for further groups of checks, the newest block first; NULL: none yet */
-    struct more_block *more;
+    struct tail_block *tails; /* blocks for tails, the newest block first; NULL: none yet */
     /* Sampled times of allocations, and numbers of samples: see context_time_soon. */
     uint64_t timed_ns[PATH_KINDS];
     uint64_t timed_count[PATH_KINDS];

@@ -225,6 +225,92 @@ Test(cache, two_paths_that_miss_in_turns_are_both_kept) {
     cr_assert_lt(paths->missed, 50);
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion) */
+static NOINLINE void alternate_below(int frames, int turn) {
+    if (frames)
+        alternate_below(frames - 1, turn);
+    else
+        alternate(turn);
+    __asm__ volatile("" ::: "memory");
+}
+
+static NOINLINE void alternate_from_here(int frames, int turn) {
+    alternate_below(frames, turn);
+    __asm__ volatile("" ::: "memory");
+}
+
+Test(cache, traces_share_the_words_of_equal_outer_frames) {
+    unwind_rules_init();
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
+    paths->fast_generation = unwind_rules_generation;
+    at_leaf = use_cache;
+    depth_now = 128;
+    uint32_t one = 0, two = 0;
+    for (int turn = 0; turn < 40; turn++) {
+        alternate_below(80, turn >= 20);
+        *(turn < 20 ? &one : &two) = paths->trace_bytes;
+    }
+    cr_assert_eq(paths->trace_count, 2);
+    cr_assert_gt(one, sizeof(struct trace) + 8 * sizeof(struct trace_tail));
+    cr_assert_leq(two - one, sizeof(struct trace) + 2 * sizeof(struct trace_tail));
+    cr_assert_gt(hits, 30);
+    /* the same frames below another one: all of the stack stands elsewhere */
+    for (int turn = 0; turn < 20; turn++)
+        alternate_from_here(80, 0);
+    cr_assert_gt(paths->trace_bytes - two, one - 2 * sizeof(struct trace_tail));
+    cr_assert_eq(view_count, 3);
+}
+
+static NOINLINE void alternate_somewhere(void) {
+    volatile char *space = __builtin_alloca((rand() % 4096) * 16UL + 16);
+    space[0] = 1;
+    alternate_below(20 + rand() % 60, rand() & 1);
+    space[0] = 2;
+}
+
+static int compare_pointers(const void *a, const void *b) {
+    const char *left = *(char *const *)a, *right = *(char *const *)b;
+    return (left > right) - (left < right);
+}
+
+/* Returns the number of tails that traces lead to. */
+static uint32_t count_tails(void) {
+    static struct trace_tail *found[1 << 20];
+    uint32_t count = 0, different = 0;
+    for (uint32_t i = 1; i < paths->trace_next; i++)
+        for (struct trace_tail *tail = paths->traces[i].tail; tail; tail = tail->outer) {
+            cr_assert_lt(count, sizeof found / sizeof *found);
+            found[count++] = tail;
+        }
+    qsort(found, count, sizeof *found, compare_pointers);
+    for (uint32_t i = 0; i < count; i++)
+        different += !i || found[i] != found[i - 1];
+    return different;
+}
+
+/* Each new trace takes the place of an older one; the memory of the older one's tails is used
+ * again. */
+Test(cache, tails_without_traces_are_used_again) {
+    unwind_rules_init();
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
+    paths->fast_generation = unwind_rules_generation;
+    at_leaf = use_cache;
+    depth_now = 128;
+    srand(44);
+    while (paths->oldest < 1000 && leaves < 3000000)
+        alternate_somewhere();
+    cr_assert_eq(paths->oldest, 1000);
+    uint32_t made = 0, unused = 0, used = count_tails();
+    for (struct tail_block *block = paths->tails; block; block = block->next)
+        made += (block->used - TAIL_HEADER_BYTES) / (uint32_t)sizeof(struct trace_tail);
+    for (struct trace_tail *tail = paths->tails->unused; tail; tail = tail->outer)
+        unused++;
+    cr_assert_eq(made - unused, used);
+    cr_assert_lt(unused, 100, "the last tails made new memory necessary");
+    cr_assert_eq(paths->trace_bytes,
+                 paths->trace_count * sizeof(struct trace) + used * sizeof(struct trace_tail));
+}
+
 Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     unwind_rules_init();
     srand(43);
