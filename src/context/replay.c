@@ -127,7 +127,8 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
         (kept->rbp_use >= 0 &&
          word_at(at_place(base, change->stay_rbp_at)) != stack->checks[kept->rbp_use].value))
         return -1;
-    for (unsigned i = 0; i < change->count; i++) {
+    /* from the innermost new frame on: each word proves that the next one may be read */
+    for (unsigned i = change->count; i-- > 0;) {
         uint16_t rbp = change->frames[i].rbp;
         if (word_at(at_place(base, change->frames[i].sp) - 8) != change->frames[i].address ||
             (rbp && word_at(at_place(base, change->frames[i].rbp_at)) != at_place(base, rbp)))

@@ -4,8 +4,9 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-/* words further than this from the known part of the stack are tested one by one */
-#define GROW_MAX (64UL << 20)
+/* The known part of the stack grows by this many bytes at most. A word further out may belong to
+ * another stack, so it is tested alone. */
+#define GROW_MAX (1UL << 20)
 
 /* Values of rbp_use in fresh frames. */
 #define USES_RBP 0
@@ -24,13 +25,12 @@ struct walker {
  * assembly code changed the stack pointer without telling. */
 static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
-    if (address >= stack->high && address - stack->high < GROW_MAX) {
-        if (!os_is_readable(stack->high, page_end))
-            return false;
+    if (!os_is_readable(address, page_end))
+        return false;
+    if (address >= stack->high && address - stack->high < GROW_MAX &&
+        os_is_readable(stack->high, page_end))
         stack->high = page_end;
-        return true;
-    }
-    return os_is_readable(address, page_end);
+    return true;
 }
 
 /* An aligned word lies within one OS page. So it is readable if its first byte is. */
@@ -652,9 +652,10 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_BROKEN;
             break;
         }
-        /* The kernel and makecontext end some stacks by a return address of 0. */
+        /* The kernel and makecontext end some stacks by a return address of 0. A signal at address
+         * 0 means that the program called a null pointer. */
         if (UNLIKELY(!walker.address)) {
-            end = STACK_COMPLETE;
+            end = kind == CFI_SIGNAL ? STACK_NO_CFI : STACK_COMPLETE;
             break;
         }
         walker.exact = kind == CFI_SIGNAL;

@@ -89,6 +89,8 @@ static void zero_large(const struct page *page) {
 }
 
 void region_give_large(struct heap *heap, struct page *page) {
+    if (UNLIKELY(blocks_are_watched(page))) /* a link map is a large chunk if it has a guard page */
+        segment_watch(page->chunk);
     if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
         guard_free(page);
         return;

@@ -102,10 +102,23 @@ test_names_dlclose() {
     path allocs=6400 frees=6400 -- '(__)?strdup' plugin_work main
 }
 
+# The loader's link maps stand in chunks with guard pages.
+test_names_dlclose_guarded() {
+    MEMCTX_RULES='main=guard' test_names_dlclose
+}
+
 test_names_signal() {
     held_dump signals
     path -- handler ... raise_deep raise_deep raise_deep ... main
     path -- handler ... compute ...
+}
+
+# A guard page lies between the handler's stack and the stack below which the signal came.
+test_names_stack_below() {
+    held_dump stack_below
+    path requested_bytes=1900 live_chunks=100 -- '(__)?strdup' below_handler ... raise_above \
+        raise_above raise_above raise_above above ...
+    path requested_bytes=4321 -- null_handler ... '\[no unwind information\]' END
 }
 
 test_names_fiber() {
