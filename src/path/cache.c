@@ -390,9 +390,11 @@ static struct stack_check word_of(const struct words *words, uint32_t i) {
 }
 
 /* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
- * equal groups. False: there are too many groups. */
+ * equal groups. False: there can be no trace, because there are too many groups, or because a word
+ * is at a lower address than the exported function's frame, or too far away. A lower address occurs
+ * when a signal handler's stack lies above the interrupted one, which may be unmapped meanwhile. */
 static bool group_words(struct words *words) {
-    uintptr_t page = 0;
+    uintptr_t page = 0, frame = words->last.at - 8, far = 0;
     words->groups = 0;
     for (uint32_t i = 0; i < words->count; i++) {
         uintptr_t at = word_of(words, i).at;
@@ -401,28 +403,24 @@ static bool group_words(struct words *words) {
                 return false;
             words->starts[words->groups++] = (uint16_t)i;
         }
+        far |= ((at - frame) & 7) | (at - frame) >> 35;
         page = at / OS_PAGE_BYTES;
     }
     words->starts[words->groups] = (uint16_t)words->count;
-    return true;
+    return !far;
 }
 
 /* Writes group `number` of the words, the innermost word first. If the group has fewer than four
- * words, fills it up with copies of the outermost. False: a word is too far from `base`, or below
- * it. */
-static bool put_group(struct trace_checks *group, const struct words *words, uint32_t number,
+ * words, fills it up with copies of the outermost. */
+static void put_group(struct trace_checks *group, const struct words *words, uint32_t number,
                       uintptr_t base) {
     uint32_t first = words->starts[number], i = words->starts[number + 1];
-    uintptr_t far = 0;
     for (uint32_t k = 0; k < 4; k++) {
         i -= i > first;
         struct stack_check check = word_of(words, i);
-        uintptr_t distance = check.at - base;
-        far |= (distance & 7) | distance >> 35;
         group->value[k] = check.value;
-        group->word[k] = (uint32_t)(distance / 8);
+        group->word[k] = (uint32_t)((check.at - base) / 8);
     }
-    return !far;
 }
 
 /* Returns the lowest address of the words from `first` to before `end`. */
@@ -443,14 +441,13 @@ static uint32_t tail_hash(const struct trace_tail *tail) {
 }
 
 /* Returns the tail with groups `number` and `number` + 1 of the words in front of `outer`, and
- * makes the tail if it is missing. NULL: there is no room, or a word is too far from another. */
+ * makes the tail if it is missing. NULL: there is no room. */
 static struct trace_tail *tail_for(struct paths *paths, const struct words *words, uint32_t number,
                                    struct trace_tail *outer) {
     uintptr_t base = lowest(words, words->starts[number], words->starts[number + 2]);
     struct trace_tail made = {.outer = outer, .base = (const uint64_t *)base};
-    if (!put_group(&made.checks[0], words, number + 1, base) ||
-        !put_group(&made.checks[1], words, number, base))
-        return NULL;
+    put_group(&made.checks[0], words, number + 1, base);
+    put_group(&made.checks[1], words, number, base);
     made.hash = tail_hash(&made);
     struct trace_tail **list = tail_list(paths->places, paths->trace_room, made.hash), *tail;
     for (tail = *list; tail; tail = tail->next)
@@ -467,24 +464,17 @@ static struct trace_tail *tail_for(struct paths *paths, const struct words *word
     return tail;
 }
 
-/* Writes the words into a trace. False: there is no room, or a word is too far from another; the
- * trace is unchanged. */
-static bool lay_out(struct paths *paths, struct trace *trace, const struct words *words,
-                    uintptr_t frame) {
+/* Writes the words into a trace. False: there is no room; the trace is unchanged. */
+static bool lay_out(struct paths *paths, struct trace *trace, const struct words *words) {
     struct trace_tail *tail = NULL, *old = trace->tail;
-    struct trace_checks checks[TRACE_GROUPS] = {{{0}, {0}}};
     uint32_t inner = (words->groups - 1) / TRACE_GROUPS * TRACE_GROUPS;
-    bool fits = true;
-    for (uint32_t i = inner; i < words->groups; i++)
-        fits &= put_group(&checks[words->groups - 1 - i], words, i, frame);
-    for (uint32_t i = 0; fits && i < inner; i += TRACE_GROUPS) {
+    for (uint32_t i = 0; i < inner; i += TRACE_GROUPS) {
         struct trace_tail *inward = tail_for(paths, words, i, tail);
-        fits = inward != NULL;
-        tail = fits ? inward : tail;
-    }
-    if (!fits) {
-        tail_drop(paths, tail);
-        return false;
+        if (!inward) {
+            tail_drop(paths, tail);
+            return false;
+        }
+        tail = inward;
     }
     if (tail)
         tail->users++;
@@ -492,7 +482,8 @@ static bool lay_out(struct paths *paths, struct trace *trace, const struct words
         tail_drop(paths, old);
     trace->tail = tail;
     trace->groups = (uint8_t)(words->groups - inner);
-    __builtin_memcpy(trace->checks, checks, sizeof checks);
+    for (uint32_t i = inner; i < words->groups; i++)
+        put_group(&trace->checks[words->groups - 1 - i], words, i, words->last.at - 8);
     return true;
 }
 
@@ -542,7 +533,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     struct trace *trace = &paths->traces[number];
     /* if false, a number from trace_take stays unused; a trace that the place had stays as it was
      */
-    if (!lay_out(paths, trace, &words, leaf->sp - 16))
+    if (!lay_out(paths, trace, &words))
         return;
     if (!trace->sp) {
         paths->trace_count++;
