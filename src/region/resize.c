@@ -3,7 +3,8 @@
  * realloc: resizes a chunk where it is, if the kind of its page can do so (page_kinds.h). Otherwise
  * allocates a new chunk, copies the contents and frees the old chunk.
  *
- * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty.
+ * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty, make a chunk smaller
+ * without memory for the smaller one.
  */
 #include "region/page_kinds.h"
 #include "region/region.h"
@@ -33,8 +34,10 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
         had = region_requested(chunk);
         copied = usable < size ? usable : size;
         resized = region_alloc_grown(heap, view, size, usable);
-        if (!resized)
-            return NULL;
+        /* Programs do not expect that a chunk cannot become smaller. Without memory the chunk stays
+         * as it is, and keeps its requested bytes. */
+        if (UNLIKELY(!resized))
+            return size <= usable ? chunk : NULL;
         __builtin_memcpy(resized, chunk, copied);
         region_free(heap, chunk);
     }

@@ -267,8 +267,11 @@ static void chain_free(struct chained_block *list) {
 }
 
 static void out_of_memory(void) {
-    char *old = malloc(3000);
+    static const size_t larger[] = {8000, 200000, 3 << 20}, smaller[] = {1000, 100, 20000};
+    char *old = malloc(3000), *shrinking[3];
     memset(old, 'o', 3000);
+    for (int i = 0; i < 3; i++)
+        shrinking[i] = memset(malloc(larger[i]), 's', larger[i]);
     limit_address_space(64 << 20);
     for (int round = 0; round < 3; round++) {
         struct chained_block *lists[] = {exhaust(8 << 20), exhaust(1 << 20), exhaust(65536),
@@ -288,6 +291,10 @@ static void out_of_memory(void) {
               "posix_memalign out of memory");
         for (int i = 0; i < 3000; i++)
             CHECK(old[i] == 'o', "the old block is damaged at %d", i);
+        shrinking[round] = realloc(shrinking[round], opaque(smaller[round]));
+        CHECK(shrinking[round], "no smaller block instead of one of %zu bytes", larger[round]);
+        for (size_t i = 0; i < smaller[round]; i++)
+            CHECK(shrinking[round][i] == 's', "the smaller block is damaged at %zu", i);
         for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
             chain_free(lists[i]);
         void *again = malloc(1 << 20);
@@ -295,6 +302,8 @@ static void out_of_memory(void) {
         free(again);
     }
     free(old);
+    for (int i = 0; i < 3; i++)
+        free(shrinking[i]);
 }
 
 static pthread_barrier_t gate;
