@@ -6,6 +6,7 @@
  * Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
  */
 #include "api/fast.h"
+#include "region/punch.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -40,7 +41,8 @@ static int to_int(size_t value) {
     return value > INT32_MAX ? INT32_MAX : (int)value;
 }
 
-EXPORT struct mallinfo mallinfo(void) {
+EXPORT struct mallinfo __libc_mallinfo(void);
+EXPORT struct mallinfo __libc_mallinfo(void) {
     struct mallinfo2 info = mallinfo2();
     return (struct mallinfo){
         .arena = to_int(info.arena),
@@ -49,6 +51,9 @@ EXPORT struct mallinfo mallinfo(void) {
         .keepcost = to_int(info.keepcost),
     };
 }
+#ifndef MEMCTX_UNIT
+EXPORT struct mallinfo mallinfo(void) ALIAS(__libc_mallinfo);
+#endif
 
 EXPORT int malloc_info(int flags, FILE *stream) {
     if (flags)
@@ -97,9 +102,19 @@ EXPORT void malloc_stats(void) {
     os_print(&text);
 }
 
+/* Trims this thread's heap, and gives back the freelist of the process. Heaps of other threads only
+ * do so when these threads allocate (src/control/act.c). */
 EXPORT int malloc_trim(size_t pad) {
+    struct heap *heap;
+    size_t bytes = 0;
     (void)pad;
-    return !lock_any_is_mine() && segment_purge(true) > 0;
+    if (lock_any_is_mine())
+        return 0;
+    enum thread_access access = thread_enter_any(&heap);
+    if (heap)
+        bytes = trim_whole(heap);
+    thread_leave_any(heap, access);
+    return segment_purge(true) + bytes > 0;
 }
 
 EXPORT int mallopt(int parameter, int value) {
@@ -107,3 +122,7 @@ EXPORT int mallopt(int parameter, int value) {
     (void)value;
     return 1;
 }
+
+#ifndef MEMCTX_UNIT
+EXPORT int __libc_mallopt(int parameter, int value) ALIAS(mallopt);
+#endif

@@ -207,8 +207,14 @@ static bool is_wanted(const struct view *view) {
     return trim_wanted.all || heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
 }
 
-COLD void trim_heap(struct heap *heap) {
-    uint32_t number = load_acquire(&trim_number);
+static bool is_any(const struct view *view) {
+    (void)view;
+    return true;
+}
+
+/* Gives back the heap's empty pages, and with `punch` the empty OS pages in its other pages, for
+ * the contexts of the `wanted` views and for mixed pages. Returns the bytes of these OS pages. */
+static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *view), bool punch) {
     size_t bytes = 0;
     heap_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
@@ -216,18 +222,30 @@ COLD void trim_heap(struct heap *heap) {
         bins_release_empty(heap, &heap->apart->bins);
     for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
-        if (!view->region || !is_wanted(view))
+        if (!view->region || !wanted(view))
             continue;
         bins_release_empty(heap, view->region);
         serial_release_empty(region_of(view->region));
-        if (trim_wanted.punch)
+        if (punch)
             bytes += punch_bins(heap, view->region) + serial_punch(region_of(view->region));
     }
-    if (trim_wanted.punch) {
+    if (punch) {
         bytes += punch_bins(heap, &heap->mixed);
         if (heap->apart)
             bytes += punch_bins(heap, &heap->apart->bins);
     }
+    return bytes;
+}
+
+COLD void trim_heap(struct heap *heap) {
+    uint32_t number = load_acquire(&trim_number);
+    size_t bytes = give_back(heap, is_wanted, trim_wanted.punch);
     add_relaxed(&trim_wanted.released, (int64_t)bytes);
     store_release(&heap->trims, number);
+}
+
+COLD size_t trim_whole(struct heap *heap) {
+    size_t bytes = give_back(heap, is_any, true);
+    heap_publish_waste(heap);
+    return bytes;
 }

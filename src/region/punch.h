@@ -67,5 +67,8 @@ INTERNAL uint32_t trim_number;
 #define TRIM_MARK 128U
 /* Answers the request for one heap. The caller is the heap's thread or holds its lock. */
 void trim_heap(struct heap *heap);
+/* Gives back all empty pages of a heap, and all empty OS pages in its other pages. Returns the
+ * bytes of these OS pages. Same caller. */
+size_t trim_whole(struct heap *heap);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
 /* mallinfo is deprecated, but must work */
@@ -102,6 +103,40 @@ static void trim_returns_memory(void) {
     free(again);
 }
 
+enum { ROW = 200, ROWS = 200000 };
+static char *rows[ROWS];
+
+static void make_rows(void) {
+    for (int i = 0; i < ROWS; i++)
+        rows[i] = memset(malloc(ROW), 1, ROW);
+}
+
+static void *free_rows(void *from) {
+    for (int i = *(int *)from; i < ROWS; i++)
+        if (*(int *)from == 0 || i % 50)
+            free(rows[i]);
+    return NULL;
+}
+
+/* All chunks are freed by another thread; then nearly all by their own. MEMCTX_CHECK keeps its
+ * pattern in free blocks, so their OS pages stay. */
+static void trim_returns_memory_in_pages(void) {
+    for (int from = 0; from < (getenv("MEMCTX_CHECK") ? 1 : 2); from++) {
+        pthread_t other;
+        make_rows();
+        long full = rss_kib();
+        if (from == 0)
+            CHECK(!pthread_create(&other, NULL, free_rows, &from) && !pthread_join(other, NULL),
+                  "no thread");
+        else
+            free_rows(&from);
+        malloc_trim(0);
+        long returned = full - rss_kib();
+        CHECK(returned > ROW * (ROWS >> 10) / 3, "%ld of %ld KiB came back, case %d", returned,
+              (long)ROW * (ROWS >> 10), from);
+    }
+}
+
 /* Functions of C23 that memctx has and glibc 2.36 does not. */
 static void free_sized_family(void) {
     void (*free_sized)(void *, size_t) =
@@ -184,5 +219,6 @@ CHECK_MAIN({"mallinfo-grows", mallinfo_grows}, {"mallinfo-large", mallinfo_large
            {"malloc-info-xml", malloc_info_xml}, {"malloc-info-options", malloc_info_options},
            {"malloc-stats-text", malloc_stats_text}, {"mallopt-answers", mallopt_answers},
            {"mallopt-perturb", mallopt_perturb}, {"trim-returns-memory", trim_returns_memory},
+           {"trim-returns-memory-in-pages", trim_returns_memory_in_pages},
            {"!free-sized-family", free_sized_family},
            {"cfree-of-old-binaries", cfree_of_old_binaries}, {"one-library", one_library})
