@@ -52,13 +52,15 @@ static struct {
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
     bool had_thread;   /* this process, or one of its ancestors by fork, has had a control thread */
     bool first_ended;  /* the program's first thread ended; the control thread may be the last */
-    uint64_t start_ns; /* start of this process, or the time of its fork */
-    uint64_t fork_ns;  /* when this process last began to fork; 0: never */
+    /* value of heap_global.threads_seen while the process has one thread */
+    uint32_t alone;
+    uint64_t start_ns;  /* start of this process, or the time of its fork */
+    uint64_t fork_ns;   /* when this process last began to fork; 0: never */
     uint32_t restricts; /* atomic: calls of control_restrict */
     /* In a forked child: how many further calls of control_is_due do not read the clock. */
     uint32_t looks_left;
     pthread_t thread;
-} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
+} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .alone = 1};
 const uint64_t *const control_start_shown = &control.start_ns;
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
  * the library's code runs on the stack, and it uses a tenth of the stack. */
@@ -302,7 +304,7 @@ COLD bool control_is_due(void) {
         control.looks_left--;
         return false;
     }
-    if (load_relaxed(&heap_global.threads_seen) > 1)
+    if (load_relaxed(&heap_global.threads_seen) > control.alone)
         return true;
     uint64_t now = os_now_ns(); /* coarse: may lie before a time of the exact clock */
     return now >= control.start_ns + START_AFTER_NS &&
@@ -390,6 +392,8 @@ COLD void control_fork_done(bool child) {
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;
+    uint32_t seen = load_relaxed(&heap_global.threads_seen);
+    control.alone = seen ? seen : 1;
     if (tree_read_until_ns) /* a write would cost the child a copy of the OS page */
         tree_read_until_ns = 0;
     marks_forget();

@@ -74,6 +74,15 @@ def forks_come_first():
 
 
 @test
+def children_of_a_process_with_threads_start_no_thread_at_once():
+    program = harness.build_program("tests/control/fork_after_thread.c")
+    with runtime_dir() as directory:
+        done = harness.run_program([program], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"))
+        check_equal((done.returncode, done.stdout, done.stderr), (0, "0\n", ""), "children")
+
+
+@test
 def short_life_has_no_socket():
     """A process that lives some milliseconds leaves nothing in the socket directory."""
     with runtime_dir() as directory:
