@@ -306,7 +306,7 @@ Test(cache, tails_without_traces_are_used_again) {
     for (struct trace_tail *tail = paths->tails->unused; tail; tail = tail->outer)
         unused++;
     cr_assert_eq(made - unused, used);
-    cr_assert_lt(unused, 100, "the last tails made new memory necessary");
+    cr_assert_lt(unused, used / 20, "of %u tails %u wait", made, unused);
     cr_assert_eq(paths->trace_bytes,
                  paths->trace_count * sizeof(struct trace) + used * sizeof(struct trace_tail));
 }
