@@ -14,6 +14,15 @@ CLI_LDFLAGS ?=
 INSTALL ?= install
 
 out := out/$(VARIANT)
+# These targets run programs that take out/release. With another VARIANT they would build one
+# library and judge another.
+release_targets := $(filter test torture% soak mutants demo lint bench bench-quick,$(MAKECMDGOALS))
+ifneq ($(VARIANT),release)
+ifneq ($(release_targets),)
+$(error make $(release_targets) takes out/release, not out/$(VARIANT); leave out VARIANT, or run \
+    a suite on the other build by TEST_LIB and TEST_CLI (tests/README.md))
+endif
+endif
 # The version of memctx, as include/memctx.h defines it.
 version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' include/memctx.h | paste -sd .)
 
@@ -140,7 +149,8 @@ help:
 	@echo 'make distros        demo and suite preload in other releases (as root; DISTROS="--unsigned bullseye focal")'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
-	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
+	@echo 'VARIANT=release|debug|faults|asan|tsan builds below out/VARIANT; test, demo, lint, bench'
+	@echo 'and their like take out/release. CC=clang applies to each target; V=1 shows commands'
 
 lib: $(library)
 cli: $(command)
