@@ -351,10 +351,12 @@ uninstall:
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
 	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
-# The same sources and compiler give the same tarball, byte for byte.
+# The same sources and compiler give the same tarball, byte for byte. The agent's files are not in
+# it, because serve and push need shared libraries, which the static command does not load.
 dist: all $(static_command)
 	rm -rf 'out/$(dist)'
 	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
+	rm -r 'out/$(dist)/lib/systemd' 'out/$(dist)/share/doc'
 	$(INSTALL) -m 755 $(static_command) 'out/$(dist)/bin/memctx'
 	$(INSTALL) -m 644 README.md LICENSE CHANGELOG.md 'out/$(dist)'
 	sed -i 's|^prefix=.*|prefix=$${pcfiledir}/../..|' 'out/$(dist)/lib/pkgconfig/memctx.pc'
