@@ -30,7 +30,7 @@ static const struct cli_verb verbs[] = {
      "signals and exit status are the program's own. Child processes inherit the library.\n\n"
      "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
      "  --verify N         compare every Nth call path that was found in a cache with libunwind\n"
-     "                     (MEMCTX_VERIFY)\n"
+     "                     (MEMCTX_VERIFY); needs libunwind8\n"
      "  --no-children      do not preload the library into the programs that PROGRAM starts\n"
      "  --marks TIME,N     let the program keep a mark (the figures of all call paths) every "
      "TIME,\n"
