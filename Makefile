@@ -14,6 +14,15 @@ CLI_LDFLAGS ?=
 INSTALL ?= install
 
 out := out/$(VARIANT)
+# These targets run programs that take out/release. With another VARIANT they would build one
+# library and judge another.
+release_targets := $(filter test torture% soak mutants demo lint bench bench-quick,$(MAKECMDGOALS))
+ifneq ($(VARIANT),release)
+ifneq ($(release_targets),)
+$(error make $(release_targets) takes out/release, not out/$(VARIANT); leave out VARIANT, or run \
+    a suite on the other build by TEST_LIB and TEST_CLI (tests/README.md))
+endif
+endif
 # The version of memctx, as include/memctx.h defines it.
 version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' include/memctx.h | paste -sd .)
 
@@ -140,7 +149,8 @@ help:
 	@echo 'make distros        demo and suite preload in other releases (as root; DISTROS="--unsigned bullseye focal")'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
-	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
+	@echo 'VARIANT=release|debug|faults|asan|tsan builds below out/VARIANT; test, demo, lint, bench'
+	@echo 'and their like take out/release. CC=clang applies to each target; V=1 shows commands'
 
 lib: $(library)
 cli: $(command)
@@ -341,10 +351,12 @@ uninstall:
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
 	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
-# The same sources and compiler give the same tarball, byte for byte.
+# The same sources and compiler give the same tarball, byte for byte. The agent's files are not in
+# it, because serve and push need shared libraries, which the static command does not load.
 dist: all $(static_command)
 	rm -rf 'out/$(dist)'
 	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
+	rm -r 'out/$(dist)/lib/systemd' 'out/$(dist)/share/doc'
 	$(INSTALL) -m 755 $(static_command) 'out/$(dist)/bin/memctx'
 	$(INSTALL) -m 644 README.md LICENSE CHANGELOG.md 'out/$(dist)'
 	sed -i 's|^prefix=.*|prefix=$${pcfiledir}/../..|' 'out/$(dist)/lib/pkgconfig/memctx.pc'

@@ -242,7 +242,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
         tell_of_other_malloc(rebind_other_malloc((uintptr_t)&malloc));
     thread_init();
     OS_TRY_ERROR(__register_atfork(fork_prepare, fork_parent, fork_child, library_handle));
-    if (options.verify && !oracle_load() && options.verbose) {
+    if (options.verify && !oracle_load()) {
         static const char line[] = "memctx: libunwind.so.8 cannot be loaded; MEMCTX_VERIFY does "
                                    "nothing; install libunwind8\n";
         os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});

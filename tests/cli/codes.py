@@ -335,6 +335,17 @@ def options_table():
     text = succeed("options")
     for name in names:
         check(re.search(rf"^{name} ", text, re.M), f"{name} is not in the text")
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        rows = json.loads(succeed("options", live.pid, "--json", env=live.cli_env))["options"]
+        fixed = ("name", "variable", "default", "minimum", "maximum", "words", "settable")
+        check_equal([[row[key] for key in fixed] for row in rows], [[row[key] for key in fixed] for row in table],
+                    "rows with and without a TARGET")
+        for row in table:
+            check_equal(row["variable"], "MEMCTX_" + row["name"].upper(), "variable")
+            pair = f"{row['name']}={row['default']}"
+            succeed("run", "--set", pair, "--", "true")
+            if row["settable"]:
+                succeed("set", live.pid, pair, env=live.cli_env)
 
 
 @test

@@ -32,6 +32,18 @@ def run(*argv):
     return done.stdout
 
 
+def check_page(page, command):
+    """The page has a title line, and each table of a help text in lines of its own."""
+    check(re.search(r"^\.(TH|Dt) ", page, re.M), "the manual page has no title line")
+    tables = 0
+    for verb in re.findall("^  ([a-z]+) ", run(command, "--help"), re.M):
+        for paragraph in run(command, verb, "--help").split("\n\n"):
+            if not re.search("^ +-", paragraph, re.M) and re.search(r"\S  +\S", paragraph):
+                tables += 1
+                check(f"\n.Bd -literal\n{paragraph}\n.Ed\n" in page, f"not a table in the manual page:\n{paragraph}")
+    check(tables >= 4, f"{tables} tables in the help texts")
+
+
 @test
 def install_and_uninstall():
     headers = {f"include/memctx/{name}" for name in os.listdir(f"{ROOT}/include/memctx")}
@@ -55,7 +67,7 @@ def install_and_uninstall():
             text = file.read()
         check("prefix=/opt/memctx\n" in text and f"Version: {version}\n" in text, text)
         with open(f"{prefix}/share/man/man1/memctx.1", encoding="utf-8") as file:
-            check(re.search(r"^\.(TH|Dt) ", file.read(), re.M), "the manual page has no title line")
+            check_page(file.read(), f"{prefix}/bin/memctx")
         run("bash", "-n", f"{prefix}/share/bash-completion/completions/memctx")
         for compiler, language in (("cc", "c"), ("c++", "c++")):
             for header in ("memctx.h", "memctx.hpp", *(name.removeprefix("include/") for name in headers)):

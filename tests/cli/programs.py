@@ -77,6 +77,16 @@ def run_refuses_wrong_options():
 
 
 @test
+def verify_without_libunwind_is_told():
+    with scratch() as where:
+        with open(os.path.join(where, "libunwind.so.8"), "w", encoding="ascii"):
+            pass
+        for words, told in ((("--verify", "1"), True), ((), False)):
+            done = run(*words, "true", env=clean_env(LD_LIBRARY_PATH=where))
+            check_equal((done.returncode, "install libunwind8" in done.stderr), (0, told), f"{words}: {done.stderr}")
+
+
+@test
 def run_program_not_found():
     expect(127, "no-such-program: no such program", "run", "no-such-program")
     expect(127, "no such program", "run", "./no-such-program")

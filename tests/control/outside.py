@@ -295,8 +295,8 @@ def outside_forbidden():
 
 @test
 def outside_of_a_user_with_a_foreign_directory():
-    """A process with root's XDG_RUNTIME_DIR, and so without a socket, is read from outside by its
-    own user."""
+    """A process with root's XDG_RUNTIME_DIR and without a socket (cat has no control thread) is
+    read from outside by its own user."""
     if os.geteuid() != 0:
         raise Skip("needs root, to be another user")
     with runtime_dir() as directory, harness.Target(["/bin/cat"], directory, uid=harness.NOBODY) as target:

@@ -2,6 +2,7 @@
 """memctx agent: its configuration file and mistakes in it, parts that end, reload, end, the systemd
 unit."""
 import contextlib
+import glob
 import json
 import os
 import queue
@@ -280,3 +281,35 @@ def the_unit_and_the_example_are_valid():
                               text=True, timeout=60, check=False)
         ours = [line for line in done.stderr.splitlines() if "memctx-agent" in line]
         check_equal((done.returncode, ours), (0, []), f"systemd-analyze ({done.stderr})")
+
+
+@test
+def the_printed_start_works():
+    """The commands of docs/agent.md, up to the check, succeed on a machine that has no directory of
+    memctx yet."""
+    with open(f"{ROOT}/docs/agent.md", encoding="utf-8") as file:
+        lines = re.search(r"```\nmake install PREFIX=/usr .*?\n(.*?)\nsystemctl ", file.read(), re.S).group(1).splitlines()
+    check_equal(lines[-1].split("#")[0].split(), ["memctx", "agent", "--check"], "the last command")
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        os.makedirs(f"{where}/usr/share/doc/memctx")
+        with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
+            write(f"{where}/usr/share/doc/memctx/agent.toml", file.read().replace("/var/lib/", f"{where}/var/lib/"))
+        for line in lines[:-1]:
+            command = re.sub("/(usr|etc|var)/", lambda found: where + found.group(), line)
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+            check_equal((done.returncode, done.stderr), (0, ""), command)
+        done = checked(f"{where}/etc/memctx/agent.toml")
+        check_equal((done.returncode, done.stderr), (0, ""), "memctx agent --check")
+
+
+@test
+def no_other_unit_has_the_directory_of_the_agent():
+    """systemd gives the files in a StateDirectory to the unit's user."""
+    with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
+        ours = re.search("^StateDirectory=(.*)$", file.read(), re.M).group(1)
+    units = []
+    for page in glob.glob(f"{ROOT}/docs/*.md"):
+        with open(page, encoding="utf-8") as file:
+            units += re.findall("^StateDirectory=(.*)$", file.read(), re.M)
+    check(units, "no page has a unit")
+    check(ours not in units, f"a page gives the snapshots in /var/lib/{ours} to another user")

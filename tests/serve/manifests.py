@@ -91,8 +91,7 @@ def the_manifest_of_the_agent_fits_its_file():
     check_equal(volumes["config"]["configMap"]["name"], documents["ConfigMap"]["metadata"]["name"], "ConfigMap")
     check_equal(places["config"], "/etc/memctx", "the folder of agent.toml")
     port, = container["ports"]
-    annotations = documents["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]
-    check(f':{port["containerPort"]}"' in text and annotations["prometheus.io/port"] == str(port["containerPort"]), "ports")
+    check(f':{port["containerPort"]}"' in text, "ports")
     with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         for name in ("token", "snapshots"):
             check(f'"{places[name]}' in text, f"{places[name]} is not in the file")
@@ -103,6 +102,41 @@ def the_manifest_of_the_agent_fits_its_file():
                 file.write(whole.replace(places["token"], where).replace(places["snapshots"], where))
             done = run_cli("agent", "--config", f"{where}/agent.toml", "--check")
             check_equal((done.returncode, done.stderr), (0, ""), "the file")
+
+
+@test
+def the_job_of_prometheus_finds_the_agent():
+    agent = load("agent.yaml")["DaemonSet"]
+    import yaml  # pylint: disable=import-outside-toplevel
+    with open(f"{ROOT}/examples/kubernetes/prometheus.yml", encoding="utf-8") as file:
+        job, = yaml.safe_load(file)["scrape_configs"]
+    check_equal(job["kubernetes_sd_configs"], [{"role": "pod", "namespaces": {"names": [agent["metadata"]["namespace"]]}}], "pods")
+    labels = agent["spec"]["template"]["metadata"]["labels"]
+    for rule in job["relabel_configs"]:
+        if rule.get("action") == "keep":
+            label = rule["source_labels"][0].removeprefix("__meta_kubernetes_pod_label_")
+            check(re.fullmatch(rule["regex"], labels[label]), f"{rule} drops the agent")
+    # Annotations would let other jobs scrape the agent, without the token.
+    check("annotations" not in agent["spec"]["template"]["metadata"], "annotations of the pod")
+    check_equal(os.path.basename(job["authorization"]["credentials_file"]), "token", "the key of the Secret")
+
+
+@test
+def the_image_can_be_built():
+    """The first stage uses only programs that debian:12 has or that it has installed before, and
+    copies no binaries that were built on this machine."""
+    there = {"apt-get"}
+    with open(f"{ROOT}/examples/kubernetes/Containerfile", encoding="utf-8") as file:
+        stage = file.read().replace("\\\n", " ").split("\nFROM ")[1]
+    commands = [command.split() for line in re.findall("^RUN (.*)", stage, re.M) for command in line.split("&&")]
+    check(["apt-get", "update"] in commands, f"no package lists: {commands}")
+    for program, *words in commands:
+        check(program in there, f"{program} is not installed: {commands}")
+        if words[:1] == ["install"]:
+            there |= set(words[1:])
+    check("make" in there, "make is not run")
+    with open(f"{ROOT}/.dockerignore", encoding="utf-8") as file:
+        check("out" in file.read().splitlines(), "out/ is copied into the image")
 
 
 @test

@@ -19,10 +19,9 @@ _memctx_targets() {
     done
 }
 
-# Prints the names of the settings in lower case, one a line, from `memctx options`.
-_memctx_settings() {
-    "${COMP_WORDS[0]}" options 2>/dev/null |
-        sed -n -E 's/^(MEMCTX_)?([A-Za-z_]+)[ \t].*/\2/p' | tr '[:upper:]' '[:lower:]'
+# Prints NAME= for each setting of `memctx options`, one a line; WHEN is live, start or live|start.
+_memctx_settings() { # WHEN
+    "${COMP_WORDS[0]}" options 2>/dev/null | sed -n -E "s/^([a-z_]+) +($1) .*/\\1=/p"
 }
 
 _memctx() {
@@ -66,6 +65,8 @@ _memctx() {
             case ${COMP_WORDS[at]} in
                 --depth | --verify | --rule | --marks | --set) ((at++)) ;;
                 --) ((at++)) && break ;;
+                # Bash makes three words of NAME=VALUE.
+                [=:]*) ((at++)) ;;
                 -*) ;;
                 *) break ;;
             esac
@@ -81,7 +82,7 @@ _memctx() {
             [[ $verb != top ]] || words="live growth waste allocs chunks"
             ;;
         --fail-on) words="info warning critical" ;;
-        --set) words=$(_memctx_settings | sed 's/$/=/') ;;
+        --set) words=$(_memctx_settings 'live|start') ;;
         --do) words="snapshot doctor exec:" ;;
         --when) words="rss> inuse> waste> growth> psi> ends" ;;
         --debug-dir | --dir)
@@ -104,12 +105,14 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | top | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | options | top)
+                        mark) [[ " ${COMP_WORDS[*]} " != *" --list "* ]] || files=yes ;;&
+                        dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | \
+                            isolate | merge | rules | options | top)
                             words=$(_memctx_targets)
                             ;;
                         set)
                             words=$(_memctx_targets)
-                            ((COMP_CWORD == 2)) || words=$(_memctx_settings | sed 's/$/=/')
+                            ((COMP_CWORD == 2)) || words="$(_memctx_settings live) record="
                             # memctx set: the words that may follow the number of a context.
                             ((COMP_CWORD == 2)) || [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] || words="unfold fold policy="
                             ;;

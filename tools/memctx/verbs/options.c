@@ -105,8 +105,8 @@ static void show_process(struct target *target, struct json_writer *json) {
 static void show_table(struct json_writer *json) {
     for (size_t i = 0; i < settings_count; i++) {
         const struct settings_entry *entry = &settings_table[i];
-        show_row(json, entry->name, NULL, settings_text(entry, entry->initial), entry->settable,
-                 entry->help);
+        show_row(json, settings_name(entry), NULL, settings_text(entry, entry->initial),
+                 entry->settable, entry->help);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <memctx/options.h>
 
@@ -36,8 +37,7 @@ static const char *const marks_words[] = {"off"};
 
 const struct settings_entry settings_table[] = {
 #define X(field, NAME, kind, initial_value, minimum_value, maximum_value, live, text)              \
-    {.name = #field,                                                                               \
-     .variable = "MEMCTX_" #NAME,                                                                  \
+    {.variable = "MEMCTX_" #NAME,                                                                  \
      .help = text,                                                                                 \
      .words = WORDS_##kind,                                                                        \
      .initial = initial_value,                                                                     \
@@ -51,9 +51,19 @@ const struct settings_entry settings_table[] = {
 
 const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
 
+const char *settings_name(const struct settings_entry *entry) {
+    static char name[32];
+    size_t length = 0;
+    const char *upper = entry->variable + strlen("MEMCTX_");
+    for (; upper[length] && length + 1 < sizeof name; length++)
+        name[length] = (char)tolower((unsigned char)upper[length]);
+    name[length] = '\0';
+    return name;
+}
+
 const struct settings_entry *settings_find(const char *name) {
     for (size_t i = 0; i < settings_count; i++)
-        if (strcmp(settings_table[i].name, name) == 0)
+        if (strcasecmp(settings_table[i].variable + strlen("MEMCTX_"), name) == 0)
             return &settings_table[i];
     return NULL;
 }

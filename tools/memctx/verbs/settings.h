@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 struct settings_entry {
-    const char *name;     /* lower case, as in `memctx set` */
     const char *variable; /* MEMCTX_NAME */
     const char *help;
     const char *const *words; /* words of an enum, in the order of their values; NULL: a number */
@@ -20,7 +19,10 @@ struct settings_entry {
 extern const struct settings_entry settings_table[];
 extern const size_t settings_count;
 
-/* Returns the entry of this name (lower case); NULL: there is none. */
+/* Returns the entry's name, which is NAME in lower case, as the library prints it. The text stays
+ * valid until the next call. */
+const char *settings_name(const struct settings_entry *entry);
+/* Returns the entry of this name, in lower or upper case; NULL: there is none. */
 const struct settings_entry *settings_find(const char *name);
 /* Returns true if the text is a valid value of the entry. */
 bool settings_accepts(const struct settings_entry *entry, const char *text);
