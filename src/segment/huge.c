@@ -475,6 +475,9 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
         if (!start)
             return NULL;
     }
+    /* Only one OS page of a segment in front of the chunk is used, so it must be no huge page. */
+    if (UNLIKELY(offset == SEGMENT_BYTES))
+        os_advise_huge(start, SEGMENT_BYTES, false);
     struct page *header = (struct page *)start;
     if (!fresh)
         __builtin_memset(header, 0, sizeof *header);

@@ -635,6 +635,16 @@ Test(segment, huge_pages_that_are_asked_for_go_back_whole) {
     }
 }
 
+/* The header of an aligned chunk stands 4 MiB in front of the chunk. */
+Test(segment, an_aligned_chunk_has_no_huge_page_for_its_header) {
+    options.thp = THP_ALWAYS;
+    struct page *header = segment_huge_alloc(SEGMENT_BYTES, SEGMENT_BYTES);
+    cr_assert(header != NULL);
+    cr_assert_eq(header->chunk, (char *)header + SEGMENT_BYTES);
+    cr_assert_eq(resident_pages(header, 64 * OS_PAGE_BYTES), 1);
+    segment_huge_free(header);
+}
+
 static uintptr_t leaf_of(const void *address) {
     return (uintptr_t)address >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
 }
