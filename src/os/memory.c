@@ -108,6 +108,16 @@ int os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
     return OS_FAILED(result) ? (int)result : 0;
 }
 
+void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes) {
+    if (!kernel_grants(new_bytes - old_bytes))
+        return NULL;
+    long result = OS_CALL(SYS_mremap, start, old_bytes, new_bytes, MREMAP_MAYMOVE, 0, 0);
+    if (LIKELY(!OS_FAILED(result)))
+        return (void *)result;
+    add_relaxed(&refused, 1);
+    return NULL;
+}
+
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
     return !OS_FAILED(
         OS_CALL(SYS_mremap, start, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));

@@ -33,6 +33,8 @@ int os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
  * mapping is where it was, but the kernel may have unmapped the target, and another thread may have
  * mapped memory there since. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
+/* Grows a mapping, and moves it to a place that the kernel chooses. NULL: nothing changed. */
+void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
 /* Makes read-only memory of a loaded object writable, or read-only again. Called only at the

@@ -6,7 +6,8 @@
  * Serves chunks that need more than 1 MiB, counting the padding for their alignment. To grow a
  * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
  * a new aligned place. The bytes are copied only if the mapping has cuts (struct huge_cuts), if the
- * chunk has an alignment above an OS page, or during a dump.
+ * chunk has an alignment above an OS page, during a dump, or if a limit of the process leaves no
+ * room for the new place beside the old one.
  *
  * A cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
  * program that frees a big buffer mostly needs another one. A mapping that would fill the second
@@ -539,6 +540,32 @@ static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     return moved;
 }
 
+/* Grows a mapping when the kernel grants no second place beside it, because a limit of the process
+ * (RLIMIT_AS, RLIMIT_DATA) would count both. The kernel moves the mapping to a place of its choice,
+ * with room for the alignment, and then the bytes move up to the alignment. Returns the new place.
+ * NULL: a dump is running, the mapping has cuts, or the kernel refused; nothing changed. */
+static char *grow_elsewhere(char *start, size_t bytes, size_t mapped) {
+    size_t padded = mapped + SEGMENT_BYTES - OS_PAGE_BYTES;
+    if (padded < mapped || cuts_of(start)->count || !lock_try(&global.unmap_lock))
+        return NULL;
+    char *moved = os_grow_elsewhere(start, bytes, padded);
+    unmap_lock_release();
+    if (!moved)
+        return NULL;
+    char *target = (char *)align_up((uintptr_t)moved, SEGMENT_BYTES);
+    if (!segment_map_reserve(target)) { /* the old place is free again */
+        os_move(moved, padded, start, bytes);
+        return NULL;
+    }
+    __builtin_memmove(target, moved, bytes);
+    if (target > moved)
+        os_unmap(moved, (size_t)(target - moved));
+    if (target + mapped < moved + padded)
+        os_unmap(target + mapped, (size_t)(moved + padded - target) - mapped);
+    segment_claim_memory(target, mapped);
+    return target;
+}
+
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
@@ -558,10 +585,11 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     if (offset != HUGE_HEADER_BYTES || error != -ENOMEM)
         return NULL;
     char *target = segment_map_memory(mapped);
-    if (!target)
-        return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);
-    if (!move_to((char *)header, old, target, mapped)) {
+    bool moved = target && move_to((char *)header, old, target, mapped);
+    if (!target && mapped > old)
+        moved = (target = grow_elsewhere((char *)header, old, mapped)) != NULL;
+    if (!moved) {
         segment_map_set(SEGMENT_HUGE, header, true);
         return NULL;
     }

@@ -306,6 +306,31 @@ static void out_of_memory(void) {
         free(shrinking[i]);
 }
 
+/* Grows a chunk where the limit leaves no room for the old and the new size together. With
+ * MEMCTX_CHECK each realloc copies. */
+static void growth_under_limit(void) {
+    enum { OLD = 100 << 20, NEW = 140 << 20 };
+    if (getenv("MEMCTX_CHECK"))
+        return;
+    char *grown = malloc(opaque(OLD));
+    for (size_t i = 0; i < OLD; i += 4096)
+        grown[i] = (char)(i >> 12);
+    limit_address_space(64 << 20);
+    for (int round = 0; round < 2; round++) {
+        grown = realloc(grown, opaque(NEW));
+        CHECK(grown, "round %d: 100 MiB do not grow to 140 MiB", round);
+        for (size_t i = 0; i < OLD; i += 4096)
+            CHECK(grown[i] == (char)(i >> 12), "round %d: damaged at %zu", round, i);
+        memset(grown + OLD, round, NEW - OLD);
+        grown = realloc(grown, opaque(OLD));
+        CHECK(grown, "round %d: 140 MiB do not shrink", round);
+    }
+    free(grown);
+    grown = malloc(opaque(NEW));
+    CHECK(grown, "the memory does not come back");
+    free(grown);
+}
+
 static pthread_barrier_t gate;
 
 static void *first_allocation_without_memory(void *unused) {
@@ -407,6 +432,7 @@ CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"calloc-overflow", calloc_overflow}, {"reallocarray-overflow", reallocarray_overflow},
            {"realloc-to-zero", realloc_to_zero}, {"errno-preserved", errno_preserved},
            {"errno-free-locked", errno_free_locked}, {"out-of-memory", out_of_memory},
+           {"growth-under-limit", growth_under_limit},
            {"out-of-memory-new-thread", out_of_memory_new_thread},
            {"small-address-space", small_address_space},
            {"more-than-the-machine", more_than_the_machine})
