@@ -120,7 +120,8 @@ class Agent:
     def __init__(self, path, runtime):
         self.process = subprocess.Popen([harness.CLI, "agent", "--config", path, "--json"], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env=clean_env(XDG_RUNTIME_DIR=runtime),
-                                        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+                                        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+                                        start_new_session=True)
         self.seen, self.lines = [], queue.Queue()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -256,6 +257,20 @@ def parts_end_with_the_agent():
 
 
 @test
+def control_c_ends_push_by_one_signal():
+    """The terminal signals the agent's whole process group. The part gets the agent's SIGTERM only, so
+    it still removes its group from the Pushgateway."""
+    with served(name=f"agent{os.getpid()}") as target, sink(slow_s=0.3) as (url, got), \
+            file_of(f'[agent]\nmatch = "agent{os.getpid()}"\n[push]\npushgateway = "{url}"\n') as path, \
+            Agent(path, target.runtime) as agent:
+        wait_until(lambda: got, "the metrics")
+        os.killpg(agent.process.pid, signal.SIGINT)
+        agent.hear("end")
+        check_equal([one[0] for one in got], ["PUT", "DELETE"], "requests")
+        check("sent 2, retried 0, dropped 0, failed 0\n" in agent.seen, f"sums of push: {agent.seen}")
+
+
+@test
 def the_unit_and_the_example_are_valid():
     with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
@@ -275,6 +290,7 @@ def the_unit_and_the_example_are_valid():
         with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
             # Drops the line Documentation=, because systemd-analyze looks for the manual page here.
             unit = re.sub("^Documentation=.*\n", "", file.read().replace("@PREFIX@", where), flags=re.M)
+        check("\nKillMode=mixed\n" in unit, "systemd would signal the parts besides the agent")
         write(f"{where}/memctx-agent.service", unit)
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"{where}/memctx-agent.service"], capture_output=True,
                               text=True, timeout=60, check=False)

@@ -77,7 +77,9 @@ static void tell(const char *event, const char *part, pid_t pid, const char *for
 
 /* --- children -------------------------------------------------------------------------------- */
 
-/* In a forked child: restores the signals, limits the memory, and executes the verb. */
+/* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
+ * a process group of its own: Ctrl-C then signals the agent alone, which sends SIGTERM to the part.
+ * A part with two signals would end at once, and push would send nothing more. */
 _Noreturn static void become(char *const *words, const char *last, pid_t parent,
                              int64_t memory_bytes) {
     size_t count = 0;
@@ -85,6 +87,7 @@ _Noreturn static void become(char *const *words, const char *last, pid_t parent,
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(CLI_REFUSED);
