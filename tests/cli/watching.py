@@ -131,6 +131,17 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
 
 
 @test
+def watch_under_nohup_goes_on():
+    with hold() as live, Watch(live, "--when", "rss>64M", "--do", "exec:true",
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as watch:
+        watch.until("found")
+        watch.process.send_signal(signal.SIGHUP)
+        live.ask("take 80")
+        watch.until("exec")
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
 def watch_acts_again_only_after_cool_and_fall():
     with hold() as live, scratch() as where, \
             Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do", "exec:true") as watch:

@@ -4,6 +4,7 @@ thousand at once, clients that leave."""
 import contextlib
 import os
 import re
+import signal
 import socket
 import ssl
 import stat
@@ -15,7 +16,7 @@ import urllib.request
 
 import harness
 from harness import PATIENCE_S, check, check_equal, run_cli, runtime_dir, test, wait_until
-from serving import Server, served
+from serving import Server, ignore_hangup, served
 
 TOKEN = "0123456789abcdef-0123456789abcdef"
 
@@ -55,6 +56,14 @@ def the_server_only_reads():
         status, _, _ = server.ask("/metrics", method="POST", Content_Length="0")
         check_equal(status, 405, "POST")
         check_equal(target.dump()["totals"]["allocs"], before["allocs"], "allocations of the target")
+
+
+@test
+def a_server_under_nohup_stays():
+    with served() as target, Server(target.runtime, target.pid, preexec_fn=ignore_hangup) as server:
+        server.process.send_signal(signal.SIGHUP)
+        check(b"memctx_up" in server.get("/metrics"), "no metrics after SIGHUP")
+        check_equal(server.end(), (0, ""), "end")
 
 
 @test

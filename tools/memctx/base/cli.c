@@ -3,6 +3,7 @@
 #include "base/cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,11 @@ int64_t cli_parse_bytes(const char *what, const char *text) {
         cli_usage("%s takes a number of bytes, which may end in K, M, G or T; got \"%s\"", what,
                   text);
     return bytes;
+}
+
+bool cli_ignores_signal(int number) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 int cli_finish_output(int code) {

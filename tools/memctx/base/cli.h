@@ -91,6 +91,10 @@ int64_t cli_parse_bytes(const char *what, const char *text);
 /* Sets *value and returns true if the whole text is a decimal number. */
 bool cli_is_number(const char *text, int64_t *value);
 
+/* Returns true if this process ignores the signal. A command that nohup started ignores SIGHUP, and
+ * must not install a handler for it. */
+bool cli_ignores_signal(int number);
+
 /* Flushes standard output. Returns `code`; if the output cannot be written, prints a message and
  * returns CLI_REFUSED. */
 int cli_finish_output(int code);

@@ -252,7 +252,8 @@ static void catch_signals(void) {
     own_pid = getpid();
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    if (!cli_ignores_signal(SIGHUP))
+        sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 

@@ -588,7 +588,8 @@ static int open_signals(void) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
+    if (!cli_ignores_signal(SIGHUP)) /* a signalfd delivers ignored signals, too */
+        sigaddset(&ends, SIGHUP);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &ends, SFD_CLOEXEC);

@@ -565,6 +565,8 @@ static void set_signals(sigset_t *waiting) {
     sigemptyset(&action.sa_mask);
     sigemptyset(&blocked);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (signals[i] == SIGHUP && cli_ignores_signal(SIGHUP))
+            continue;
         sigaction(signals[i], &action, NULL);
         sigaddset(&blocked, signals[i]);
     }
