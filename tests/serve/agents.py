@@ -93,6 +93,22 @@ def the_file_is_read_strictly():
 
 
 @test
+def a_warning_of_a_part_is_not_its_mistake():
+    with file_of("") as path:
+        token = path + ".token"
+        write(path, f'[serve]\nlisten = "127.0.0.1:0"\ntoken-file = "{token}"\n')
+        for text, code in (("short\n", 2), ("0123456789abcdef\n", 0)):
+            write(token, text)
+            os.chmod(token, 0o644)
+            done = checked(path)
+            lines = done.stderr.splitlines()
+            check_equal((done.returncode, lines[0]), (code, f"memctx: {path}:3: [serve] --token-file: other users may "
+                                                      f"read {token}; chmod 600 {token}"), done.stderr)
+            check_equal([line.split(" of ")[0] for line in lines[1:]],
+                        [f"memctx: {path}:3: [serve] --token-file: the first line"] if code else [], done.stderr)
+
+
+@test
 def the_file_becomes_command_lines():
     text = ("# c\r\n\r\n[ agent ] # c\n  match='a*b'\n[push]\nevery = 6_0\njson = true\notlp = \"http://x/\\u00e9\" # \"\n"
             "labels = [ 'a=\\n', # one\n\n\t\"b=\\\"c d\",]\n[[watch]]\nwhen = 'rss>1G'\nmatch = \"other\"\njson = false\n"

@@ -94,13 +94,8 @@ static size_t plain_length(const struct job_output *out) {
 }
 
 static const char *find_failure(struct job *job) {
-    char *why = job->error.length > 0 ? job->error.bytes : NULL;
-    if (job->late)
-        return "the profile took too long";
-    if (!why)
-        return "the profile could not be made";
-    why[strcspn(why, "\n")] = '\0';
-    return why + (strncmp(why, "memctx: ", 8) == 0 ? 8 : 0);
+    const char *why = job_find_reason(job);
+    return job->late ? "the profile took too long" : why ? why : "the profile could not be made";
 }
 
 static void finish_profile(struct push *push) {

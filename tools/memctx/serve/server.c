@@ -243,11 +243,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind, boo
                                         [REQUEST_PAGE] = "text/html; charset=utf-8",
                                         [REQUEST_DATA] = "application/json"};
     if (job->status != CLI_DONE || job->late) {
-        char *why = job->error.length > 0 ? job->error.bytes : NULL;
-        if (why && strncmp(why, "memctx: ", 8) == 0)
-            why += 8;
-        if (why)
-            why[strcspn(why, "\n")] = '\0';
+        const char *why = job_find_reason(job);
         return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
                              job->late ? "the process took too long; try again"
                              : why     ? why

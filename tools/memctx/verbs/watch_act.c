@@ -320,15 +320,6 @@ static void read_messages(void) {
     }
 }
 
-/* Returns the last line that the child wrote to standard error, without the name of the command. */
-static const char *last_message(void) {
-    char *message = run.message, *newline;
-    while ((newline = strchr(message, '\n')) && newline[1] != '\0')
-        message = newline + 1;
-    message[strcspn(message, "\n")] = '\0';
-    return message + (strncmp(message, "memctx: ", 8) == 0 ? 8 : 0);
-}
-
 /* Makes the file that a child writes to. Returns false and sets errno if that fails. */
 static bool make_temporary(const struct watch_event *event) {
     run.temporary = cli_format("%s.XXXXXX", event->stem);
@@ -456,7 +447,7 @@ static bool is_gone(const struct watched *process) {
  * child ended. */
 static void explain(const struct watch_event *event, const struct watch_action *action, int status,
                     char *reason, size_t bytes) {
-    const char *message = last_message();
+    const char *message = cli_find_reason(run.message);
     if (run.late)
         snprintf(reason, bytes, "it was ended after %lld s; --timeout gives it more time",
                  (long long)settings->timeout_ms / 1000);
