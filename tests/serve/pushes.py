@@ -20,6 +20,7 @@ import urllib.request
 import harness
 import otlp_profile
 import pprof_file
+from clients import children
 from harness import PATIENCE_S, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
 from profiles_and_findings import of, valid
 from serving import OWN_NAME, Metrics, free_port, ignore_hangup, served
@@ -405,6 +406,18 @@ def words_that_are_refused():
             done = push(target, target.pid, *words)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
         check_equal(push(target, 999999999, *where).returncode, 3, "no such process")
+
+
+@test
+def a_process_that_ends_during_the_round_is_no_failure():
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second, sink() as (url, got), \
+            running(first, OWN_NAME, "--once", "--parca", url) as process:
+        wait_until(lambda: children(process.pid) or process.poll() is not None, "the profile of the first one", step_s=0.001)
+        process.send_signal(signal.SIGSTOP)
+        max(first, second, key=lambda one: one.pid).kill()
+        process.send_signal(signal.SIGCONT)
+        out, errors = process.communicate(timeout=PATIENCE_S)
+        check_equal((process.returncode, out, errors), (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
 
 
 @test

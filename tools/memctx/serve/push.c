@@ -98,12 +98,24 @@ static const char *find_failure(struct job *job) {
     return job->late ? "the profile took too long" : why ? why : "the profile could not be made";
 }
 
+/* Returns true if the process has ended since the round began. Another process may have its pid by
+ * now, and the profile may be of that process. */
+static bool has_ended(const struct fleet_process *process) {
+    struct process_facts now;
+    bool unknown, there = process_read_known(process->facts.pid, &now, &unknown);
+    return there ? now.start_ticks != process->facts.start_ticks || now.state == 'Z' ||
+                       now.state == 'X'
+                 : !unknown;
+}
+
 static void finish_profile(struct push *push) {
     const struct push_options *options = push->options;
     const struct fleet_process *process = push->fleet.processes[push->at];
     struct outbox_source source = {process->program, process->number};
     struct job *job = &push->job;
-    if (job->status != CLI_DONE)
+    if (has_ended(process)) {
+        /* nothing is sent of it, and that is no failure */
+    } else if (job->status != CLI_DONE)
         outbox_fail(&push->outbox, source, find_failure(job));
     else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
         /* Try again with half the samples, which export makes by summing, so that no byte is lost.
