@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import harness
-from harness import PATIENCE_S, Failure, Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
+from harness import PATIENCE_S, Failure, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
 from clients import children
 from serving import OWN_NAME, Server, fake, named, served
 
@@ -135,6 +135,15 @@ def a_process_that_stalls_is_down_in_bounded_time():
             # The profile tells the reason, and not the warning before it that the process is busy.
             told = server.get(f"/debug/pprof/allocs?target={OWN_NAME}-badly&seconds=1", status=503).decode()
             check("did not answer in time" in told, f"why there is no profile: {told}")
+
+
+@test
+@in_tries
+def a_long_search_for_processes_takes_no_time_from_their_answers():
+    shim = harness.build_program("tests/serve/slow_proc.c", "slow_proc.so", flags=["-shared", "-fPIC"])
+    with served(name=OWN_NAME) as target, \
+            Server(target.runtime, "--match", OWN_NAME, environment={"LD_PRELOAD": shim}) as server:
+        check_equal(up(server), {FIRST: 1}, "up at the first scrape")
 
 
 @test

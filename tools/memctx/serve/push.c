@@ -178,8 +178,7 @@ static void begin_end(struct push *push, enum outbox_haste haste) {
 }
 
 static void begin_round(struct push *push) {
-    int64_t now = clock_now_ms();
-    push->next_ms = now + push->options->every_ms;
+    push->next_ms = clock_now_ms() + push->options->every_ms;
     fleet_refresh(&push->fleet);
     if (all_ended(push)) {
         begin_end(push, OUTBOX_LAST);
@@ -187,10 +186,10 @@ static void begin_round(struct push *push) {
     }
     push->at = 0;
     push->samples = push->options->limit_samples;
-    push->asked_ms = now;
     if (push->options->server.engine == ENGINE_PUSHGATEWAY) {
         push->round = ROUND_METRICS;
-        fleet_ask(&push->fleet, now);
+        push->asked_ms = clock_now_ms(); /* after the search, as in begin_scrape (server.c) */
+        fleet_ask(&push->fleet, push->asked_ms);
     } else {
         push->round = ROUND_PROFILES;
         start_profile(push);

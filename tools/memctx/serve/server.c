@@ -132,8 +132,9 @@ static struct waiting *find_scraper(const struct server *server, enum exposition
 static enum MHD_Result begin_scrape(struct server *server, struct waiting *request) {
     if (!server->scrapes) {
         server->scrapes = true;
-        server->scrape_ms = clock_now_ms();
         fleet_refresh(&server->fleet);
+        /* after the search, which takes long on a machine with thousands of processes */
+        server->scrape_ms = clock_now_ms();
         fleet_ask(&server->fleet, server->scrape_ms);
     }
     return suspend_request(server, request, NULL);
