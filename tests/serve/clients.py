@@ -259,6 +259,8 @@ def only_the_server_loads_the_library_for_http():
             pass  # an empty file
         done = run_cli("serve", "--match", "x", env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
         check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, done.stderr)
+        done = run_cli("serve", "--match", "x", "--check", env=harness.clean_env(LD_LIBRARY_PATH=where))
+        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, f"--check: {done.stderr}")
 
 
 @test

@@ -603,10 +603,10 @@ _Noreturn static void die_not_started(const struct server_options *options) {
 void server_check(const struct server_options *options) {
     struct server server = {.options = options};
     struct cli_failure failure;
-    if (!options->certificate)
-        return;
     if (!mhd_load(&failure))
         cli_die_failure(&failure);
+    if (!options->certificate)
+        return;
     if (!start(&server, -1))
         die_not_started(options);
     mhd.stop_daemon(server.daemon);
