@@ -131,6 +131,29 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
 
 
 @test
+def watch_goes_on_while_its_log_cannot_be_written():
+    """A limit of file size stands for a full disk: the log takes 200 bytes, until it is emptied."""
+    with hold() as live, scratch() as where:
+        log, made = os.path.join(where, "log"), os.path.join(where, "made")
+        with open(log, "ab") as out, subprocess.Popen(
+                [CLI, "watch", str(live.pid), "--every", "50ms", "--when", "rss>64M", "--do", f"exec:touch {made}"],
+                stdout=out, stderr=subprocess.PIPE, env=live.cli_env, text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))) as process:
+            wait_until(lambda: os.path.getsize(log) == 200, "a full log")
+            live.ask("take 80")
+            wait_until(lambda: os.path.exists(made) or process.poll() is not None, "the action")
+            os.truncate(log, 0)
+            process.terminate()
+            errors = process.communicate(timeout=PATIENCE_S)[1]
+        check_equal(process.returncode, 1, "status")
+        check(re.search("^memctx: the log cannot be written; File too large; .*\n"
+                        r"memctx: the log can be written again; \d events? (is|are) not in it\n$", errors), errors)
+        with open(log, encoding="utf-8") as file:
+            text = file.read()
+        check(re.fullmatch(r"\n(\d{4}-\S+Z .*\n)*\d{4}-\S+Z the watch ends because of a signal; 1 event, 0 failed actions\n", text), text)
+
+
+@test
 def watch_under_nohup_goes_on():
     with hold() as live, Watch(live, "--when", "rss>64M", "--do", "exec:true",
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as watch:

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/job.h"
 #include "serve/outbox.h"
 #include "serve/post.h"
@@ -274,7 +275,7 @@ int push_run(const struct push_options *options) {
     int64_t oldest_ms = (PROFILES_MOST + 1) * options->every_ms;
     push.outbox.keep_ms = oldest_ms > KEEP_MS ? oldest_ms : KEEP_MS;
     catch_signals();
-    while (signals < 2 && !push.outbox.broken) {
+    while (signals < 2 && !log_is_broken()) {
         if (signals > 0)
             take_signal(&push);
         run_round(&push);
@@ -289,5 +290,5 @@ int push_run(const struct push_options *options) {
     fleet_end(&push.fleet);
     outbox_tell_end(&push.outbox);
     fflush(stderr);
-    return cli_finish_output(options->once && push.outbox.failed > 0 ? CLI_REFUSED : CLI_DONE);
+    return log_finish(options->once && push.outbox.failed > 0 ? CLI_REFUSED : CLI_DONE);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "formats/render.h"
 #include "target/target.h"
 #include "target/totals.h"
@@ -622,7 +623,7 @@ static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) 
 }
 
 static bool is_done(void) {
-    return end_signal != 0 || watch_log_failed() || (!settings.all && process_count == 0);
+    return end_signal != 0 || log_is_broken() || (!settings.all && process_count == 0);
 }
 
 static void run_loop(int ended_fd, const sigset_t *waiting) {
@@ -698,5 +699,5 @@ int watch_main(int argc, char **argv) {
     watch_log(&WATCH_LINE("finished", NULL), "the watch ends%s; %zu event%s, %zu failed action%s",
               end_signal != 0 ? " because of a signal" : "", event_count,
               event_count == 1 ? "" : "s", failures, failures == 1 ? "" : "s");
-    return cli_finish_output(failures > 0 ? CLI_REFUSED : CLI_DONE);
+    return log_finish(failures > 0 ? CLI_REFUSED : CLI_DONE);
 }

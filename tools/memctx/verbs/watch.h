@@ -99,8 +99,6 @@ struct watch_line {
 void watch_log_begin(bool json);
 /* Writes a line: the time, the process and the text; or JSON. */
 void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINTF(2, 3);
-/* Returns true when the log could not be written, for instance because its reader has gone. */
-bool watch_log_failed(void);
 /* Writes a value of this condition with its unit into `text`, which has RENDER_NUMBER_BYTES. */
 char *watch_show_value(char *text, const struct condition *condition, int64_t value);
 

@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/log.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
 
@@ -404,10 +405,11 @@ static bool finish_file(struct watch_event *event, const struct watch_action *ac
 static void print_text(void) {
     char buffer[4096];
     ssize_t got;
+    FILE *file = log_begin();
     lseek(run.file, 0, SEEK_SET);
     while ((got = read(run.file, buffer, sizeof buffer)) > 0)
-        fwrite(buffer, 1, (size_t)got, stdout);
-    fflush(stdout);
+        fwrite(buffer, 1, (size_t)got, file);
+    log_end();
 }
 
 /* Writes the log's line of an action that is done. `lacks`: why the snapshot has no names; NULL: it
