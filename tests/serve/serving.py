@@ -60,9 +60,9 @@ def fake(fault, runtime):
 class Server:
     """Runs memctx serve. `address` is the address that it printed: a URL, or unix:PATH."""
 
-    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, **extra):
+    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, command=CLI, **extra):
         self.process = subprocess.Popen(
-            [CLI, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
+            [command, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})), **extra)
         line = ""
         if select.select([self.process.stdout], [], [], PATIENCE_S)[0]:

@@ -57,6 +57,19 @@ def processes_come_and_go():
 
 
 @test
+def a_server_on_the_library_serves_neither_itself_nor_its_children():
+    """As if /etc/ld.so.preload named the library. Each child that asks a process is a process on the
+    library, and would get another child."""
+    with served(name=OWN_NAME) as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        command = shutil.copy(harness.CLI, os.path.join(where, f"{OWN_NAME}-command"))
+        with Server(target.runtime, "--match", f"{OWN_NAME}*", environment={"LD_PRELOAD": harness.LIB}, command=command) as server:
+            check("libmemctx" in open(f"/proc/{server.process.pid}/maps", encoding="ascii").read(), "the library is not loaded")
+            expect_up(server, {FIRST: 1}, "at first")
+            for _ in range(3):
+                check_equal(up(server), {FIRST: 1}, "at another scrape")
+
+
+@test
 def a_process_that_renames_itself_stays():
     """A process that changes its name in the kernel keeps its labels and its teller."""
     with served(name=OWN_NAME) as target, Server(target.runtime, target.pid) as server:

@@ -113,6 +113,7 @@ struct search {
     struct fleet *fleet;
     struct process_facts *fresh;
     size_t count, room;
+    bool only_pids; /* the command line has only pids */
 };
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -126,7 +127,8 @@ static bool visit_process(pid_t pid, void *argument) {
     if (known) {
         known->found = true;
         known->facts = facts;
-    } else if (process_find_library(&facts) == PROCESS_WITH) {
+    } else if (process_find_library(&facts) == PROCESS_WITH &&
+               (search->only_pids || !process_is_command(&facts))) {
         if (search->count == search->room) {
             search->room = 2 * search->room + 16;
             search->fresh = cli_grow(search->fresh, search->room, sizeof facts);
@@ -160,13 +162,13 @@ static void free_process(struct fleet_process *process) {
 /* Visits the pids of the command line, or all processes if it has a name, a pattern or --all. */
 static void visit_wanted(struct search *search) {
     const struct fleet_wanted *wanted = &search->fleet->wanted;
-    bool only_pids = wanted->word_count > 0;
     int64_t pid;
+    search->only_pids = wanted->word_count > 0;
     for (size_t i = 0; i < wanted->word_count; i++)
-        only_pids = only_pids && cli_is_number(wanted->words[i], &pid);
-    if (!only_pids)
+        search->only_pids = search->only_pids && cli_is_number(wanted->words[i], &pid);
+    if (!search->only_pids)
         process_for_each(visit_process, search);
-    for (size_t i = 0; only_pids && i < wanted->word_count; i++)
+    for (size_t i = 0; search->only_pids && i < wanted->word_count; i++)
         if (cli_is_number(wanted->words[i], &pid) && pid <= INT32_MAX)
             visit_process((pid_t)pid, search);
 }

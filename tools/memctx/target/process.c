@@ -183,6 +183,14 @@ enum process_library process_find_library(const struct process_facts *facts) {
                      : PROCESS_NO_MEMORY;
 }
 
+bool process_is_command(const struct process_facts *facts) {
+    char path[64];
+    struct stat own, other;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)facts->thread);
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown) {
     errno = 0;
     bool there = process_read_facts(pid, facts);

@@ -305,7 +305,7 @@ static struct seen last_look(pid_t pid) {
 }
 
 static bool is_wanted(pid_t pid, struct process_facts *facts) {
-    return process_read_askable(pid, facts) &&
+    return process_read_askable(pid, facts) && !process_is_command(facts) &&
            (!settings.match || process_matches(facts, settings.match));
 }
 
