@@ -14,7 +14,7 @@ import threading
 import time
 
 import harness
-from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, test, wait_until
+from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, in_tries, test, wait_until
 from clitest import CLI, expect, fake, scratch, succeed, target
 
 MIB = 1 << 20
@@ -329,6 +329,46 @@ def watch_of_a_stopped_target():
         os.kill(live.pid, signal.SIGCONT); watch.until("answers")
         live.ask("take 20")
         watch.until("exec")
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+OWN_NAME = f"own{os.getpid()}"
+
+
+@contextlib.contextmanager
+def entrypoint():
+    """A shell that executes the program hold, under the name OWN_NAME, when it gets a line."""
+    with scratch() as where:
+        program = os.path.join(where, OWN_NAME)
+        os.symlink(build_program("tests/cli/programs/hold.c"), program)
+        with target(["sh", "-c", f"echo ready; read line; exec {program}"]) as live:
+            yield live
+
+
+@test
+def watch_tells_the_program_after_an_exec():
+    with entrypoint() as live, scratch() as where, \
+            Watch(live, "--when", "rss>64M", "--dir", where, "--no-symbols") as watch:
+        check_equal(watch.until("found")["program"], "sh", "the program at first")
+        check_equal(live.ask("go"), "ready", "the program after exec")
+        live.ask("take 80")
+        event = watch.until("program", "condition")
+        check_equal((event["event"], event["program"], event["text"]), ("program", OWN_NAME, f"the process now runs {OWN_NAME}"), "the first event")
+        done = watch.until("snapshot")
+        check(done["program"] == OWN_NAME and os.path.basename(done["file"]).startswith(f"{OWN_NAME}-{live.pid}-"), done)
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
+@in_tries
+def watch_all_finds_a_process_soon_after_its_exec():
+    """The pause between two looks at a process of another name has grown to 4 s by then."""
+    with entrypoint() as live, Watch(None, "--all", "--match", OWN_NAME, "--when", "rss>1G", "--do", "exec:true",
+                                     env=live.cli_env) as watch:
+        watch.until("started")
+        time.sleep(3.3)
+        check_equal(live.ask("go"), "ready", "the program after exec")
+        check_equal(watch.until("found", timeout_s=2)["pid"], live.pid, "the process")
         check_equal(watch.end(), (0, ""), "status and errors")
 
 

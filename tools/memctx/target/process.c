@@ -183,6 +183,15 @@ enum process_library process_find_library(const struct process_facts *facts) {
                      : PROCESS_NO_MEMORY;
 }
 
+bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]) {
+    ssize_t length = read_proc(pid, "comm", name, PROCESS_NAME_BYTES);
+    if (length <= 0)
+        return false;
+    name[length - 1] = '\0'; /* a newline */
+    cli_clean(name);
+    return true;
+}
+
 bool process_is_command(const struct process_facts *facts) {
     char path[64];
     struct stat own, other;

@@ -27,6 +27,8 @@
 #define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
+#define LOOK_MS_MIN 500      /* half of the first pause */
+#define NAMES_MS 1000        /* least pause between two comparisons of names */
 #define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define ASK_MS 2000          /* after this time the other processes are asked at the next look */
@@ -233,7 +235,8 @@ static void open_triggers(struct watched *process) {
 static void add_process(const struct process_facts *facts) {
     char rss[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
     struct watched *process = cli_alloc(1, sizeof *process);
-    *process = (struct watched){.facts = *facts, .program = process_program(facts)};
+    *process =
+        (struct watched){.facts = *facts, .named = *facts, .program = process_program(facts)};
     process->states = cli_alloc(settings.condition_count, sizeof *process->states);
     process->triggers = cli_alloc(settings.condition_count, sizeof *process->triggers);
     for (size_t i = 0; i < settings.condition_count; i++)
@@ -283,17 +286,21 @@ static void forget_ended(void) {
 /* --- finding processes (--all) --------------------------------------------------------------- */
 
 /* A process that is not watched, and the time of the next look at it. A look reads the memory map,
- * to see whether the process has the library, so the pause between two looks doubles. */
+ * to see whether the process has the library, so the pause between two looks doubles. When the
+ * process has another name, because it has executed another program, it is looked at again at once.
+ */
 struct seen {
     pid_t pid;
     int64_t due_ms, pause_ms;
+    char name[PROCESS_NAME_BYTES]; /* at the last look */
 };
 
 static struct {
     /* processes that this scan and the last one did not want, in the order of /proc */
     struct seen *seen, *before;
     size_t count, capacity, before_count, before_capacity, at;
-    int64_t now_ms;
+    int64_t now_ms, names_due_ms;
+    bool reads_names; /* this scan compares names with those of the last looks */
 } scan;
 
 static struct seen last_look(pid_t pid) {
@@ -301,7 +308,12 @@ static struct seen last_look(pid_t pid) {
         scan.at++;
     return scan.at < scan.before_count && scan.before[scan.at].pid == pid
                ? scan.before[scan.at]
-               : (struct seen){.pid = pid, .due_ms = INT64_MIN, .pause_ms = 500};
+               : (struct seen){.pid = pid, .due_ms = INT64_MIN, .pause_ms = LOOK_MS_MIN};
+}
+
+static bool has_other_name(const struct seen *seen) {
+    char name[PROCESS_NAME_BYTES];
+    return scan.reads_names && process_read_name(seen->pid, name) && strcmp(name, seen->name) != 0;
 }
 
 static bool is_wanted(pid_t pid, struct process_facts *facts) {
@@ -318,7 +330,12 @@ static bool visit_process(pid_t pid, void *argument) {
             return true;
     if (pid == getpid())
         return true;
+    if (scan.now_ms < seen.due_ms && has_other_name(&seen)) {
+        seen.due_ms = scan.now_ms;
+        seen.pause_ms = LOOK_MS_MIN;
+    }
     if (scan.now_ms >= seen.due_ms) {
+        process_read_name(pid, seen.name);
         if (is_wanted(pid, &facts)) {
             add_process(&facts);
             return true;
@@ -344,6 +361,9 @@ static void find_processes(int64_t now_ms) {
     scan.capacity = capacity;
     scan.count = scan.at = 0;
     scan.now_ms = now_ms;
+    scan.reads_names = now_ms >= scan.names_due_ms;
+    if (scan.reads_names)
+        scan.names_due_ms = now_ms + NAMES_MS;
     process_for_each(visit_process, NULL);
 }
 
@@ -500,6 +520,21 @@ static void tell_lack(void) {
     told = true;
 }
 
+/* Takes the new name of a process that has executed another program. A process may give itself
+ * another name in the kernel, or write a title into its command line, for each of its tasks. */
+static void take_program(struct watched *process, const struct process_facts *facts) {
+    if (strcmp(process->named.name, facts->name) == 0 ||
+        strcmp(process->named.command, facts->command) == 0 ||
+        facts->command[0] == '[') /* in the middle of exec a process has no arguments */
+        return;
+    char *before = process->program;
+    process->named = *facts;
+    process->program = process_program(facts);
+    if (strcmp(process->program, before) != 0)
+        watch_log(&WATCH_LINE("program", process), "the process now runs %s", process->program);
+    free(before);
+}
+
 /* Evaluates the conditions for which the process need not be asked. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
@@ -515,6 +550,7 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
         tell_end(process);
         return;
     }
+    take_program(process, &facts);
     process->facts = facts;
     struct condition_reading reading = read_outside(process, now_ms);
     evaluate(process, &reading, ready, false);

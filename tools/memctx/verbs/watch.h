@@ -44,6 +44,7 @@ struct watch_files {
 /* One watched process. */
 struct watched {
     struct process_facts facts;
+    struct process_facts named; /* the facts from which `program` was made */
     char *program;
     struct condition_state *states; /* one for each condition */
     int *triggers;                  /* descriptors of the PSI triggers; -1: none */
