@@ -373,6 +373,37 @@ def watch_all_finds_a_process_soon_after_its_exec():
 
 
 @test
+def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
+    with harness.runtime_dir() as runtime, scratch() as where, scratch() as programs:
+        program = os.path.join(programs, OWN_NAME)
+        os.symlink(build_program("tests/cli/programs/hold.c"), program)
+        env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
+        with Watch(None, "--all", "--match", OWN_NAME, "--when", "inuse>1M", "--when", "ends", "--do", "snapshot",
+                   "--do", f"exec:echo \"$MEMCTX_WHEN $MEMCTX_FILE\" >>{programs}/told", "--keep", 1, "--no-symbols", "--dir", where,
+                   env=env) as watch:
+            for megabytes in (9, 3, 0, 2, 4):
+                with Target([program], runtime, MEMCTX_CONTROL="eager") as live:
+                    check_equal(live.hear(), "ready", "first line")
+                    live.wait_socket()
+                    if megabytes:
+                        live.ask(f"take {megabytes}")
+                        made = watch.until("snapshot")
+                    else:
+                        while watch.until("found")["pid"] != live.pid:
+                            pass
+                while watch.until("exec")["when"] != "ends":
+                    pass
+            check_equal(watch.end()[0], 0, "status")
+        kept = [event for event in watch.seen if event["event"] == "snapshot" and os.path.basename(event["file"]) in files_in(where)]
+        check_equal([event["inuse_bytes"] // MIB for event in kept], [9, 4], f"files of the largest and of the newest event: {files_in(where)}")
+        check_equal(len(files_in(where)), 2, "files")
+        with open(f"{programs}/told", encoding="utf-8") as file:
+            ends = [line.split() for line in file if line.startswith("ends")]
+        check_equal([len(line) for line in ends], [2, 2, 1, 2, 2], f"MEMCTX_FILE, of a process without a file empty: {ends}")
+        check_equal(ends[-1][1], made["file"], "MEMCTX_FILE of the last process")
+
+
+@test
 def watch_all_finds_new_processes():
     program = build_program("tests/cli/programs/hold.c")
     with hold() as first, scratch() as where, \

@@ -38,6 +38,7 @@ struct watch_settings {
 /* The files of one event. They are removed together. */
 struct watch_files {
     char *snapshot, *doctor; /* NULL: there is none */
+    bool earlier;            /* of an ended process of the same program */
     int64_t inuse_bytes;     /* bytes in use at the event; CONDITION_UNKNOWN: not known */
 };
 
@@ -118,7 +119,8 @@ int watch_act_fd(void);
 int64_t watch_act_left_ms(void);
 /* Ends the running action and removes its unfinished file. */
 void watch_act_cancel(void);
-/* Frees the list of a process's files. The files stay. */
+/* Takes the list of a process's files away. The files stay, until another process of the same
+ * program has newer ones. */
 void watch_act_forget(struct watched *process);
 /* Returns the number of actions that have failed. */
 size_t watch_act_failures(void);

@@ -148,32 +148,63 @@ static void prune(struct watched *process) {
     }
 }
 
+/* The files of an ended process. The next process of its program that gets files takes them over:
+ * otherwise a service that fails and is started again would leave new files each time. */
+struct past {
+    struct past *next;
+    char *program;
+    struct watch_files *files;
+    size_t count;
+};
+static struct past *first_past;
+
+void watch_act_forget(struct watched *process) {
+    if (process->file_count == 0)
+        return;
+    struct past *past = cli_alloc(1, sizeof *past);
+    *past =
+        (struct past){first_past, cli_copy(process->program), process->files, process->file_count};
+    for (size_t i = 0; i < past->count; i++)
+        past->files[i].earlier = true;
+    first_past = past;
+    process->files = NULL;
+    process->file_count = 0;
+}
+
+static void take_over_files(struct watched *process) {
+    struct past **at = &first_past;
+    while (*at && strcmp((*at)->program, process->program) != 0)
+        at = &(*at)->next;
+    struct past *past = *at;
+    if (!past)
+        return;
+    *at = past->next;
+    process->files = past->files;
+    process->file_count = past->count;
+    free(past->program);
+    free(past);
+}
+
 static void keep_files(struct watch_event *event) {
     struct watched *process = event->process;
     if (!event->made.snapshot && !event->made.doctor)
         return;
+    if (process->file_count == 0)
+        take_over_files(process);
     process->files = cli_grow(process->files, process->file_count + 1, sizeof process->files[0]);
     event->made.inuse_bytes = event->inuse_bytes;
     process->files[process->file_count++] = event->made;
     prune(process);
 }
 
-void watch_act_forget(struct watched *process) {
-    for (size_t i = 0; i < process->file_count; i++) {
-        free(process->files[i].snapshot);
-        free(process->files[i].doctor);
-    }
-    free(process->files);
-    process->files = NULL;
-    process->file_count = 0;
-}
-
 /* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
  */
 static const char *newest_file(const struct watch_event *event) {
     const struct watch_files *files = &event->made;
-    if (!files->snapshot && !files->doctor && event->process->file_count > 0)
-        files = &event->process->files[event->process->file_count - 1];
+    const struct watched *process = event->process;
+    if (!files->snapshot && !files->doctor && process->file_count > 0 &&
+        !process->files[process->file_count - 1].earlier)
+        files = &process->files[process->file_count - 1];
     return files->snapshot ? files->snapshot : files->doctor ? files->doctor : "";
 }
 
