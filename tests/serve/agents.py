@@ -209,13 +209,17 @@ def three_parts_run_and_are_started_again():
     with served(name=name) as target, sink() as (url, got), file_of("") as path:
         where = os.path.dirname(path)
         text = (f'[agent]\nmatch = "{name}"\nmemory = "128M"\n[serve]\nlisten = "127.0.0.1:{ports[0]}"\n[watch]\nwhen = "rss>1"\n'
-                f'do = "snapshot"\ndir = "{where}"\n[push]\nparca = "{url}"\nevery = "100ms"\n')
+                f'do = ["snapshot", "exec:grep data /proc/self/limits >{where}/limits"]\ndir = "{where}"\n[push]\nparca = "{url}"\nevery = "100ms"\n')
         write(path, text)
         with Agent(path, target.runtime) as agent:
             pids = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch", "push")}
             wait_until(lambda: {data_limit(pid) for pid in pids.values()} == {str(128 << 20)}, "limits of memory")
             wait_until(lambda: f'memctx_up{{program="{name}",process="1"}} 1' in metrics(ports[0]), "the metrics")
             wait_until(lambda: any(one.endswith(".mctx") for one in os.listdir(where)), "the snapshot")
+            wait_until(lambda: os.path.exists(f"{where}/limits") and os.path.getsize(f"{where}/limits"), "the command")
+            with open(f"{where}/limits", encoding="ascii") as file:
+                limits = file.read().split()
+            check(limits[3] == limits[4] != str(128 << 20), f"the command has the agent's limit: {limits}")
             wait_until(lambda: got, "a profile")
             os.kill(pids["serve"], signal.SIGKILL)
             check("was ended by signal 9" in agent.hear("failed", "serve")["text"], "how it ended")

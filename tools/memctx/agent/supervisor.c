@@ -77,6 +77,18 @@ static void tell(const char *event, const char *part, pid_t pid, const char *for
 
 /* --- children -------------------------------------------------------------------------------- */
 
+/* Sets the soft limit only, so that watch can give more memory to the processes that it starts. */
+static void limit_memory(rlim_t bytes) {
+    struct rlimit limit;
+    bool good = bytes == 0 || getrlimit(RLIMIT_DATA, &limit) == 0;
+    if (good && bytes > 0) {
+        limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+        good = setrlimit(RLIMIT_DATA, &limit) == 0;
+    }
+    if (!good)
+        cli_warn("the memory of a part cannot be limited; %s", strerror(errno));
+}
+
 /* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
  * a process group of its own: Ctrl-C then signals the agent alone, which sends SIGTERM to the part.
  * A part with two signals would end at once, and push would send nothing more. */
@@ -91,9 +103,7 @@ _Noreturn static void become(char *const *words, const char *last, pid_t parent,
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(CLI_REFUSED);
-    struct rlimit limit = {(rlim_t)memory_bytes, (rlim_t)memory_bytes};
-    if (memory_bytes > 0 && setrlimit(RLIMIT_DATA, &limit) != 0)
-        cli_warn("the memory of a part cannot be limited; %s", strerror(errno));
+    limit_memory((rlim_t)memory_bytes);
     while (words[count])
         count++;
     char **arguments = cli_alloc(count + 3, sizeof *arguments);

@@ -92,6 +92,7 @@ static int64_t parse_time(const char *option, const char *text, int64_t least_ms
 
 static int64_t parse_memory(const char *text) {
     int64_t bytes = cli_parse_bytes("--memory", text);
+    settings.sets_memory = true;
     if (bytes != 0 && bytes < MEMORY_MIN_BYTES)
         cli_usage("--memory takes at least 16M, or 0 for no limit; got \"%s\"", text);
     return bytes;

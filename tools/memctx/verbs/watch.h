@@ -29,6 +29,7 @@ struct watch_settings {
     int64_t every_ms, cool_ms, timeout_ms, keep;
     /* limit for the data of each child that makes a snapshot or runs doctor; 0: no limit */
     int64_t memory_bytes;
+    bool sets_memory;      /* --memory was given */
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;

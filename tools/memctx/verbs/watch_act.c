@@ -210,11 +210,14 @@ static const char *newest_file(const struct watch_event *event) {
 
 /* --- the child ------------------------------------------------------------------------------- */
 
-/* Limits the data of this process and of those that it starts. A lower limit stays in force. */
-static void limit_memory(void) {
+/* Limits the data of this process and of those that it starts to `bytes` (0: no limit), as far as
+ * the hard limit allows. Without `raises` a lower limit stays in force. */
+static void limit_memory(int64_t bytes, bool raises) {
     struct rlimit limit;
-    rlim_t most = (rlim_t)settings->memory_bytes;
-    if (most == 0 || getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= most)
+    if (getrlimit(RLIMIT_DATA, &limit) != 0)
+        return;
+    rlim_t most = bytes == 0 || (rlim_t)bytes > limit.rlim_max ? limit.rlim_max : (rlim_t)bytes;
+    if (limit.rlim_cur <= most && !raises)
         return;
     limit.rlim_cur = most;
     setrlimit(RLIMIT_DATA, &limit);
@@ -236,7 +239,7 @@ static void become_reader(const struct watch_event *event, enum watch_kind kind,
         if (!run.names)
             words[count++] = "--stream";
     }
-    limit_memory();
+    limit_memory(settings->memory_bytes, settings->sets_memory);
     if (settings->names.none)
         words[count++] = "--no-symbols";
     if (settings->names.debug_directory) {
@@ -269,6 +272,7 @@ static void become_command(const struct watch_event *event, const char *command)
     setenv("MEMCTX_FILE", newest_file(event), 1);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is for the log */
     fork_restore_limit();
+    limit_memory(0, true); /* the agent's limit is for its parts, not for commands of the user */
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     dprintf(STDERR_FILENO, "memctx: /bin/sh cannot be started; %s\n", strerror(errno));
 }
