@@ -54,6 +54,7 @@ def check_help():
 def the_file_is_read_strictly():
     check_help()
     serve = '[serve]\nlisten = "127.0.0.1:0"\n'
+    two = 2 * '[[push]]\npushgateway = "http://x"\nlabels = ["c=d", "{}"]\n'
     for text, line, message in (
             (serve + "lisen = 1", 3, 'has no key "lisen"; did you mean listen?'), ("[sevre]", 1, "did you mean [serve]?"),
             ("a = 1\n[serve]", 1, '"a" stands before the first table'), ("# nothing\n", 1, "nothing to do"), ("", 1, "nothing to do"),
@@ -74,6 +75,7 @@ def the_file_is_read_strictly():
             ("[watch]\nwhen = true", 2, "when takes a string or an array"), ('[push]\njson = "yes"', 2, "json takes true or false"),
             ('[agent]\nmemory = "1M"\n' + serve, 2, "at least 16M"), ('[agent]\nmemory = "9999999999G"\n' + serve, 2, "memory takes"),
             (17 * "[[push]]\n", 17, "more than 16 parts"),
+            (two.format("a=b", "a=b"), 4, "[push] has the pushgateway and labels of the table in line 1"),
             # Messages of the verbs about wrong values.
             ('[serve]\n\nlisten = "0.0.0.0:1"', 1, "can be reached from other machines"), ('[serve]\nkey = "x"', 2, "--cert and --key"),
             ('[watch]\nwhen = "rss"', 2, "--when: "), ('[watch]\nkeep = 0\nwhen = "rss>1"', 2, "--keep takes"), ("[watch]", 1, "needs a condition"),
@@ -84,6 +86,8 @@ def the_file_is_read_strictly():
             want = 1 if "/none" in message else 2
             check(done.returncode == want and done.stderr.startswith(f"memctx: {path}:{line}: ") and message in done.stderr,
                   f"{text!r}: exit code {done.returncode}, {done.stderr!r}")
+    with file_of(two.format("a=b", "a=x")) as path:
+        check_equal(checked(path).returncode, 0, "two tables with labels that differ")
     with file_of("#" + 65536 * "x") as path:
         check("more than 65536 bytes" in checked(path).stderr, "a large file")
         done = checked(path + "x")
