@@ -116,7 +116,7 @@ void watch_act_add(struct watched *process, size_t condition, const struct condi
 bool watch_act_step(void);
 /* Returns the descriptor from which the running action's messages come; -1: none. */
 int watch_act_fd(void);
-/* Returns the milliseconds until the running action is late; -1: none runs. */
+/* Returns the milliseconds until the running action is late; -1: none runs, or it was killed. */
 int64_t watch_act_left_ms(void);
 /* Ends the running action and removes its unfinished file. */
 void watch_act_cancel(void);

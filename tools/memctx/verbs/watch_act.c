@@ -610,7 +610,7 @@ int watch_act_fd(void) {
 
 int64_t watch_act_left_ms(void) {
     int64_t left = run.began_ms + settings->timeout_ms - clock_now_ms();
-    return run.pid == 0 ? -1 : left > 0 ? left : 0;
+    return run.pid == 0 || run.late ? -1 : left > 0 ? left : 0;
 }
 
 void watch_act_cancel(void) {
