@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "formats/render.h"
+#include "target/search.h"
 #include "target/target.h"
 #include "target/totals.h"
 #include "verbs/verbs.h"
@@ -27,9 +28,6 @@
 #define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
-#define LOOK_MS_MIN 500      /* half of the first pause */
-#define NAMES_MS 1000        /* least pause between two comparisons of names */
-#define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define ASK_MS 2000          /* after this time the other processes are asked at the next look */
 #define EVERY_MS_MIN 20
@@ -286,36 +284,7 @@ static void forget_ended(void) {
 
 /* --- finding processes (--all) --------------------------------------------------------------- */
 
-/* A process that is not watched, and the time of the next look at it. A look reads the memory map,
- * to see whether the process has the library, so the pause between two looks doubles. When the
- * process has another name, because it has executed another program, it is looked at again at once.
- */
-struct seen {
-    pid_t pid;
-    int64_t due_ms, pause_ms;
-    char name[PROCESS_NAME_BYTES]; /* at the last look */
-};
-
-static struct {
-    /* processes that this scan and the last one did not want, in the order of /proc */
-    struct seen *seen, *before;
-    size_t count, capacity, before_count, before_capacity, at;
-    int64_t now_ms, names_due_ms;
-    bool reads_names; /* this scan compares names with those of the last looks */
-} scan;
-
-static struct seen last_look(pid_t pid) {
-    while (scan.at < scan.before_count && scan.before[scan.at].pid < pid)
-        scan.at++;
-    return scan.at < scan.before_count && scan.before[scan.at].pid == pid
-               ? scan.before[scan.at]
-               : (struct seen){.pid = pid, .due_ms = INT64_MIN, .pause_ms = LOOK_MS_MIN};
-}
-
-static bool has_other_name(const struct seen *seen) {
-    char name[PROCESS_NAME_BYTES];
-    return scan.reads_names && process_read_name(seen->pid, name) && strcmp(name, seen->name) != 0;
-}
+static struct search search;
 
 static bool is_wanted(pid_t pid, struct process_facts *facts) {
     return process_read_askable(pid, facts) && !process_is_command(facts) &&
@@ -325,46 +294,20 @@ static bool is_wanted(pid_t pid, struct process_facts *facts) {
 static bool visit_process(pid_t pid, void *argument) {
     struct process_facts facts;
     (void)argument;
-    struct seen seen = last_look(pid);
     for (const struct watched *process = processes; process; process = process->next)
         if (process->facts.pid == pid && !process->ended)
             return true;
-    if (pid == getpid())
+    if (pid == getpid() || !search_is_due(&search, pid))
         return true;
-    if (scan.now_ms < seen.due_ms && has_other_name(&seen)) {
-        seen.due_ms = scan.now_ms;
-        seen.pause_ms = LOOK_MS_MIN;
-    }
-    if (scan.now_ms >= seen.due_ms) {
-        process_read_name(pid, seen.name);
-        if (is_wanted(pid, &facts)) {
-            add_process(&facts);
-            return true;
-        }
-        seen.pause_ms = 2 * seen.pause_ms < LOOK_MS_MAX ? 2 * seen.pause_ms : LOOK_MS_MAX;
-        seen.due_ms = scan.now_ms + seen.pause_ms;
-    }
-    if (scan.count == scan.capacity) {
-        scan.capacity = 2 * scan.capacity + 64;
-        scan.seen = cli_grow(scan.seen, scan.capacity, sizeof *scan.seen);
-    }
-    scan.seen[scan.count++] = seen;
+    if (is_wanted(pid, &facts))
+        add_process(&facts);
+    else
+        search_put_off(&search);
     return true;
 }
 
 static void find_processes(int64_t now_ms) {
-    struct seen *seen = scan.before;
-    size_t capacity = scan.before_capacity;
-    scan.before = scan.seen;
-    scan.before_count = scan.count;
-    scan.before_capacity = scan.capacity;
-    scan.seen = seen;
-    scan.capacity = capacity;
-    scan.count = scan.at = 0;
-    scan.now_ms = now_ms;
-    scan.reads_names = now_ms >= scan.names_due_ms;
-    if (scan.reads_names)
-        scan.names_due_ms = now_ms + NAMES_MS;
+    search_begin(&search, now_ms);
     process_for_each(visit_process, NULL);
 }
 
