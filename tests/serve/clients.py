@@ -251,6 +251,17 @@ def clients_that_leave_end_their_work():
 
 
 @test
+def a_client_that_sends_no_more_gets_its_answer():
+    """nc -N and socat close their side of the connection behind the request."""
+    with served() as target, Server(target.runtime, target.pid) as server:
+        for url in ("/metrics", "/doctor", "/debug/pprof/heap"):
+            with server.raw() as raw, raw.makefile("rb") as answer:
+                raw.sendall(f"GET {url} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                raw.shutdown(socket.SHUT_WR)
+                check(answer.readline().startswith(b"HTTP/1.1 200 "), url)
+
+
+@test
 def only_the_server_loads_the_library_for_http():
     done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")

@@ -32,6 +32,7 @@ struct waiting {
     struct job *job; /* NULL while `suspended`: the request waits for the scrape */
     struct request_query query;
     bool head;             /* the method is HEAD: no body is sent */
+    bool half_closed;      /* the client sends no more, but may read the answer */
     struct answer *answer; /* NULL: no answer has been made yet */
     struct waiting *next;
 };
@@ -454,12 +455,18 @@ static void end_overdue(const struct server *server) {
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* Drops the suspended request of the connection in `entry`, because its client has gone. */
+/* Drops the suspended request of the connection in `entry` if its client has gone. A client that
+ * has only closed its side for sending, such as nc -N, cannot be told from one that has gone: it
+ * gets its answer, except a profile over many seconds. */
 static void drop_gone(struct server *server, const struct pollfd *entry) {
     struct waiting *request = server->waiting;
     while (request && request->connection->fd != entry->fd)
         request = request->next;
-    if (request && entry->revents != 0)
+    if (!request || entry->revents == 0)
+        return;
+    if ((entry->revents & ~POLLRDHUP) == 0 && request->query.kind != REQUEST_ALLOCS)
+        request->half_closed = true;
+    else
         resume_request(server, request,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the client has gone"));
 }
@@ -497,7 +504,8 @@ static bool run_once(struct server *server) {
     count += watching_poll(&server->watching, entries + count);
     gone = count;
     for (const struct waiting *request = server->waiting; request; request = request->next)
-        entries[count++] = (struct pollfd){.fd = request->connection->fd, .events = POLLRDHUP};
+        entries[count++] = (struct pollfd){.fd = request->connection->fd,
+                                           .events = request->half_closed ? 0 : POLLRDHUP};
     silent = count;
     count += listeners_poll(&server->watching.listeners, entries + count);
     if (poll(entries, count, timeout_ms(server)) < 0 && errno != EINTR)
