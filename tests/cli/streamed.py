@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 
@@ -108,13 +109,19 @@ def streamed_is_truncated_or_has_flipped_bits():
 @test
 def watch_keeps_a_snapshot_that_it_may_not_pack():
     """If --memory 16M is too little to pack the snapshot, watch keeps the unpacked file, which can
-    be packed later."""
-    with many(6000) as live, scratch() as where, \
-            Watch(live, "--when", "rss>1K", "--memory", "16M", "--dir", where) as watch:
-        done = watch.until("snapshot", timeout_s=60)
-        check(re.search("without names of functions: .*memory", done["text"]), done["text"])
-        check_equal(files_in(where), [os.path.basename(done["file"])], "files")
-        check_equal(watch.end(), (0, ""), "status and errors")
+    be packed later. --memory 1G gives more than a soft limit of 16 MiB that watch itself has."""
+    soft = (16 << 20, resource.getrlimit(resource.RLIMIT_DATA)[1])
+    with many(6000) as live, scratch() as where:
+        with Watch(live, "--when", "rss>1K", "--memory", "1G", "--dir", where,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, soft)) as watch:
+            done = watch.until("snapshot", timeout_s=60)
+            check("without names" not in done["text"], done["text"])
+        os.unlink(done["file"])
+        with Watch(live, "--when", "rss>1K", "--memory", "16M", "--dir", where) as watch:
+            done = watch.until("snapshot", timeout_s=60)
+            check(re.search("without names of functions: .*memory", done["text"]), done["text"])
+            check_equal(files_in(where), [os.path.basename(done["file"])], "files")
+            check_equal(watch.end(), (0, ""), "status and errors")
         dump = succeed("dump", done["file"], "--flat", "--limit", "1")
         count = int(re.search(r"(\d+) contexts", dump)[1])
         check(count > 90000, dump[:300])

@@ -329,6 +329,21 @@ def top_ends():
 
 
 @test
+def top_ends_differences_when_the_base_is_gone():
+    """When the target executes another program, no figures are shown as differences."""
+    with lively() as live, top(live, columns=160) as screen:
+        screen.wait("load_chunk", "the first look")
+        screen.press("md")
+        screen.wait(r"up ([3-9]|\d\d+) s  DIFFERENCES to(.|\n)*\+LIVE", "differences; the uptime is to fall")
+        tell(live, "again")
+        check_equal(live.hear(), "ready", "the answer of the program after exec")
+        screen.wait("the base is gone, as after an exec; m makes the present figures the base", "the message")
+        screen.wait("^ *>?LIVE +GROWTH/S", "the titles of figures")
+        check("DIFFERENCES" not in screen.text(), screen.text())
+        quit_top(screen)
+
+
+@test
 def top_restores():
     """Signals that end or stop top restore the terminal; without UTF-8 the sparkline is ASCII."""
     with lively() as live:

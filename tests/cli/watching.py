@@ -14,7 +14,7 @@ import threading
 import time
 
 import harness
-from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, test, wait_until
+from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, in_tries, test, wait_until
 from clitest import CLI, expect, fake, scratch, succeed, target
 
 MIB = 1 << 20
@@ -128,6 +128,40 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
         check("1 event" not in watch.until("finished")["text"], watch.seen[-1])
         check_equal(watch.end(None), (0, ""), "status and errors")
         check_equal(files_in(where), [os.path.basename(done["file"])], "files")
+
+
+@test
+def watch_goes_on_while_its_log_cannot_be_written():
+    """A limit of file size stands for a full disk: the log takes 200 bytes, until it is emptied."""
+    with hold() as live, scratch() as where:
+        log, made = os.path.join(where, "log"), os.path.join(where, "made")
+        with open(log, "ab") as out, subprocess.Popen(
+                [CLI, "watch", str(live.pid), "--every", "50ms", "--when", "rss>64M", "--do", f"exec:touch {made}"],
+                stdout=out, stderr=subprocess.PIPE, env=live.cli_env, text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))) as process:
+            wait_until(lambda: os.path.getsize(log) == 200, "a full log")
+            live.ask("take 80")
+            wait_until(lambda: os.path.exists(made) or process.poll() is not None, "the action")
+            os.truncate(log, 0)
+            process.terminate()
+            errors = process.communicate(timeout=PATIENCE_S)[1]
+        check_equal(process.returncode, 1, "status")
+        check(re.search("^memctx: the log cannot be written; File too large; .*\n"
+                        r"memctx: the log can be written again; \d events? (is|are) not in it\n$", errors), errors)
+        with open(log, encoding="utf-8") as file:
+            text = file.read()
+        check(re.fullmatch(r"\n(\d{4}-\S+Z .*\n)*\d{4}-\S+Z the watch ends because of a signal; 1 event, 0 failed actions\n", text), text)
+
+
+@test
+def watch_under_nohup_goes_on():
+    with hold() as live, Watch(live, "--when", "rss>64M", "--do", "exec:true",
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as watch:
+        watch.until("found")
+        watch.process.send_signal(signal.SIGHUP)
+        live.ask("take 80")
+        watch.until("exec")
+        check_equal(watch.end(), (0, ""), "status and errors")
 
 
 @test
@@ -296,6 +330,77 @@ def watch_of_a_stopped_target():
         live.ask("take 20")
         watch.until("exec")
         check_equal(watch.end(), (0, ""), "status and errors")
+
+
+OWN_NAME = f"own{os.getpid()}"
+
+
+@contextlib.contextmanager
+def entrypoint():
+    """A shell that executes the program hold, under the name OWN_NAME, when it gets a line."""
+    with scratch() as where:
+        program = os.path.join(where, OWN_NAME)
+        os.symlink(build_program("tests/cli/programs/hold.c"), program)
+        with target(["sh", "-c", f"echo ready; read line; exec {program}"]) as live:
+            yield live
+
+
+@test
+def watch_tells_the_program_after_an_exec():
+    with entrypoint() as live, scratch() as where, \
+            Watch(live, "--when", "rss>64M", "--dir", where, "--no-symbols") as watch:
+        check_equal(watch.until("found")["program"], "sh", "the program at first")
+        check_equal(live.ask("go"), "ready", "the program after exec")
+        live.ask("take 80")
+        event = watch.until("program", "condition")
+        check_equal((event["event"], event["program"], event["text"]), ("program", OWN_NAME, f"the process now runs {OWN_NAME}"), "the first event")
+        done = watch.until("snapshot")
+        check(done["program"] == OWN_NAME and os.path.basename(done["file"]).startswith(f"{OWN_NAME}-{live.pid}-"), done)
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
+@in_tries
+def watch_all_finds_a_process_soon_after_its_exec():
+    """The pause between two looks at a process of another name has grown to 4 s by then."""
+    with entrypoint() as live, Watch(None, "--all", "--match", OWN_NAME, "--when", "rss>1G", "--do", "exec:true",
+                                     env=live.cli_env) as watch:
+        watch.until("started")
+        time.sleep(3.3)
+        check_equal(live.ask("go"), "ready", "the program after exec")
+        check_equal(watch.until("found", timeout_s=2)["pid"], live.pid, "the process")
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
+def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
+    with harness.runtime_dir() as runtime, scratch() as where, scratch() as programs:
+        program = os.path.join(programs, OWN_NAME)
+        os.symlink(build_program("tests/cli/programs/hold.c"), program)
+        env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
+        with Watch(None, "--all", "--match", OWN_NAME, "--when", "inuse>1M", "--when", "ends", "--do", "snapshot",
+                   "--do", f"exec:echo \"$MEMCTX_WHEN $MEMCTX_FILE\" >>{programs}/told", "--keep", 1, "--no-symbols", "--dir", where,
+                   env=env) as watch:
+            for megabytes in (9, 3, 0, 2, 4):
+                with Target([program], runtime, MEMCTX_CONTROL="eager") as live:
+                    check_equal(live.hear(), "ready", "first line")
+                    live.wait_socket()
+                    if megabytes:
+                        live.ask(f"take {megabytes}")
+                        made = watch.until("snapshot")
+                    else:
+                        while watch.until("found")["pid"] != live.pid:
+                            pass
+                while watch.until("exec")["when"] != "ends":
+                    pass
+            check_equal(watch.end()[0], 0, "status")
+        kept = [event for event in watch.seen if event["event"] == "snapshot" and os.path.basename(event["file"]) in files_in(where)]
+        check_equal([event["inuse_bytes"] // MIB for event in kept], [9, 4], f"files of the largest and of the newest event: {files_in(where)}")
+        check_equal(len(files_in(where)), 2, "files")
+        with open(f"{programs}/told", encoding="utf-8") as file:
+            ends = [line.split() for line in file if line.startswith("ends")]
+        check_equal([len(line) for line in ends], [2, 2, 1, 2, 2], f"MEMCTX_FILE, of a process without a file empty: {ends}")
+        check_equal(ends[-1][1], made["file"], "MEMCTX_FILE of the last process")
 
 
 @test

@@ -787,7 +787,10 @@ def top_goes_from_a_process_to_its_recording():
             target.kill()
             terminal.wait("was killed by signal 9", "its end")
             terminal.press("[")
-            terminal.wait("this process writes no recording", "of a process that has ended")
+            terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded", "the recording of the ended process")
+            terminal.wait("recorded.c:", "names of the ended process")
+            terminal.press("b")
+            terminal.wait("was killed by signal 9", "its end again")
             terminal.press("q")
             check_equal(terminal.ended(), 0, "the exit code after q")
         with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:

@@ -55,6 +55,7 @@ def check_help():
 def the_file_is_read_strictly():
     check_help()
     serve = '[serve]\nlisten = "127.0.0.1:0"\n'
+    two = 2 * '[[push]]\npushgateway = "http://x"\nlabels = ["c=d", "{}"]\n'
     for text, line, message in (
             (serve + "lisen = 1", 3, 'has no key "lisen"; did you mean listen?'), ("[sevre]", 1, "did you mean [serve]?"),
             ("a = 1\n[serve]", 1, '"a" stands before the first table'), ("# nothing\n", 1, "nothing to do"), ("", 1, "nothing to do"),
@@ -75,6 +76,7 @@ def the_file_is_read_strictly():
             ("[watch]\nwhen = true", 2, "when takes a string or an array"), ('[push]\njson = "yes"', 2, "json takes true or false"),
             ('[agent]\nmemory = "1M"\n' + serve, 2, "at least 16M"), ('[agent]\nmemory = "9999999999G"\n' + serve, 2, "memory takes"),
             (17 * "[[push]]\n", 17, "more than 16 parts"),
+            (two.format("a=b", "a=b"), 4, "[push] has the pushgateway and labels of the table in line 1"),
             # Messages of the verbs about wrong values.
             ('[serve]\n\nlisten = "0.0.0.0:1"', 1, "can be reached from other machines"), ('[serve]\nkey = "x"', 2, "--cert and --key"),
             ('[watch]\nwhen = "rss"', 2, "--when: "), ('[watch]\nkeep = 0\nwhen = "rss>1"', 2, "--keep takes"), ("[watch]", 1, "needs a condition"),
@@ -85,12 +87,30 @@ def the_file_is_read_strictly():
             want = 1 if "/none" in message else 2
             check(done.returncode == want and done.stderr.startswith(f"memctx: {path}:{line}: ") and message in done.stderr,
                   f"{text!r}: exit code {done.returncode}, {done.stderr!r}")
+    with file_of(two.format("a=b", "a=x")) as path:
+        check_equal(checked(path).returncode, 0, "two tables with labels that differ")
     with file_of("#" + 65536 * "x") as path:
         check("more than 65536 bytes" in checked(path).stderr, "a large file")
         done = checked(path + "x")
         check(done.returncode == 2 and re.search("cannot read .*; name the file with --config FILE$", done.stderr), done.stderr)
         done = run_cli("agent", "--config", path, "served")
         check(done.returncode == 2 and "takes no TARGET" in done.stderr, done.stderr)
+
+
+@test
+def a_warning_of_a_part_is_not_its_mistake():
+    with file_of("") as path:
+        token = path + ".token"
+        write(path, f'[serve]\nlisten = "127.0.0.1:0"\ntoken-file = "{token}"\n')
+        for text, code in (("short\n", 2), ("0123456789abcdef\n", 0)):
+            write(token, text)
+            os.chmod(token, 0o644)
+            done = checked(path)
+            lines = done.stderr.splitlines()
+            check_equal((done.returncode, lines[0]), (code, f"memctx: {path}:3: [serve] --token-file: other users may "
+                                                      f"read {token}; chmod 600 {token}"), done.stderr)
+            check_equal([line.split(" of ")[0] for line in lines[1:]],
+                        [f"memctx: {path}:3: [serve] --token-file: the first line"] if code else [], done.stderr)
 
 
 @test
@@ -121,7 +141,8 @@ class Agent:
     def __init__(self, path, runtime):
         self.process = subprocess.Popen([harness.CLI, "agent", "--config", path, "--json"], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env=clean_env(XDG_RUNTIME_DIR=runtime),
-                                        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+                                        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+                                        start_new_session=True)
         self.seen, self.lines = [], queue.Queue()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -193,13 +214,17 @@ def three_parts_run_and_are_started_again():
     with served(name=name) as target, sink() as (url, got), file_of("") as path:
         where = os.path.dirname(path)
         text = (f'[agent]\nmatch = "{name}"\nmemory = "128M"\n[serve]\nlisten = "127.0.0.1:{ports[0]}"\n[watch]\nwhen = "rss>1"\n'
-                f'do = "snapshot"\ndir = "{where}"\n[push]\nparca = "{url}"\nevery = "100ms"\n')
+                f'do = ["snapshot", "exec:grep data /proc/self/limits >{where}/limits"]\ndir = "{where}"\n[push]\nparca = "{url}"\nevery = "100ms"\n')
         write(path, text)
         with Agent(path, target.runtime) as agent:
             pids = {part: agent.hear("started", part)["pid"] for part in ("serve", "watch", "push")}
             wait_until(lambda: {data_limit(pid) for pid in pids.values()} == {str(128 << 20)}, "limits of memory")
             wait_until(lambda: f'memctx_up{{program="{name}",process="1"}} 1' in metrics(ports[0]), "the metrics")
             wait_until(lambda: any(one.endswith(".mctx") for one in os.listdir(where)), "the snapshot")
+            wait_until(lambda: os.path.exists(f"{where}/limits") and os.path.getsize(f"{where}/limits"), "the command")
+            with open(f"{where}/limits", encoding="ascii") as file:
+                limits = file.read().split()
+            check(limits[3] == limits[4] != str(128 << 20), f"the command has the agent's limit: {limits}")
             wait_until(lambda: got, "a profile")
             os.kill(pids["serve"], signal.SIGKILL)
             check("was ended by signal 9" in agent.hear("failed", "serve")["text"], "how it ended")
@@ -257,6 +282,20 @@ def parts_end_with_the_agent():
 
 
 @test
+def control_c_ends_push_by_one_signal():
+    """The terminal signals the agent's whole process group. The part gets the agent's SIGTERM only, so
+    it still removes its group from the Pushgateway."""
+    with served(name=f"agent{os.getpid()}") as target, sink(slow_s=0.3) as (url, got), \
+            file_of(f'[agent]\nmatch = "agent{os.getpid()}"\n[push]\npushgateway = "{url}"\n') as path, \
+            Agent(path, target.runtime) as agent:
+        wait_until(lambda: got, "the metrics")
+        os.killpg(agent.process.pid, signal.SIGINT)
+        agent.hear("end")
+        check_equal([one[0] for one in got], ["PUT", "DELETE"], "requests")
+        check("sent 2, retried 0, dropped 0, failed 0\n" in agent.seen, f"sums of push: {agent.seen}")
+
+
+@test
 def the_unit_and_the_example_are_valid():
     with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
@@ -276,6 +315,7 @@ def the_unit_and_the_example_are_valid():
         with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
             # Drops the line Documentation=, because systemd-analyze looks for the manual page here.
             unit = re.sub("^Documentation=.*\n", "", file.read().replace("@PREFIX@", where), flags=re.M)
+        check("\nKillMode=mixed\n" in unit, "systemd would signal the parts besides the agent")
         write(f"{where}/memctx-agent.service", unit)
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"{where}/memctx-agent.service"], capture_output=True,
                               text=True, timeout=60, check=False)

@@ -4,6 +4,7 @@ thousand at once, clients that leave."""
 import contextlib
 import os
 import re
+import signal
 import socket
 import ssl
 import stat
@@ -15,7 +16,7 @@ import urllib.request
 
 import harness
 from harness import PATIENCE_S, check, check_equal, run_cli, runtime_dir, test, wait_until
-from serving import Server, served
+from serving import Server, ignore_hangup, served
 
 TOKEN = "0123456789abcdef-0123456789abcdef"
 
@@ -55,6 +56,14 @@ def the_server_only_reads():
         status, _, _ = server.ask("/metrics", method="POST", Content_Length="0")
         check_equal(status, 405, "POST")
         check_equal(target.dump()["totals"]["allocs"], before["allocs"], "allocations of the target")
+
+
+@test
+def a_server_under_nohup_stays():
+    with served() as target, Server(target.runtime, target.pid, preexec_fn=ignore_hangup) as server:
+        server.process.send_signal(signal.SIGHUP)
+        check(b"memctx_up" in server.get("/metrics"), "no metrics after SIGHUP")
+        check_equal(server.end(), (0, ""), "end")
 
 
 @test
@@ -242,6 +251,17 @@ def clients_that_leave_end_their_work():
 
 
 @test
+def a_client_that_sends_no_more_gets_its_answer():
+    """nc -N and socat close their side of the connection behind the request."""
+    with served() as target, Server(target.runtime, target.pid) as server:
+        for url in ("/metrics", "/doctor", "/debug/pprof/heap"):
+            with server.raw() as raw, raw.makefile("rb") as answer:
+                raw.sendall(f"GET {url} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                raw.shutdown(socket.SHUT_WR)
+                check(answer.readline().startswith(b"HTTP/1.1 200 "), url)
+
+
+@test
 def only_the_server_loads_the_library_for_http():
     done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")
@@ -250,6 +270,8 @@ def only_the_server_loads_the_library_for_http():
             pass  # an empty file
         done = run_cli("serve", "--match", "x", env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
         check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, done.stderr)
+        done = run_cli("serve", "--match", "x", "--check", env=harness.clean_env(LD_LIBRARY_PATH=where))
+        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, f"--check: {done.stderr}")
 
 
 @test

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -19,9 +20,10 @@ import urllib.request
 import harness
 import otlp_profile
 import pprof_file
+from clients import children
 from harness import PATIENCE_S, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
 from profiles_and_findings import of, valid
-from serving import OWN_NAME, Metrics, free_port, served
+from serving import OWN_NAME, Metrics, free_port, ignore_hangup, served
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -75,9 +77,9 @@ def push(target, *words, timeout_s=60):
     return run_cli("push", *words, env=target.cli_env, timeout_s=timeout_s)
 
 
-def running(target, *words):
+def running(target, *words, **extra):
     return subprocess.Popen([harness.CLI, "push", *map(str, words)], env=target.cli_env, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+                            stderr=subprocess.PIPE, text=True, **extra)
 
 
 def ended(process, timeout_s=PATIENCE_S):
@@ -404,6 +406,30 @@ def words_that_are_refused():
             done = push(target, target.pid, *words)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
         check_equal(push(target, 999999999, *where).returncode, 3, "no such process")
+
+
+@test
+def a_process_that_ends_during_the_round_is_no_failure():
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second, sink() as (url, got), \
+            running(first, OWN_NAME, "--once", "--parca", url) as process:
+        wait_until(lambda: children(process.pid) or process.poll() is not None, "the profile of the first one", step_s=0.001)
+        process.send_signal(signal.SIGSTOP)
+        max(first, second, key=lambda one: one.pid).kill()
+        process.send_signal(signal.SIGCONT)
+        out, errors = process.communicate(timeout=PATIENCE_S)
+        check_equal((process.returncode, out, errors), (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+
+
+@test
+def a_push_under_nohup_goes_on():
+    with served() as target, sink() as (url, got), \
+            running(target, target.pid, "--parca", url, "--every", "100ms", preexec_fn=ignore_hangup) as process:
+        wait_until(lambda: got, "the first profile")
+        process.send_signal(signal.SIGHUP)
+        before = len(got)
+        wait_until(lambda: len(got) > before + 2 or process.poll() is not None, "profiles after SIGHUP")
+        code, out, errors = ended(process)
+        check((code, errors) == (0, "") and out.endswith("failed 0\n") and len(got) > before + 2, f"{code} {out} {errors}")
 
 
 @test

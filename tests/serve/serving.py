@@ -7,6 +7,7 @@ import os
 import random
 import re
 import select
+import signal
 import socket
 import subprocess
 import tempfile
@@ -59,10 +60,10 @@ def fake(fault, runtime):
 class Server:
     """Runs memctx serve. `address` is the address that it printed: a URL, or unix:PATH."""
 
-    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None):
+    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, command=CLI, **extra):
         self.process = subprocess.Popen(
-            [CLI, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})))
+            [command, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})), **extra)
         line = ""
         if select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
             line = self.process.stdout.readline()
@@ -127,6 +128,11 @@ def free_port():
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             return port
+
+
+def ignore_hangup():
+    """Runs in a child process that is about to execute a program, as nohup does."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -197,4 +203,4 @@ class Metrics:
         return {pair for _, pairs in self.samples for pair in pairs}
 
 
-__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port", "os", "served"]
+__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port", "ignore_hangup", "os", "served"]

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import harness
-from harness import PATIENCE_S, Failure, Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
+from harness import PATIENCE_S, Failure, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
 from clients import children
 from serving import OWN_NAME, Server, fake, named, served
 
@@ -54,6 +54,19 @@ def processes_come_and_go():
         check_equal(metrics.all("memctx_requested_bytes"), {}, "after the end of all")
         check_equal(metrics.one("memctx_serve_processes"), 0, "processes")
         check_equal(server.end(), (0, ""), "end of the server")
+
+
+@test
+def a_server_on_the_library_serves_neither_itself_nor_its_children():
+    """As if /etc/ld.so.preload named the library. Each child that asks a process is a process on the
+    library, and would get another child."""
+    with served(name=OWN_NAME) as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        command = shutil.copy(harness.CLI, os.path.join(where, f"{OWN_NAME}-command"))
+        with Server(target.runtime, "--match", f"{OWN_NAME}*", environment={"LD_PRELOAD": harness.LIB}, command=command) as server:
+            check("libmemctx" in open(f"/proc/{server.process.pid}/maps", encoding="ascii").read(), "the library is not loaded")
+            expect_up(server, {FIRST: 1}, "at first")
+            for _ in range(3):
+                check_equal(up(server), {FIRST: 1}, "at another scrape")
 
 
 @test
@@ -132,6 +145,18 @@ def a_process_that_stalls_is_down_in_bounded_time():
             began = time.monotonic()
             expect_up(server, {FIRST: 1, BADLY: 0}, "up")
             check(time.monotonic() - began < PATIENCE_S, f"it took {time.monotonic() - began:.1f} s")
+            # The profile tells the reason, and not the warning before it that the process is busy.
+            told = server.get(f"/debug/pprof/allocs?target={OWN_NAME}-badly&seconds=1", status=503).decode()
+            check("did not answer in time" in told, f"why there is no profile: {told}")
+
+
+@test
+@in_tries
+def a_long_search_for_processes_takes_no_time_from_their_answers():
+    shim = harness.build_program("tests/serve/slow_proc.c", "slow_proc.so", flags=["-shared", "-fPIC"])
+    with served(name=OWN_NAME) as target, \
+            Server(target.runtime, "--match", OWN_NAME, environment={"LD_PRELOAD": shim}) as server:
+        check_equal(up(server), {FIRST: 1}, "up at the first scrape")
 
 
 @test

@@ -199,9 +199,8 @@ static const struct cli_verb verbs[] = {
      "act when a condition holds: snapshot, doctor, a command",
      LIVE_TARGET_HELP
      "\nRuns until the process ends, or until SIGINT, SIGTERM or SIGHUP. Prints one line for each\n"
-     "event, with the time in UTC. Exit status: 0, or 1 if an action failed or the log could not "
-     "be\n"
-     "written. Quote conditions, because the shell takes an unquoted > for itself.\n\n"
+     "event, with the time in UTC. Exit status: 0, or 1 if an action failed or a line of the log\n"
+     "was lost. Quote conditions, because the shell takes an unquoted > for itself.\n\n"
      "CONDITION  rss>SIZE, rss>N%limit    the resident set\n"
      "           inuse>SIZE, inuse>N%limit\n"
      "                                    bytes that the program asked for and has not freed\n"

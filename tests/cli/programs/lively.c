@@ -2,12 +2,13 @@
 /*
  * lively.c - obeys lines of its standard input and answers "ok". "load": main allocates 100 chunks
  * of 1000 bytes on one call path; "feed": the thread "feeder" allocates 50 chunks of 2000 bytes on
- * one call path; "exit N": ends with status N.
+ * one call path; "exit N": ends with status N; "again": executes itself.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *volatile keep;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,7 +51,8 @@ static void feed_all(void) {
     pthread_mutex_unlock(&lock);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc;
     char line[64];
     pthread_t thread;
     setvbuf(stdin, NULL, _IONBF, 0);
@@ -63,6 +65,8 @@ int main(void) {
     while (fgets(line, sizeof line, stdin)) {
         if (strncmp(line, "exit ", 5) == 0)
             exit(atoi(line + 5));
+        if (strcmp(line, "again\n") == 0)
+            execv("/proc/self/exe", argv);
         if (strcmp(line, "load\n") == 0)
             load_all();
         if (strcmp(line, "feed\n") == 0)

@@ -236,6 +236,52 @@ static bool read_keys(struct reading *reading, enum part_kind kind, const struct
     return true;
 }
 
+/* Returns the value of the option at a word of the part or behind it; NULL: there is none. Sets *at
+ * to the next word. */
+static const char *next_value(const struct config_part *part, const char *option, size_t *at) {
+    while (*at + 1 < part->word_count)
+        if (strcmp(part->words[(*at)++], option) == 0)
+            return part->words[(*at)++];
+    return NULL;
+}
+
+static bool has_label(const struct config_part *part, const char *label) {
+    const char *found;
+    for (size_t at = 0; (found = next_value(part, "--label", &at));)
+        if (strcmp(found, label) == 0)
+            return true;
+    return false;
+}
+
+static bool has_labels_of(const struct config_part *part, const struct config_part *other) {
+    const char *label;
+    for (size_t at = 0; (label = next_value(other, "--label", &at));)
+        if (!has_label(part, label))
+            return false;
+    return true;
+}
+
+/* Returns true if both parts push metrics as the same group of a Pushgateway. Each would replace
+ * the metrics of the other, and remove them at its end. */
+static bool share_group(const struct config_part *part, const struct config_part *other) {
+    size_t at = 0, other_at = 0;
+    const char *url = next_value(part, "--pushgateway", &at);
+    const char *other_url = next_value(other, "--pushgateway", &other_at);
+    return url && other_url && strcmp(url, other_url) == 0 && has_labels_of(part, other) &&
+           has_labels_of(other, part);
+}
+
+/* Refuses a part that shares the group of an earlier part at a Pushgateway. */
+static bool check_group(struct reading *reading, const struct config_part *part) {
+    for (const struct config_part *other = reading->config->parts; other < part; other++)
+        if (share_group(part, other))
+            return fail_at(reading, part->line,
+                           "[push] has the pushgateway and labels of the table in line %u, so each "
+                           "would replace the metrics of the other; add labels that differ",
+                           other->line);
+    return true;
+}
+
 /* Returns the kind of a table; PART_KINDS if the file cannot have it. */
 static enum part_kind find_kind(struct reading *reading, const struct toml_table *table) {
     const char *nearest = NULL;
@@ -275,7 +321,7 @@ static bool add_part(struct reading *reading, enum part_kind kind, const struct 
     part->name =
         number > 1 ? cli_format("%s %u", part_names[kind], number) : cli_copy(part_names[kind]);
     add_word(part, part_names[kind]);
-    return read_keys(reading, kind, table, part);
+    return read_keys(reading, kind, table, part) && check_group(reading, part);
 }
 
 /* Reads [agent] first, wherever it stands in the file, because the other tables depend on it. */

@@ -77,7 +77,21 @@ static void tell(const char *event, const char *part, pid_t pid, const char *for
 
 /* --- children -------------------------------------------------------------------------------- */
 
-/* In a forked child: restores the signals, limits the memory, and executes the verb. */
+/* Sets the soft limit only, so that watch can give more memory to the processes that it starts. */
+static void limit_memory(rlim_t bytes) {
+    struct rlimit limit;
+    bool good = bytes == 0 || getrlimit(RLIMIT_DATA, &limit) == 0;
+    if (good && bytes > 0) {
+        limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+        good = setrlimit(RLIMIT_DATA, &limit) == 0;
+    }
+    if (!good)
+        cli_warn("the memory of a part cannot be limited; %s", strerror(errno));
+}
+
+/* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
+ * a process group of its own: Ctrl-C then signals the agent alone, which sends SIGTERM to the part.
+ * A part with two signals would end at once, and push would send nothing more. */
 _Noreturn static void become(char *const *words, const char *last, pid_t parent,
                              int64_t memory_bytes) {
     size_t count = 0;
@@ -85,12 +99,11 @@ _Noreturn static void become(char *const *words, const char *last, pid_t parent,
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
+    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(CLI_REFUSED);
-    struct rlimit limit = {(rlim_t)memory_bytes, (rlim_t)memory_bytes};
-    if (memory_bytes > 0 && setrlimit(RLIMIT_DATA, &limit) != 0)
-        cli_warn("the memory of a part cannot be limited; %s", strerror(errno));
+    limit_memory((rlim_t)memory_bytes);
     while (words[count])
         count++;
     char **arguments = cli_alloc(count + 3, sizeof *arguments);
@@ -280,9 +293,8 @@ int supervisor_run(struct config *config, const char *path, bool json) {
 
 /* --- checking -------------------------------------------------------------------------------- */
 
-/* Reads the first line of a part's message, without the prefix "memctx: ". */
-static void read_message(int fd, char *text, size_t bytes) {
-    static const char head[] = "memctx: ";
+/* Reads the messages of a part. */
+static void read_messages(int fd, char *text, size_t bytes) {
     size_t length = 0;
     ssize_t got;
     char rest[4096];
@@ -292,12 +304,28 @@ static void read_message(int fd, char *text, size_t bytes) {
         length += got > 0 && room ? (size_t)got : 0;
     } while (got > 0 || (got < 0 && errno == EINTR));
     text[length] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    if (strncmp(text, head, sizeof head - 1) == 0)
-        memmove(text, text + sizeof head - 1, strlen(text) - (sizeof head - 1) + 1);
 }
 
-/* Runs a part's verb with --check. Returns the exit code; `text` gets the first line of output. */
+/* Prints the messages in `text`, which are warnings of a part, up to the message `reason` (NULL:
+ * all). */
+static void pass_warnings(const struct config_part *part, const char *path, char *text,
+                          const char *reason) {
+    static const char head[] = CLI_MESSAGE_HEAD;
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        bool is_message = strncmp(line, head, sizeof head - 1) == 0;
+        const char *message = is_message ? line + sizeof head - 1 : line;
+        if (message == reason)
+            return;
+        if (is_message)
+            cli_warn("%s:%u: [%s] %s", path, config_find_line(part, message), part->words[0],
+                     message);
+    }
+}
+
+/* Runs a part's verb with --check. Returns the exit code; `text` gets the output. */
 static int run_check(const struct config_part *part, int64_t memory_bytes, char *text,
                      size_t bytes) {
     int fds[2], status = -1;
@@ -317,7 +345,7 @@ static int run_check(const struct config_part *part, int64_t memory_bytes, char 
     }
     close(fds[1]);
     if (pid > 0) {
-        read_message(fds[0], text, bytes);
+        read_messages(fds[0], text, bytes);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
         }
     }
@@ -326,15 +354,15 @@ static int run_check(const struct config_part *part, int64_t memory_bytes, char 
 }
 
 bool supervisor_check(const struct config *config, const char *path, struct cli_failure *failure) {
-    char text[768];
+    char text[4096];
     for (size_t i = 0; i < config->count; i++) {
         const struct config_part *part = &config->parts[i];
         int code = run_check(part, config->memory_bytes, text, sizeof text);
-        if (code != CLI_DONE)
-            return cli_fail(failure, code, "%s:%u: [%s] %s", path, config_find_line(part, text),
-                            part->words[0], text);
-        if (text[0] != '\0')
-            cli_warn("%s:%u: [%s] %s", path, config_find_line(part, text), part->words[0], text);
+        const char *reason = code == CLI_DONE ? NULL : cli_find_reason(text);
+        pass_warnings(part, path, text, reason);
+        if (reason)
+            return cli_fail(failure, code, "%s:%u: [%s] %s", path, config_find_line(part, reason),
+                            part->words[0], reason);
     }
     return true;
 }

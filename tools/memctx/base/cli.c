@@ -3,6 +3,7 @@
 #include "base/cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ const struct cli_verb *cli_current_verb;
 static void print_message(const char *format, va_list arguments) {
     progress_end();
     fflush(stdout);
-    fputs("memctx: ", stderr);
+    fputs(CLI_MESSAGE_HEAD, stderr);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
 }
@@ -34,6 +35,21 @@ void cli_die(int code, const char *format, ...) {
     print_message(format, arguments);
     va_end(arguments);
     exit(code);
+}
+
+char *cli_find_reason(char *text) {
+    static const char head[] = CLI_MESSAGE_HEAD;
+    char *reason = NULL, *last = text;
+    for (char *line = text; *line != '\0';) {
+        last = line;
+        if (strncmp(line, head, sizeof head - 1) == 0)
+            reason = line + sizeof head - 1;
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    reason = reason ? reason : last;
+    reason[strcspn(reason, "\n")] = '\0';
+    return reason;
 }
 
 void cli_usage(const char *format, ...) {
@@ -169,6 +185,11 @@ int64_t cli_parse_bytes(const char *what, const char *text) {
         cli_usage("%s takes a number of bytes, which may end in K, M, G or T; got \"%s\"", what,
                   text);
     return bytes;
+}
+
+bool cli_ignores_signal(int number) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 int cli_finish_output(int code) {

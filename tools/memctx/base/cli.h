@@ -54,6 +54,12 @@ void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 _Noreturn void cli_die(int code, const char *format, ...) CLI_PRINTF(2, 3);
 /* Reports a mistake on the command line, points to the verb's help and exits with CLI_USAGE. */
 _Noreturn void cli_usage(const char *format, ...) CLI_PRINTF(1, 2);
+/* Returns the reason of a failure from all that a memctx command wrote to standard error: its last
+ * message, without "memctx: ", because earlier messages are warnings. Without a message returns the
+ * last line. Writes the 0 byte behind the reason into `text`. */
+char *cli_find_reason(char *text);
+/* Begins each message of the command. */
+#define CLI_MESSAGE_HEAD "memctx: "
 /* Fills in a failure. Its value is false, so that callers can return it. cli_fail is a macro so
  * that the compiler and clang's analyzer see this value. */
 #define cli_fail(...) (cli_set_failure(__VA_ARGS__), false)
@@ -90,6 +96,10 @@ int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, in
 int64_t cli_parse_bytes(const char *what, const char *text);
 /* Sets *value and returns true if the whole text is a decimal number. */
 bool cli_is_number(const char *text, int64_t *value);
+
+/* Returns true if this process ignores the signal. A command that nohup started ignores SIGHUP, and
+ * must not install a handler for it. */
+bool cli_ignores_signal(int number);
 
 /* Flushes standard output. Returns `code`; if the output cannot be written, prints a message and
  * returns CLI_REFUSED. */

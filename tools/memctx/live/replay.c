@@ -21,7 +21,7 @@ const struct model_moment *replay_moment(const struct watch *watch) {
 }
 
 void replay_begin(struct watch *watch, const struct model *model, struct snapshot_replay *file) {
-    *watch = (struct watch){.client = {.fd = -1}, .pidfd = -1, .interval_s = 1};
+    *watch = (struct watch){.client = {.fd = -1}, .pidfd = -1, .interval_s = 1, .recording_fd = -1};
     watch->model = *model;
     watch->facts.pid = (pid_t)model->pid;
     watch->program = cli_copy(model_program(model));
@@ -43,7 +43,10 @@ bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t by
     int fd = watch_open_recording(of);
     if (fd < 0) {
         snprintf(why, bytes,
-                 "this process writes no recording; memctx set %d record=DIR begins one",
+                 of->state == WATCH_ENDED
+                     ? "pid %d has ended, and top knows no recording of it; memctx top FILE.rec "
+                       "shows one"
+                     : "this process writes no recording; memctx set %d record=DIR begins one",
                  (int)of->facts.pid);
         return false;
     }
@@ -59,7 +62,8 @@ bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t by
     }
     free(model->source);
     model->source = cli_format("pid %d, recorded", (int)of->facts.pid);
-    const struct symbols_options options = {.live_pid = of->facts.thread,
+    const struct symbols_options options = {.live_pid =
+                                                of->state == WATCH_ENDED ? 0 : of->facts.thread,
                                             .inner_pid = of->facts.inner_pid,
                                             .debug_directory = of->debug_directory};
     if (!of->no_names && !model->has_names)

@@ -292,6 +292,11 @@ void ui_look(struct ui *ui) {
         return;
     }
     bool good = watch_look(ui->watch);
+    if (ui->options.difference && !ui->watch->rates.has_base) {
+        ui->options.difference = false;
+        snprintf(ui->message, sizeof ui->message,
+                 "the base is gone, as after an exec; m makes the present figures the base");
+    }
     ui_make_rows(ui);
     if (good) {
         push_histories(ui);

@@ -2,6 +2,7 @@
 /* watch.c - asks one process for its figures, and keeps the tree of its contexts up to date. */
 #include "live/watch.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ void watch_was_done(struct watch_due *due) {
 }
 
 void watch_begin(struct watch *watch, const struct process_facts *facts) {
-    *watch = (struct watch){.facts = *facts, .client = {.fd = -1}, .interval_s = 1};
+    *watch =
+        (struct watch){.facts = *facts, .client = {.fd = -1}, .interval_s = 1, .recording_fd = -1};
     watch->pidfd = ending_watch(facts->pid);
     watch->program = process_program(facts);
     watch->totals = (struct watch_totals){.growth = WIRE_UNKNOWN,
@@ -466,6 +468,12 @@ static bool keep_up(struct watch *watch) {
     return true;
 }
 
+static void keep_recording(struct watch *watch, int fd) {
+    if (watch->recording_fd >= 0)
+        close(watch->recording_fd);
+    watch->recording_fd = fd;
+}
+
 /* Forgets the tree of contexts if the process has executed another program since the last look: its
  * uptime is then less than before. */
 static void forget_other_program(struct watch *watch, const struct wire_dump *head) {
@@ -515,6 +523,7 @@ static bool look(struct watch *watch) {
     if (first) {
         set_exe(watch, &head);
         take_new(watch, 0);
+        keep_recording(watch, recording_open(&watch->facts));
     }
     rates_begin(&watch->rates);
     if (!ask_all_figures(watch, &head))
@@ -632,7 +641,11 @@ int watch_open_recording(struct watch *watch) {
         fd = recording_open_path(&watch->facts, watch->recording);
     free(watch->recording);
     watch->recording = NULL;
-    return fd;
+    if (fd >= 0)
+        keep_recording(watch, fd);
+    else if (watch->state != WATCH_ENDED)
+        return -1;
+    return watch->recording_fd < 0 ? -1 : fcntl(watch->recording_fd, F_DUPFD_CLOEXEC, 0);
 }
 
 void watch_mark(struct watch *watch) {
@@ -642,6 +655,7 @@ void watch_mark(struct watch *watch) {
 
 void watch_end(struct watch *watch) {
     client_close(&watch->client);
+    keep_recording(watch, -1);
     if (watch->pidfd >= 0)
         close(watch->pidfd);
     if (watch->loaded)

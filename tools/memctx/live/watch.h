@@ -71,6 +71,7 @@ struct watch {
     double read_s; /* uptime of the process when its last figures were read */
     struct watch_due contexts_due, pages_due, names_due, reload_due;
     char *recording;       /* path of the process's recording, as the process answered */
+    int recording_fd;      /* the recording, kept open for the time after the process; -1: none */
     struct replay *replay; /* the recording that is shown (replay.h); NULL: a process is watched */
 };
 
@@ -90,8 +91,9 @@ int64_t watch_not_loaded(const struct watch *watch);
 void watch_mark(struct watch *watch);
 
 /* Opens the recording that the process writes, or wrote until the recording was switched off; only
- * in the second case the process is asked for the path. Returns a descriptor, or -1
- * (recording_open). */
+ * in the second case the process is asked for the path. After the end of the process opens the
+ * recording that an earlier look or call has found. Returns a descriptor, or -1 (recording_open).
+ */
 int watch_open_recording(struct watch *watch);
 
 /* The figures of one heap of a thread in one context. */

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/child.h"
 #include "serve/namer.h"
 #include "serve/teller.h"
@@ -109,30 +110,34 @@ static struct fleet_process *find_known(const struct fleet *fleet,
 }
 
 /* The new processes that a refresh has found. */
-struct search {
+struct refresh {
     struct fleet *fleet;
     struct process_facts *fresh;
     size_t count, room;
+    bool only_pids; /* the command line has only pids */
 };
 
 static bool visit_process(pid_t pid, void *argument) {
-    struct search *search = argument;
-    struct fleet *fleet = search->fleet;
+    struct refresh *refresh = argument;
+    struct fleet *fleet = refresh->fleet;
     struct process_facts facts;
-    if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
-        facts.state == 'X' || !is_wanted(fleet, &facts))
+    if (pid == getpid() || (!refresh->only_pids && !search_is_due(&fleet->search, pid)) ||
+        !process_read_facts(pid, &facts) || facts.state == 'Z' || facts.state == 'X' ||
+        !is_wanted(fleet, &facts))
         return true;
     struct fleet_process *known = find_known(fleet, &facts);
     if (known) {
         known->found = true;
         known->facts = facts;
-    } else if (process_find_library(&facts) == PROCESS_WITH) {
-        if (search->count == search->room) {
-            search->room = 2 * search->room + 16;
-            search->fresh = cli_grow(search->fresh, search->room, sizeof facts);
+    } else if (process_find_library(&facts) == PROCESS_WITH &&
+               (refresh->only_pids || !process_is_command(&facts))) {
+        if (refresh->count == refresh->room) {
+            refresh->room = 2 * refresh->room + 16;
+            refresh->fresh = cli_grow(refresh->fresh, refresh->room, sizeof facts);
         }
-        search->fresh[search->count++] = facts;
-    }
+        refresh->fresh[refresh->count++] = facts;
+    } else if (!refresh->only_pids)
+        search_put_off(&fleet->search);
     return true;
 }
 
@@ -158,21 +163,23 @@ static void free_process(struct fleet_process *process) {
 }
 
 /* Visits the pids of the command line, or all processes if it has a name, a pattern or --all. */
-static void visit_wanted(struct search *search) {
-    const struct fleet_wanted *wanted = &search->fleet->wanted;
-    bool only_pids = wanted->word_count > 0;
+static void visit_wanted(struct refresh *refresh) {
+    const struct fleet_wanted *wanted = &refresh->fleet->wanted;
     int64_t pid;
+    refresh->only_pids = wanted->word_count > 0;
     for (size_t i = 0; i < wanted->word_count; i++)
-        only_pids = only_pids && cli_is_number(wanted->words[i], &pid);
-    if (!only_pids)
-        process_for_each(visit_process, search);
-    for (size_t i = 0; only_pids && i < wanted->word_count; i++)
+        refresh->only_pids = refresh->only_pids && cli_is_number(wanted->words[i], &pid);
+    if (!refresh->only_pids) {
+        search_begin(&refresh->fleet->search, clock_now_ms());
+        process_for_each(visit_process, refresh);
+    }
+    for (size_t i = 0; refresh->only_pids && i < wanted->word_count; i++)
         if (cli_is_number(wanted->words[i], &pid) && pid <= INT32_MAX)
-            visit_process((pid_t)pid, search);
+            visit_process((pid_t)pid, refresh);
 }
 
 void fleet_refresh(struct fleet *fleet) {
-    struct search search = {.fleet = fleet};
+    struct refresh refresh = {.fleet = fleet};
     struct process_facts own;
     size_t left = 0;
     bool unknown;
@@ -182,7 +189,7 @@ void fleet_refresh(struct fleet *fleet) {
     fleet->cut = 0;
     for (size_t i = 0; i < fleet->count; i++)
         fleet->processes[i]->found = false;
-    visit_wanted(&search);
+    visit_wanted(&refresh);
     for (size_t i = 0; i < fleet->count; i++)
         if (fleet->processes[i]->found)
             fleet->processes[left++] = fleet->processes[i];
@@ -190,9 +197,9 @@ void fleet_refresh(struct fleet *fleet) {
             free_process(fleet->processes[i]);
     fleet->count = left;
     /* ended processes were dropped before, so that their numbers are free */
-    for (size_t i = 0; i < search.count; i++)
-        add_process(fleet, &search.fresh[i]);
-    free(search.fresh);
+    for (size_t i = 0; i < refresh.count; i++)
+        add_process(fleet, &refresh.fresh[i]);
+    free(refresh.fresh);
 }
 
 struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
@@ -359,4 +366,5 @@ void fleet_end(struct fleet *fleet) {
     fleet->count = 0;
     free(fleet->start_ticks);
     fleet->start_ticks = NULL;
+    search_free(&fleet->search);
 }

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "serve/exposition.h"
-#include "target/process.h"
+#include "target/search.h"
 
 #define FLEET_MAX 200
 
@@ -48,6 +48,7 @@ struct fleet {
     size_t cut; /* number of processes that are not served, because FLEET_MAX others are */
     /* start_ticks[word]: start time of the process, if the word is a pid; 0: not found yet */
     uint64_t *start_ticks;
+    struct search search;
 };
 
 /* Finds new processes and drops those that have ended. */

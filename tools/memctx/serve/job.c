@@ -146,6 +146,10 @@ void job_run(struct job *job, int64_t now_ms) {
     job->done = true;
 }
 
+const char *job_find_reason(struct job *job) {
+    return job->error.length > 0 ? cli_find_reason(job->error.bytes) : NULL;
+}
+
 void job_free(struct job *job) {
     if (job->child > 0)
         child_end(job->child);

@@ -40,6 +40,8 @@ bool job_start_call(struct job *job, const char *key, void (*write)(int fd, cons
 size_t job_poll(const struct job *job, struct pollfd *entries);
 /* Reads the output that has come. Kills the job if its deadline has passed. */
 void job_run(struct job *job, int64_t now_ms);
+/* Returns why the command failed, as it wrote to standard error; NULL: it wrote nothing. */
+const char *job_find_reason(struct job *job);
 /* Kills the job if it runs, and frees its memory. */
 void job_free(struct job *job);
 

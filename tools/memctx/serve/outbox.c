@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "serve/post.h"
 
 #define BYTES_MOST ((size_t)64 << 20) /* of all requests together */
@@ -44,11 +45,6 @@ static void put_count(struct json_writer *json, const char *key, int64_t value) 
         json_put_integer(json, key, value);
 }
 
-static void end_line(struct outbox *outbox) {
-    putchar('\n');
-    outbox->broken = fflush(stdout) != 0 || ferror(stdout) || outbox->broken;
-}
-
 static void begin_event(struct json_writer *json, const char *name) {
     char text[32];
     time_t now = time(NULL);
@@ -61,10 +57,10 @@ static void begin_event(struct json_writer *json, const char *name) {
 }
 
 static void write_event(struct outbox *outbox, const struct event *event) {
-    struct json_writer json = {.file = stdout};
     const struct outbox_source *source = event->source;
     if (!outbox->json)
         return;
+    struct json_writer json = {.file = log_begin()};
     begin_event(&json, event->name);
     json_put_text(&json, "program", source ? source->program : NULL);
     put_count(&json, "process", source && source->program ? (int64_t)source->number : -1);
@@ -73,7 +69,8 @@ static void write_event(struct outbox *outbox, const struct event *event) {
     put_count(&json, "wait_ms", event->wait_ms);
     json_put_text(&json, "text", event->text);
     json_put_close(&json, '}');
-    end_line(outbox);
+    putc('\n', json.file);
+    log_end();
 }
 
 #define TOLD_KEPT_MS 3600000
@@ -122,9 +119,10 @@ void outbox_fail(struct outbox *outbox, struct outbox_source source, const char 
     count_failure(outbox, &source, 0, text, text);
 }
 
-void outbox_tell_end(struct outbox *outbox) {
+void outbox_tell_end(const struct outbox *outbox) {
+    FILE *file = log_begin();
     if (outbox->json) {
-        struct json_writer json = {.file = stdout};
+        struct json_writer json = {.file = file};
         begin_event(&json, "end");
         json_put_integer(&json, "sent", (int64_t)outbox->sent);
         json_put_integer(&json, "retried", (int64_t)outbox->retried);
@@ -132,9 +130,10 @@ void outbox_tell_end(struct outbox *outbox) {
         json_put_integer(&json, "failed", (int64_t)outbox->failed);
         json_put_close(&json, '}');
     } else
-        printf("sent %zu, retried %zu, dropped %zu, failed %zu", outbox->sent, outbox->retried,
-               outbox->dropped, outbox->failed);
-    end_line(outbox);
+        fprintf(file, "sent %zu, retried %zu, dropped %zu, failed %zu", outbox->sent,
+                outbox->retried, outbox->dropped, outbox->failed);
+    putc('\n', file);
+    log_end();
 }
 
 /* --- the queue ------------------------------------------------------------------------------- */

@@ -35,7 +35,6 @@ struct outbox {
     size_t room;       /* most requests of one source */
     int64_t keep_ms;   /* older requests are dropped: their process may have ended long ago */
     bool json;         /* events go to standard output */
-    bool broken;       /* standard output cannot be written */
     enum outbox_haste haste;
     size_t sent, retried, dropped, failed; /* numbers of requests so far */
     /* The fields below belong to outbox.c. */
@@ -63,6 +62,6 @@ int64_t outbox_rest_ms(const struct outbox *outbox, int64_t now_ms);
 /* Drops all waiting requests, and counts them as failed. */
 void outbox_give_up(struct outbox *outbox, const char *why);
 /* Writes the last line, with the numbers of requests sent, retried, dropped and failed. */
-void outbox_tell_end(struct outbox *outbox);
+void outbox_tell_end(const struct outbox *outbox);
 
 #endif

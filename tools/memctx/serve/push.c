@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/job.h"
 #include "serve/outbox.h"
 #include "serve/post.h"
@@ -94,13 +95,18 @@ static size_t plain_length(const struct job_output *out) {
 }
 
 static const char *find_failure(struct job *job) {
-    char *why = job->error.length > 0 ? job->error.bytes : NULL;
-    if (job->late)
-        return "the profile took too long";
-    if (!why)
-        return "the profile could not be made";
-    why[strcspn(why, "\n")] = '\0';
-    return why + (strncmp(why, "memctx: ", 8) == 0 ? 8 : 0);
+    const char *why = job_find_reason(job);
+    return job->late ? "the profile took too long" : why ? why : "the profile could not be made";
+}
+
+/* Returns true if the process has ended since the round began. Another process may have its pid by
+ * now, and the profile may be of that process. */
+static bool has_ended(const struct fleet_process *process) {
+    struct process_facts now;
+    bool unknown, there = process_read_known(process->facts.pid, &now, &unknown);
+    return there ? now.start_ticks != process->facts.start_ticks || now.state == 'Z' ||
+                       now.state == 'X'
+                 : !unknown;
 }
 
 static void finish_profile(struct push *push) {
@@ -108,7 +114,9 @@ static void finish_profile(struct push *push) {
     const struct fleet_process *process = push->fleet.processes[push->at];
     struct outbox_source source = {process->program, process->number};
     struct job *job = &push->job;
-    if (job->status != CLI_DONE)
+    if (has_ended(process)) {
+        /* nothing is sent of it, and that is no failure */
+    } else if (job->status != CLI_DONE)
         outbox_fail(&push->outbox, source, find_failure(job));
     else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
         /* Try again with half the samples, which export makes by summing, so that no byte is lost.
@@ -171,8 +179,7 @@ static void begin_end(struct push *push, enum outbox_haste haste) {
 }
 
 static void begin_round(struct push *push) {
-    int64_t now = clock_now_ms();
-    push->next_ms = now + push->options->every_ms;
+    push->next_ms = clock_now_ms() + push->options->every_ms;
     fleet_refresh(&push->fleet);
     if (all_ended(push)) {
         begin_end(push, OUTBOX_LAST);
@@ -180,10 +187,10 @@ static void begin_round(struct push *push) {
     }
     push->at = 0;
     push->samples = push->options->limit_samples;
-    push->asked_ms = now;
     if (push->options->server.engine == ENGINE_PUSHGATEWAY) {
         push->round = ROUND_METRICS;
-        fleet_ask(&push->fleet, now);
+        push->asked_ms = clock_now_ms(); /* after the search, as in begin_scrape (server.c) */
+        fleet_ask(&push->fleet, push->asked_ms);
     } else {
         push->round = ROUND_PROFILES;
         start_profile(push);
@@ -252,7 +259,8 @@ static void catch_signals(void) {
     own_pid = getpid();
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    if (!cli_ignores_signal(SIGHUP))
+        sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -267,7 +275,7 @@ int push_run(const struct push_options *options) {
     int64_t oldest_ms = (PROFILES_MOST + 1) * options->every_ms;
     push.outbox.keep_ms = oldest_ms > KEEP_MS ? oldest_ms : KEEP_MS;
     catch_signals();
-    while (signals < 2 && !push.outbox.broken) {
+    while (signals < 2 && !log_is_broken()) {
         if (signals > 0)
             take_signal(&push);
         run_round(&push);
@@ -282,5 +290,5 @@ int push_run(const struct push_options *options) {
     fleet_end(&push.fleet);
     outbox_tell_end(&push.outbox);
     fflush(stderr);
-    return cli_finish_output(options->once && push.outbox.failed > 0 ? CLI_REFUSED : CLI_DONE);
+    return log_finish(options->once && push.outbox.failed > 0 ? CLI_REFUSED : CLI_DONE);
 }

@@ -32,6 +32,7 @@ struct waiting {
     struct job *job; /* NULL while `suspended`: the request waits for the scrape */
     struct request_query query;
     bool head;             /* the method is HEAD: no body is sent */
+    bool half_closed;      /* the client sends no more, but may read the answer */
     struct answer *answer; /* NULL: no answer has been made yet */
     struct waiting *next;
 };
@@ -132,8 +133,9 @@ static struct waiting *find_scraper(const struct server *server, enum exposition
 static enum MHD_Result begin_scrape(struct server *server, struct waiting *request) {
     if (!server->scrapes) {
         server->scrapes = true;
-        server->scrape_ms = clock_now_ms();
         fleet_refresh(&server->fleet);
+        /* after the search, which takes long on a machine with thousands of processes */
+        server->scrape_ms = clock_now_ms();
         fleet_ask(&server->fleet, server->scrape_ms);
     }
     return suspend_request(server, request, NULL);
@@ -243,11 +245,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind, boo
                                         [REQUEST_PAGE] = "text/html; charset=utf-8",
                                         [REQUEST_DATA] = "application/json"};
     if (job->status != CLI_DONE || job->late) {
-        char *why = job->error.length > 0 ? job->error.bytes : NULL;
-        if (why && strncmp(why, "memctx: ", 8) == 0)
-            why += 8;
-        if (why)
-            why[strcspn(why, "\n")] = '\0';
+        const char *why = job_find_reason(job);
         return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
                              job->late ? "the process took too long; try again"
                              : why     ? why
@@ -457,12 +455,18 @@ static void end_overdue(const struct server *server) {
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* Drops the suspended request of the connection in `entry`, because its client has gone. */
+/* Drops the suspended request of the connection in `entry` if its client has gone. A client that
+ * has only closed its side for sending, such as nc -N, cannot be told from one that has gone: it
+ * gets its answer, except a profile over many seconds. */
 static void drop_gone(struct server *server, const struct pollfd *entry) {
     struct waiting *request = server->waiting;
     while (request && request->connection->fd != entry->fd)
         request = request->next;
-    if (request && entry->revents != 0)
+    if (!request || entry->revents == 0)
+        return;
+    if ((entry->revents & ~POLLRDHUP) == 0 && request->query.kind != REQUEST_ALLOCS)
+        request->half_closed = true;
+    else
         resume_request(server, request,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the client has gone"));
 }
@@ -500,7 +504,8 @@ static bool run_once(struct server *server) {
     count += watching_poll(&server->watching, entries + count);
     gone = count;
     for (const struct waiting *request = server->waiting; request; request = request->next)
-        entries[count++] = (struct pollfd){.fd = request->connection->fd, .events = POLLRDHUP};
+        entries[count++] = (struct pollfd){.fd = request->connection->fd,
+                                           .events = request->half_closed ? 0 : POLLRDHUP};
     silent = count;
     count += listeners_poll(&server->watching.listeners, entries + count);
     if (poll(entries, count, timeout_ms(server)) < 0 && errno != EINTR)
@@ -588,7 +593,8 @@ static int open_signals(void) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
+    if (!cli_ignores_signal(SIGHUP)) /* a signalfd delivers ignored signals, too */
+        sigaddset(&ends, SIGHUP);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &ends, SFD_CLOEXEC);
@@ -605,10 +611,10 @@ _Noreturn static void die_not_started(const struct server_options *options) {
 void server_check(const struct server_options *options) {
     struct server server = {.options = options};
     struct cli_failure failure;
-    if (!options->certificate)
-        return;
     if (!mhd_load(&failure))
         cli_die_failure(&failure);
+    if (!options->certificate)
+        return;
     if (!start(&server, -1))
         die_not_started(options);
     mhd.stop_daemon(server.daemon);

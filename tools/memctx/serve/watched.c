@@ -229,17 +229,15 @@ static void thin(struct watching *watching, struct watched *fresh) {
 }
 
 /* Returns why the snapshot of an ended job cannot be kept; NULL: it can. The caller frees it. */
-static char *why_not_kept(const struct job *job, const struct process_facts *facts) {
-    static const char head[] = "memctx: ";
+static char *why_not_kept(struct job *job, const struct process_facts *facts) {
     struct process_facts now;
     if (process_read_facts(facts->pid, &now) && now.start_ticks != facts->start_ticks)
         return cli_copy("the process has ended, and its pid was used again");
     if (job->late)
         return cli_copy("a snapshot took too long");
     if (job->status != CLI_DONE) {
-        const char *why = job->error.length > 0 ? job->error.bytes : "memctx dump ended early";
-        why += strncmp(why, head, sizeof head - 1) == 0 ? sizeof head - 1 : 0;
-        return cli_format("a snapshot failed; %.*s", (int)strcspn(why, "\n"), why);
+        const char *why = job_find_reason(job);
+        return cli_format("a snapshot failed; %s", why ? why : "memctx dump ended early");
     }
     return job->out.length > MOMENTS_BYTES / 2
                ? cli_copy("a snapshot has more bytes than the server keeps; use memctx dump -o")

@@ -183,6 +183,23 @@ enum process_library process_find_library(const struct process_facts *facts) {
                      : PROCESS_NO_MEMORY;
 }
 
+bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]) {
+    ssize_t length = read_proc(pid, "comm", name, PROCESS_NAME_BYTES);
+    if (length <= 0)
+        return false;
+    name[length - 1] = '\0'; /* a newline */
+    cli_clean(name);
+    return true;
+}
+
+bool process_is_command(const struct process_facts *facts) {
+    char path[64];
+    struct stat own, other;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)facts->thread);
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown) {
     errno = 0;
     bool there = process_read_facts(pid, facts);

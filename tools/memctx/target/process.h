@@ -12,6 +12,8 @@
 
 #include "base/cli.h"
 
+#define PROCESS_NAME_BYTES 32
+
 struct process_facts {
     pid_t pid;
     pid_t thread; /* /proc shows memory and files of the process under this id: the pid, or the id
@@ -26,8 +28,8 @@ struct process_facts {
     int64_t anonymous_bytes; /* part of the resident set that is in no file; -1: not known */
     int seccomp;             /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
     bool no_new_privileges;
-    char name[32];     /* name in the kernel, cut at 15 characters */
-    char command[256]; /* the command line with spaces, or the name in brackets */
+    char name[PROCESS_NAME_BYTES]; /* name in the kernel, cut at 15 characters */
+    char command[256];             /* the command line with spaces, or the name in brackets */
 };
 
 /* PROCESS_NO_MEMORY: the process has no address space (any more). The process is ending or has
@@ -40,11 +42,18 @@ pid_t process_of_thread(pid_t id);
 /* Returns false if the process does not exist (any more), or if this command lacks the descriptor
  * or the memory to find out. */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
+/* Reads the name in the kernel only, which costs less than all facts. Returns false if the process
+ * does not exist, or cannot be read. */
+bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]);
 /* Like process_read_facts, but sets *unknown if this command cannot find out whether the process
  * exists. */
 bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(const struct process_facts *facts);
+/* Returns true if the process executes the file that this process executes: it is a child of this
+ * one, or another memctx. Where all programs have the library, a command that serves or watches all
+ * processes would otherwise find its own children, and these would be found by their own. */
+bool process_is_command(const struct process_facts *facts);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs
  * to this user (root: to anyone) and is not this process. Returns false for any other process. */
 bool process_read_askable(pid_t pid, struct process_facts *facts);

@@ -30,7 +30,7 @@ char *serving_read_file(const char *option, const char *path, bool private) {
                                        : "not text");
     }
     if (private && fstat(fileno(file), &status) == 0 && (status.st_mode & 077) != 0)
-        cli_warn("other users may read %s; chmod 600 %s", path, path);
+        cli_warn("%s: other users may read %s; chmod 600 %s", option, path, path);
     fclose(file);
     return text;
 }

@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "formats/render.h"
+#include "target/search.h"
 #include "target/target.h"
 #include "target/totals.h"
 #include "verbs/verbs.h"
@@ -26,7 +28,6 @@
 #define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
-#define LOOK_MS_MAX 60000    /* longest pause between two looks at a process without the library */
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
 #define ASK_MS 2000          /* after this time the other processes are asked at the next look */
 #define EVERY_MS_MIN 20
@@ -89,6 +90,7 @@ static int64_t parse_time(const char *option, const char *text, int64_t least_ms
 
 static int64_t parse_memory(const char *text) {
     int64_t bytes = cli_parse_bytes("--memory", text);
+    settings.sets_memory = true;
     if (bytes != 0 && bytes < MEMORY_MIN_BYTES)
         cli_usage("--memory takes at least 16M, or 0 for no limit; got \"%s\"", text);
     return bytes;
@@ -232,7 +234,8 @@ static void open_triggers(struct watched *process) {
 static void add_process(const struct process_facts *facts) {
     char rss[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
     struct watched *process = cli_alloc(1, sizeof *process);
-    *process = (struct watched){.facts = *facts, .program = process_program(facts)};
+    *process =
+        (struct watched){.facts = *facts, .named = *facts, .program = process_program(facts)};
     process->states = cli_alloc(settings.condition_count, sizeof *process->states);
     process->triggers = cli_alloc(settings.condition_count, sizeof *process->triggers);
     for (size_t i = 0; i < settings.condition_count; i++)
@@ -281,68 +284,30 @@ static void forget_ended(void) {
 
 /* --- finding processes (--all) --------------------------------------------------------------- */
 
-/* A process that is not watched, and the time of the next look at it. A look reads the memory map,
- * to see whether the process has the library, so the pause between two looks doubles. */
-struct seen {
-    pid_t pid;
-    int64_t due_ms, pause_ms;
-};
-
-static struct {
-    /* processes that this scan and the last one did not want, in the order of /proc */
-    struct seen *seen, *before;
-    size_t count, capacity, before_count, before_capacity, at;
-    int64_t now_ms;
-} scan;
-
-static struct seen last_look(pid_t pid) {
-    while (scan.at < scan.before_count && scan.before[scan.at].pid < pid)
-        scan.at++;
-    return scan.at < scan.before_count && scan.before[scan.at].pid == pid
-               ? scan.before[scan.at]
-               : (struct seen){.pid = pid, .due_ms = INT64_MIN, .pause_ms = 500};
-}
+static struct search search;
 
 static bool is_wanted(pid_t pid, struct process_facts *facts) {
-    return process_read_askable(pid, facts) &&
+    return process_read_askable(pid, facts) && !process_is_command(facts) &&
            (!settings.match || process_matches(facts, settings.match));
 }
 
 static bool visit_process(pid_t pid, void *argument) {
     struct process_facts facts;
     (void)argument;
-    struct seen seen = last_look(pid);
     for (const struct watched *process = processes; process; process = process->next)
         if (process->facts.pid == pid && !process->ended)
             return true;
-    if (pid == getpid())
+    if (pid == getpid() || !search_is_due(&search, pid))
         return true;
-    if (scan.now_ms >= seen.due_ms) {
-        if (is_wanted(pid, &facts)) {
-            add_process(&facts);
-            return true;
-        }
-        seen.pause_ms = 2 * seen.pause_ms < LOOK_MS_MAX ? 2 * seen.pause_ms : LOOK_MS_MAX;
-        seen.due_ms = scan.now_ms + seen.pause_ms;
-    }
-    if (scan.count == scan.capacity) {
-        scan.capacity = 2 * scan.capacity + 64;
-        scan.seen = cli_grow(scan.seen, scan.capacity, sizeof *scan.seen);
-    }
-    scan.seen[scan.count++] = seen;
+    if (is_wanted(pid, &facts))
+        add_process(&facts);
+    else
+        search_put_off(&search);
     return true;
 }
 
 static void find_processes(int64_t now_ms) {
-    struct seen *seen = scan.before;
-    size_t capacity = scan.before_capacity;
-    scan.before = scan.seen;
-    scan.before_count = scan.count;
-    scan.before_capacity = scan.capacity;
-    scan.seen = seen;
-    scan.capacity = capacity;
-    scan.count = scan.at = 0;
-    scan.now_ms = now_ms;
+    search_begin(&search, now_ms);
     process_for_each(visit_process, NULL);
 }
 
@@ -499,6 +464,21 @@ static void tell_lack(void) {
     told = true;
 }
 
+/* Takes the new name of a process that has executed another program. A process may give itself
+ * another name in the kernel, or write a title into its command line, for each of its tasks. */
+static void take_program(struct watched *process, const struct process_facts *facts) {
+    if (strcmp(process->named.name, facts->name) == 0 ||
+        strcmp(process->named.command, facts->command) == 0 ||
+        facts->command[0] == '[') /* in the middle of exec a process has no arguments */
+        return;
+    char *before = process->program;
+    process->named = *facts;
+    process->program = process_program(facts);
+    if (strcmp(process->program, before) != 0)
+        watch_log(&WATCH_LINE("program", process), "the process now runs %s", process->program);
+    free(before);
+}
+
 /* Evaluates the conditions for which the process need not be asked. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
@@ -514,6 +494,7 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
         tell_end(process);
         return;
     }
+    take_program(process, &facts);
     process->facts = facts;
     struct condition_reading reading = read_outside(process, now_ms);
     evaluate(process, &reading, ready, false);
@@ -565,6 +546,8 @@ static void set_signals(sigset_t *waiting) {
     sigemptyset(&action.sa_mask);
     sigemptyset(&blocked);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (signals[i] == SIGHUP && cli_ignores_signal(SIGHUP))
+            continue;
         sigaction(signals[i], &action, NULL);
         sigaddset(&blocked, signals[i]);
     }
@@ -620,7 +603,7 @@ static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) 
 }
 
 static bool is_done(void) {
-    return end_signal != 0 || watch_log_failed() || (!settings.all && process_count == 0);
+    return end_signal != 0 || log_is_broken() || (!settings.all && process_count == 0);
 }
 
 static void run_loop(int ended_fd, const sigset_t *waiting) {
@@ -696,5 +679,5 @@ int watch_main(int argc, char **argv) {
     watch_log(&WATCH_LINE("finished", NULL), "the watch ends%s; %zu event%s, %zu failed action%s",
               end_signal != 0 ? " because of a signal" : "", event_count,
               event_count == 1 ? "" : "s", failures, failures == 1 ? "" : "s");
-    return cli_finish_output(failures > 0 ? CLI_REFUSED : CLI_DONE);
+    return log_finish(failures > 0 ? CLI_REFUSED : CLI_DONE);
 }

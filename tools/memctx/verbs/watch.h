@@ -29,6 +29,7 @@ struct watch_settings {
     int64_t every_ms, cool_ms, timeout_ms, keep;
     /* limit for the data of each child that makes a snapshot or runs doctor; 0: no limit */
     int64_t memory_bytes;
+    bool sets_memory;      /* --memory was given */
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;
@@ -38,12 +39,14 @@ struct watch_settings {
 /* The files of one event. They are removed together. */
 struct watch_files {
     char *snapshot, *doctor; /* NULL: there is none */
+    bool earlier;            /* of an ended process of the same program */
     int64_t inuse_bytes;     /* bytes in use at the event; CONDITION_UNKNOWN: not known */
 };
 
 /* One watched process. */
 struct watched {
     struct process_facts facts;
+    struct process_facts named; /* the facts from which `program` was made */
     char *program;
     struct condition_state *states; /* one for each condition */
     int *triggers;                  /* descriptors of the PSI triggers; -1: none */
@@ -99,8 +102,6 @@ struct watch_line {
 void watch_log_begin(bool json);
 /* Writes a line: the time, the process and the text; or JSON. */
 void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINTF(2, 3);
-/* Returns true when the log could not be written, for instance because its reader has gone. */
-bool watch_log_failed(void);
 /* Writes a value of this condition with its unit into `text`, which has RENDER_NUMBER_BYTES. */
 char *watch_show_value(char *text, const struct condition *condition, int64_t value);
 
@@ -115,11 +116,12 @@ void watch_act_add(struct watched *process, size_t condition, const struct condi
 bool watch_act_step(void);
 /* Returns the descriptor from which the running action's messages come; -1: none. */
 int watch_act_fd(void);
-/* Returns the milliseconds until the running action is late; -1: none runs. */
+/* Returns the milliseconds until the running action is late; -1: none runs, or it was killed. */
 int64_t watch_act_left_ms(void);
 /* Ends the running action and removes its unfinished file. */
 void watch_act_cancel(void);
-/* Frees the list of a process's files. The files stay. */
+/* Takes the list of a process's files away. The files stay, until another process of the same
+ * program has newer ones. */
 void watch_act_forget(struct watched *process);
 /* Returns the number of actions that have failed. */
 size_t watch_act_failures(void);

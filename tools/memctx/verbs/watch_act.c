@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/log.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
 
@@ -147,42 +148,76 @@ static void prune(struct watched *process) {
     }
 }
 
+/* The files of an ended process. The next process of its program that gets files takes them over:
+ * otherwise a service that fails and is started again would leave new files each time. */
+struct past {
+    struct past *next;
+    char *program;
+    struct watch_files *files;
+    size_t count;
+};
+static struct past *first_past;
+
+void watch_act_forget(struct watched *process) {
+    if (process->file_count == 0)
+        return;
+    struct past *past = cli_alloc(1, sizeof *past);
+    *past =
+        (struct past){first_past, cli_copy(process->program), process->files, process->file_count};
+    for (size_t i = 0; i < past->count; i++)
+        past->files[i].earlier = true;
+    first_past = past;
+    process->files = NULL;
+    process->file_count = 0;
+}
+
+static void take_over_files(struct watched *process) {
+    struct past **at = &first_past;
+    while (*at && strcmp((*at)->program, process->program) != 0)
+        at = &(*at)->next;
+    struct past *past = *at;
+    if (!past)
+        return;
+    *at = past->next;
+    process->files = past->files;
+    process->file_count = past->count;
+    free(past->program);
+    free(past);
+}
+
 static void keep_files(struct watch_event *event) {
     struct watched *process = event->process;
     if (!event->made.snapshot && !event->made.doctor)
         return;
+    if (process->file_count == 0)
+        take_over_files(process);
     process->files = cli_grow(process->files, process->file_count + 1, sizeof process->files[0]);
     event->made.inuse_bytes = event->inuse_bytes;
     process->files[process->file_count++] = event->made;
     prune(process);
 }
 
-void watch_act_forget(struct watched *process) {
-    for (size_t i = 0; i < process->file_count; i++) {
-        free(process->files[i].snapshot);
-        free(process->files[i].doctor);
-    }
-    free(process->files);
-    process->files = NULL;
-    process->file_count = 0;
-}
-
 /* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
  */
 static const char *newest_file(const struct watch_event *event) {
     const struct watch_files *files = &event->made;
-    if (!files->snapshot && !files->doctor && event->process->file_count > 0)
-        files = &event->process->files[event->process->file_count - 1];
+    const struct watched *process = event->process;
+    if (!files->snapshot && !files->doctor && process->file_count > 0 &&
+        !process->files[process->file_count - 1].earlier)
+        files = &process->files[process->file_count - 1];
     return files->snapshot ? files->snapshot : files->doctor ? files->doctor : "";
 }
 
 /* --- the child ------------------------------------------------------------------------------- */
 
-/* Limits the data of this process and of those that it starts. A lower limit stays in force. */
-static void limit_memory(void) {
+/* Limits the data of this process and of those that it starts to `bytes` (0: no limit), as far as
+ * the hard limit allows. Without `raises` a lower limit stays in force. */
+static void limit_memory(int64_t bytes, bool raises) {
     struct rlimit limit;
-    rlim_t most = (rlim_t)settings->memory_bytes;
-    if (most == 0 || getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= most)
+    if (getrlimit(RLIMIT_DATA, &limit) != 0)
+        return;
+    rlim_t most = bytes == 0 || (rlim_t)bytes > limit.rlim_max ? limit.rlim_max : (rlim_t)bytes;
+    if (limit.rlim_cur <= most && !raises)
         return;
     limit.rlim_cur = most;
     setrlimit(RLIMIT_DATA, &limit);
@@ -204,7 +239,7 @@ static void become_reader(const struct watch_event *event, enum watch_kind kind,
         if (!run.names)
             words[count++] = "--stream";
     }
-    limit_memory();
+    limit_memory(settings->memory_bytes, settings->sets_memory);
     if (settings->names.none)
         words[count++] = "--no-symbols";
     if (settings->names.debug_directory) {
@@ -237,6 +272,7 @@ static void become_command(const struct watch_event *event, const char *command)
     setenv("MEMCTX_FILE", newest_file(event), 1);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is for the log */
     fork_restore_limit();
+    limit_memory(0, true); /* the agent's limit is for its parts, not for commands of the user */
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     dprintf(STDERR_FILENO, "memctx: /bin/sh cannot be started; %s\n", strerror(errno));
 }
@@ -318,15 +354,6 @@ static void read_messages(void) {
         close(run.messages);
         run.messages = -1;
     }
-}
-
-/* Returns the last line that the child wrote to standard error, without the name of the command. */
-static const char *last_message(void) {
-    char *message = run.message, *newline;
-    while ((newline = strchr(message, '\n')) && newline[1] != '\0')
-        message = newline + 1;
-    message[strcspn(message, "\n")] = '\0';
-    return message + (strncmp(message, "memctx: ", 8) == 0 ? 8 : 0);
 }
 
 /* Makes the file that a child writes to. Returns false and sets errno if that fails. */
@@ -413,10 +440,11 @@ static bool finish_file(struct watch_event *event, const struct watch_action *ac
 static void print_text(void) {
     char buffer[4096];
     ssize_t got;
+    FILE *file = log_begin();
     lseek(run.file, 0, SEEK_SET);
     while ((got = read(run.file, buffer, sizeof buffer)) > 0)
-        fwrite(buffer, 1, (size_t)got, stdout);
-    fflush(stdout);
+        fwrite(buffer, 1, (size_t)got, file);
+    log_end();
 }
 
 /* Writes the log's line of an action that is done. `lacks`: why the snapshot has no names; NULL: it
@@ -456,7 +484,7 @@ static bool is_gone(const struct watched *process) {
  * child ended. */
 static void explain(const struct watch_event *event, const struct watch_action *action, int status,
                     char *reason, size_t bytes) {
-    const char *message = last_message();
+    const char *message = cli_find_reason(run.message);
     if (run.late)
         snprintf(reason, bytes, "it was ended after %lld s; --timeout gives it more time",
                  (long long)settings->timeout_ms / 1000);
@@ -582,7 +610,7 @@ int watch_act_fd(void) {
 
 int64_t watch_act_left_ms(void) {
     int64_t left = run.began_ms + settings->timeout_ms - clock_now_ms();
-    return run.pid == 0 ? -1 : left > 0 ? left : 0;
+    return run.pid == 0 || run.late ? -1 : left > 0 ? left : 0;
 }
 
 void watch_act_cancel(void) {

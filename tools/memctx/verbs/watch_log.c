@@ -6,24 +6,22 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
 
 #define LINE_BYTES 2048
 
-static bool as_json, failed;
+static bool as_json;
 
 void watch_log_begin(bool json) {
     as_json = json;
 }
 
-bool watch_log_failed(void) {
-    return failed;
-}
-
-static void write_json(const struct watch_line *line, const char *time, const char *text) {
+static void write_json(FILE *file, const struct watch_line *line, const char *time,
+                       const char *text) {
     const struct watched *process = line->process;
-    struct json_writer json = {.file = stdout};
+    struct json_writer json = {.file = file};
     json_put_open(&json, NULL, '{');
     json_put_text(&json, "schema", "memctx-watch/1");
     json_put_text(&json, "time", time);
@@ -55,15 +53,16 @@ void watch_log(const struct watch_line *line, const char *format, ...) {
     va_end(arguments);
     cli_clean(text);
     strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    FILE *file = log_begin();
     if (as_json)
-        write_json(line, time_text, text);
+        write_json(file, line, time_text, text);
     else if (line->process)
-        printf("%s pid %d (%s): %s", time_text, (int)line->process->facts.pid,
-               line->process->program, text);
+        fprintf(file, "%s pid %d (%s): %s", time_text, (int)line->process->facts.pid,
+                line->process->program, text);
     else
-        printf("%s %s", time_text, text);
-    putchar('\n');
-    failed = fflush(stdout) != 0 || ferror(stdout) || failed;
+        fprintf(file, "%s %s", time_text, text);
+    putc('\n', file);
+    log_end();
 }
 
 char *watch_show_value(char *text, const struct condition *condition, int64_t value) {
