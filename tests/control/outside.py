@@ -143,6 +143,28 @@ def outside_equals_inside():
 
 
 @test
+def outside_leaves_removed_paths_alone():
+    """A reading does not touch the memory of removed call paths, which the library has given
+    back."""
+    program = harness.build_program("tests/tables/phases.c")
+    with runtime_dir() as directory, harness.Target([program, "phases=2", "seconds=1"], directory, MEMCTX_CONTROL="eager",
+                                                    MEMCTX_TABLES="32M") as target:
+        for _ in range(2):
+            wait_until(lambda: target.hear(60).startswith("STAND"), "a pause of the program")
+            target.say("go")
+        wait_until(lambda: target.hear(60).startswith("STAND"), "the end of the second phase")
+        with Wire(target.wait_socket()) as client:
+            done = harness.run_cli("set", str(target.pid), "tables=1M", env=target.cli_env)
+            check_equal(done.returncode, 0, f"set; {done.stderr}")
+            wait_until(lambda: client.statistics()["tables_bytes"] < 600 << 10, "the removal of paths")
+        target.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+        present = present_pages(target.pid)
+        read(target.pid)
+        check_equal(present_pages(target.pid), present, "OS pages of the process")
+
+
+@test
 def long_names_from_outside():
     """Labels of named contexts are cut at the same byte over the socket and from outside."""
     with runtime_dir() as directory, \

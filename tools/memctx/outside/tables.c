@@ -41,7 +41,8 @@ static void read_nodes(struct tables *tables) {
             tables, ADDRESS(tables, tree_blocks) + first / per_block * sizeof block, sizeof block);
         if (first == 0 && count <= fixed)
             break;
-        if (!reach_read(&tables->reach, block, tables->nodes + first * size, count * size)) {
+        if (!reach_read_touched(&tables->reach, block, tables->nodes + first * size,
+                                count * size)) {
             tables_miss(tables, "call paths", block);
             memset(tables->nodes + first * size, 0, count * size);
         }
