@@ -18,8 +18,8 @@
 
 struct outside {
     struct tables tables;
-    char source[64]; /* the process or the file, for messages */
-    char *path;      /* path of the core file; NULL: a process */
+    char *source; /* the process or the file, for messages */
+    char *path;   /* path of the core file; NULL: a process */
     struct outside_process process;
     uint64_t runs;    /* of tasks_are_stopped, before the tables were read */
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
@@ -57,7 +57,7 @@ struct outside *outside_open_process(const struct outside_process *process,
     outside->born_ns = now > age ? now - age : 0;
     outside->tasks = (struct tasks){.pid = process->pid, .inner_pid = process->inner_pid};
     outside->why = cli_copy(process->why);
-    snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
+    outside->source = cli_format("pid %d", (int)process->pid);
     if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
         outside_close(outside);
         return NULL;
@@ -69,7 +69,7 @@ struct outside *outside_open_process(const struct outside_process *process,
 struct outside *outside_open_core(const char *path, struct cli_failure *failure) {
     struct outside *outside = cli_alloc(1, sizeof *outside);
     outside->path = cli_copy(path);
-    snprintf(outside->source, sizeof outside->source, "%.60s", path);
+    outside->source = cli_copy(path);
     if (!reach_open_core(&outside->tables.reach, path, failure)) {
         outside_close(outside);
         return NULL;
@@ -86,6 +86,7 @@ void outside_close(struct outside *outside) {
         return;
     tables_forget(&outside->tables);
     reach_close(&outside->tables.reach);
+    free(outside->source);
     free(outside->path);
     tasks_forget(&outside->tasks);
     free(outside->why);

@@ -33,7 +33,7 @@ struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
     int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not open */
     bool is_core;                   /* true: a core file; false: a process */
-    struct reach_mapping *mappings; /* by rising address */
+    struct reach_mapping *mappings; /* of a process by rising address */
     size_t mapping_count;
     struct reach_range { /* memory without a file, by rising address; of a process only */
         uint64_t start, end;

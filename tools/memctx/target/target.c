@@ -148,7 +148,7 @@ static void open_core(struct target *target, const char *path) {
     if (!outside)
         cli_die_failure(&failure);
     target->client = (struct client){.fd = -1, .outside = outside};
-    snprintf(target->client.source, sizeof target->client.source, "%s", path);
+    snprintf(target->client.source, sizeof target->client.source, "the core file");
     snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
              "%s", outside_library_version(outside));
     target->facts.pid = target->facts.thread = (pid_t)outside_pid(outside);
@@ -309,6 +309,11 @@ void target_ask_part(struct target *target, enum wire_part part, uint32_t flags)
         cli_die_failure(&target->failure);
 }
 
+/* Returns the name of the target for messages. */
+static const char *source_of(const struct target *target) {
+    return target->is_snapshot ? target->path : target->client.source;
+}
+
 static void load_entries(struct target *target, struct model_mark *mark) {
     struct wire_piece_request request = {.part = WIRE_PART_ENTRIES,
                                          .mark_uptime_ns = mark->uptime_ns};
@@ -317,8 +322,8 @@ static void load_entries(struct target *target, struct model_mark *mark) {
     target->loader.entry_room = 0;
     mark->has_entries = true;
     if (!ask_pieces(target, &request)) {
-        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", target->client.source,
-                mark->name, target->failure.text);
+        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", source_of(target), mark->name,
+                target->failure.text);
     }
 }
 
@@ -347,10 +352,10 @@ static void start_map_reader(struct map_reader *reader, pid_t pid) {
 
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
-    progress_tell("asking %s", target->client.source);
+    progress_tell("asking %s", source_of(target));
     uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
     struct loader *loader = &target->loader;
-    loader_begin(loader, model, target->client.source, &target->failure);
+    loader_begin(loader, model, source_of(target), &target->failure);
     loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
