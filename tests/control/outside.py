@@ -438,7 +438,14 @@ def core_equals_socket():
         page = os.path.join(place, "report.html")
         check_equal(harness.run_cli("report", core, "-o", page).returncode, 0, "report")
         with open(page, encoding="utf-8") as file:
-            check(f'"how":"read from the core file {core}"' in file.read(), "the report does not say so")
+            text = file.read()
+        check(f'"how":"read from the core file {core}"' in text, "the report does not say so")
+        check('"threads":{"list":[[' in text, "the report of a core has no threads")
+        long = f"{core}.{'x' * 120}"
+        os.link(core, long)
+        grown = json.loads(harness.run_cli("diff", "--json", long, core).stdout)
+        check_equal([grown[key]["name"] for key in ("from", "to")], [long, core], "names of the core files")
+        check("exact" not in harness.run_cli("export", core, "--folded", "/dev/null").stderr, "a core's figures are exact")
         for target in (core, saved):
             text = harness.run_cli("frag", "--pages", target).stdout
             check(f"read from the core file {core}" in " ".join(text.split()), f"frag does not say so: {text[:300]}")
