@@ -189,6 +189,16 @@ def outside_without_socket():
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
             check("nothing was ever allocated" not in dump["how"], dump["how"])
+            saved = os.path.join(directory, "saved.memctx")
+            check_equal(harness.run_cli("dump", str(target.pid), "-o", saved).returncode, 0, "dump -o")
+            grown = json.loads(harness.run_cli("diff", "--json", saved, str(target.pid)).stdout)
+            for end in (grown["from"], grown["to"]):
+                check(not end["exact"] and "MEMCTX_CONTROL=off" in end["how"], f"diff: {end}")
+            for words in (["diff", saved, target.pid], ["export", target.pid, "--folded", "/dev/null"],
+                          ["dump", target.pid, "--svg", "/dev/null"]):
+                done = harness.run_cli(*words)
+                said = (done.stdout if words[0] == "diff" else done.stderr)
+                check("not exact: read from outside" in said and "MEMCTX_CONTROL=off" in said, f"{words}: {said}")
         idle = harness.build_program("tests/control/waits.c")
         with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
             wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
@@ -196,6 +206,12 @@ def outside_without_socket():
         # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
         # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")
+
+
+def row_of(target):
+    """The process in `memctx ps --json`."""
+    done = harness.run_cli("ps", "--json", env=target.cli_env)
+    return next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
 
 
 def cat_is_read_from_outside(directory):
@@ -209,8 +225,7 @@ def cat_is_read_from_outside(directory):
         if "how" not in dump:
             return False
         check("has not started" in dump["how"], f"the reason: {dump['how']}")
-        done = harness.run_cli("ps", "--json", env=target.cli_env)
-        row = next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
+        row = row_of(target)
         check_equal((row["socket"], row["outside"], row["requested_bytes"]),
                     (False, True, dump["totals"]["requested_bytes"]), "socket, outside, bytes in ps")
         return True
@@ -634,6 +649,9 @@ def core_without_tables():
             said = said if code else said["how"]
             check(path in said, f"the name of the core file: {said}")
             check(re.search("the file is cut off|the core file is cut off", said) and words in said, f"a cut core: {said}")
+        for words in (["diff", path, path], ["export", path, "--folded", "-"], ["dump", path, "--svg", "/dev/null"]):
+            done = harness.run_cli(*words)
+            check("the file is cut off" in (done.stdout if words[0] == "diff" else done.stderr), f"{words}: {done.stderr}")
         for packer, suffix in (("gzip", "gz"), ("xz", "xz"), ("zstd", "zst"), ("bzip2", "bz2")):
             if shutil.which(packer):
                 packed = harness.run_program([packer, "-k", path], harness.clean_env())

@@ -134,6 +134,10 @@ const char *outside_how(struct outside *outside) {
     return outside->how;
 }
 
+bool outside_is_incomplete(const struct outside *outside) {
+    return outside->tables.missing > 0;
+}
+
 /* --- one answer ------------------------------------------------------------------------------ */
 
 /* Appends a zeroed record. Returns NULL if the answer has no room for it. */
