@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Processes that do not answer, and core files: figures from their memory equal those of the
 socket."""
+import contextlib
 import json
 import os
 import random
@@ -8,9 +9,11 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness
@@ -21,6 +24,7 @@ from wire import Wire
 # Figures that only the process itself knows, or that change during the test.
 INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
 MAGIC = b"memctx: read from outside here."
+ADDRESSES_AT = 32 + 8 + 32  # offset in struct outside_root, behind the magic, two numbers and the version
 
 
 def read(target, *options, code=0):
@@ -229,6 +233,141 @@ def cat_is_read_from_outside(directory):
         check_equal((row["socket"], row["outside"], row["requested_bytes"]),
                     (False, True, dump["totals"]["requested_bytes"]), "socket, outside, bytes in ps")
         return True
+
+
+def root_lists():
+    """The lists of names in include/memctx/outside.h."""
+    with open(os.path.join(harness.ROOT, "include/memctx/outside.h"), encoding="ascii") as file:
+        text = file.read()
+    lists = dict(re.findall(r"#define OUTSIDE_(\w+)\(X\)((?:.*\\\n)*.*)", text))
+    return {key: re.findall(r"X\(([\w, ]+)\)", lists[key]) for key in ("ADDRESSES", "CONSTANTS", "FIELDS", "STRUCTS")}
+
+
+def address_number(name):
+    return root_lists()["ADDRESSES"].index(name)
+
+
+def root_of(pid):
+    """The address of struct outside_root in a process."""
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps_of(pid).splitlines():
+            if "libmemctx" in line:
+                start, end = (int(word, 16) for word in line.split()[0].split("-"))
+                found = os.pread(memory.fileno(), end - start, start).find(MAGIC)
+                if found >= 0:
+                    return start + found
+    raise Failure("the process has no root")
+
+
+def change_root(pid, at, word):
+    """Writes bytes into the root of a process, at an offset; returns the bytes that stood there."""
+    root = root_of(pid)
+    with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
+        before = os.pread(memory.fileno(), len(word), root + at)
+        os.pwrite(memory.fileno(), word, root + at)
+    return before
+
+
+@test
+def unreadable_from_outside():
+    """If neither the socket nor the memory of a process can be used, the message has both reasons.
+    If only the memory cannot be used, a process that is stopped for an instant is asked."""
+    layout = struct.pack("<I", 99)
+    idle = harness.build_program("tests/control/waits.c")
+    with runtime_dir() as directory:
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
+            wait_until(lambda: sleeps(target.pid, "34"), "pause")
+            check_equal(row_of(target)["incomplete"], False, "incomplete in ps")
+            nodes = change_root(target.pid, ADDRESSES_AT + 8 * address_number("tree_fixed_nodes"), struct.pack("<Q", 4096))
+            check_equal(row_of(target)["incomplete"], True, "incomplete in ps, without a table")
+            change_root(target.pid, ADDRESSES_AT + 8 * address_number("tree_fixed_nodes"), nodes)
+            change_root(target.pid, 32, layout)
+            said = read(target.pid, code=3)
+            check("MEMCTX_CONTROL=off" in said and "cannot be read either" in said and "layout 99" in said, said)
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            change_root(target.pid, 32, layout)
+            ends = threading.Event()
+
+            def stop_and_go():
+                while not ends.wait(0.003):
+                    target.process.send_signal(signal.SIGSTOP)
+                    time.sleep(0.004)
+                    target.process.send_signal(signal.SIGCONT)
+
+            limiter = threading.Thread(target=stop_and_go)
+            limiter.start()
+            try:
+                for _ in range(20):
+                    done = harness.run_cli("dump", "--json", str(target.pid), env=target.cli_env)
+                    check_equal(done.returncode, 0, f"dump of a process that is stopped now and then; {done.stderr}")
+            finally:
+                ends.set()
+                limiter.join()
+            target.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+            said = read(target.pid, code=1)
+            check("is stopped" in said and "layout 99" in said, said)
+
+
+@test
+def outside_with_a_full_queue():
+    """If the socket accepts no connection, the process is read from outside, and the reason is the
+    queue."""
+    idle = harness.build_program("tests/control/waits.c")
+    with runtime_dir() as directory, harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target, \
+         socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as clients:
+        wait_until(lambda: sleeps(target.pid, "34"), "pause")
+        os.makedirs(os.path.join(directory, "memctx"), mode=0o700, exist_ok=True)
+        path = os.path.join(directory, "memctx", f"{target.pid}.sock")
+        server.bind(path)
+        server.listen(0)
+        for _ in range(4):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(path)
+        done = harness.run_cli("dump", "--json", str(target.pid), env=target.cli_env)
+        check_equal(done.returncode, 0, f"dump; {done.stderr}")
+        check("accepts no connection" in json.loads(done.stdout)["how"], done.stdout[:300])
+        done = harness.run_cli("mark", str(target.pid), "x", env=target.cli_env)
+        check(done.returncode == 1 and "accepts no connection" in done.stderr, f"mark: {done.returncode} {done.stderr}")
+
+
+def end_during_a_reading():
+    """Ends a process while memctx reads it. Checks that the dump is complete, or that the message
+    says that the process ended; returns True in the second case."""
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="off") as target:
+        memory = f"/proc/{target.pid}/mem"
+        with subprocess.Popen([harness.CLI, "dump", "--json", "--no-symbols", "--outside", str(target.pid)], text=True,
+                              env=target.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+            while reader.poll() is None and memory not in opened_by(reader.pid):
+                pass
+            reader.send_signal(signal.SIGSTOP)
+            target.kill()
+            reader.send_signal(signal.SIGCONT)
+            out, err = reader.communicate(timeout=60)
+    if reader.returncode == 0:
+        check("incomplete" not in json.loads(out)["how"], f"a dump of a process that ended: {out[:300]}")
+        return False
+    check(reader.returncode == 3 and out == "" and "ended, or executed another program" in err,
+          f"{reader.returncode}: {err}; {out[:300]}")
+    return True
+
+
+def opened_by(pid):
+    names = []
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                names.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return names
+
+
+@test
+def outside_of_a_process_that_ends():
+    """If a process ends while its memory is read, the command fails and says so."""
+    check(any(end_during_a_reading() for _ in range(20)), "each reading was over before the process ended")
 
 
 def start_sandboxed(argv, directory):
@@ -491,11 +630,12 @@ def core_of_redis():
         harness.check_sums(outside)
 
 
-def sleeps(pid):
-    """True if the program sleeps in nanosleep, so its start is over."""
+def sleeps(pid, *calls):
+    """True if the program waits in nanosleep, or in one of the system calls, so its start is
+    over."""
     try:
         with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
-            sleeping = file.read().split()[0] in ("35", "230")
+            sleeping = file.read().split()[0] in (calls or ("35", "230"))
     except OSError:  # /proc/PID/syscall cannot be read
         sleeping = harness.read_status(pid, "State").startswith("S")
     return sleeping and "libmemctx" in maps_of(pid)
@@ -518,14 +658,10 @@ class Tables:
 
     def __init__(self, core):
         self.core = core
-        with open(os.path.join(harness.ROOT, "include/memctx/outside.h"), encoding="ascii") as file:
-            text = file.read()
-        lists = dict(re.findall(r"#define OUTSIDE_(\w+)\(X\)((?:.*\\\n)*.*)", text))
-        names = {key: re.findall(r"X\(([\w, ]+)\)", lists[key])
-                 for key in ("ADDRESSES", "CONSTANTS", "FIELDS", "STRUCTS")}
+        names = root_lists()
         self.root = core.find(MAGIC)
         check(self.root > 0, "the core has no root")
-        self.addresses_at = self.root + 32 + 8 + 32
+        self.addresses_at = self.root + ADDRESSES_AT
         self.constants_at = self.addresses_at + 8 * len(names["ADDRESSES"])
         self.fields_at = self.constants_at + 4 * len(names["CONSTANTS"])
         self.structs_at = self.fields_at + 8 * len(names["FIELDS"])

@@ -41,8 +41,18 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+/* Returns false, and makes the failure, if the memory of the process is gone. Memory that is gone
+ * looks like damaged tables, or like a process that holds nothing. */
+static bool check_lives(const struct outside *outside, struct cli_failure *failure) {
+    return !reach_has_ended(&outside->tables.reach) ||
+           cli_fail(failure, CLI_NO_TARGET,
+                    "%s ended, or executed another program, while it was read; see memctx ps",
+                    outside->source);
+}
+
 static struct outside *open_tables(struct outside *outside, struct cli_failure *failure) {
     if (!tables_open(&outside->tables, outside->source, failure)) {
+        check_lives(outside, failure);
         outside_close(outside);
         return NULL;
     }
@@ -604,7 +614,7 @@ bool outside_answer(struct outside *outside, enum wire_type type, const void *re
         good = read_tables(outside, failure);
         known = good && answer_piece(outside, request, &answer);
     }
-    if (!good) {
+    if (!check_lives(outside, failure) || !good) {
         free(answer.bytes);
         return false;
     }

@@ -57,6 +57,9 @@ bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *
 bool reach_is_core(const char *path);
 void reach_close(struct reach *reach);
 
+/* Returns true if a process has no memory any more: it has ended, or executed another program. */
+bool reach_has_ended(const struct reach *reach);
+
 /* Copies memory. Returns false unless all of it can be read; then the copy is undefined. */
 bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);
 /* Like reach_read, but sets to zero the OS pages that the process never wrote, or gave back, if the
