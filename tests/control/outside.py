@@ -793,6 +793,11 @@ def core_without_tables():
                 packed = harness.run_program([packer, "-k", path], harness.clean_env())
                 check_equal(packed.returncode, 0, packer)
                 check(f": {packer} -d {path}.{suffix}" in read(f"{path}.{suffix}", code=1), f"a core packed by {packer}")
+        at = tables.addresses_at + 8 * address_number("segment_global")
+        with open(path, "wb") as file:
+            file.write(core[:at] + struct.pack("<Q", 4096) + core[at + 8:])
+        dump = read(path)
+        check("incomplete: 1 parts" in dump["how"] and not dump["exact"], f"a core without the sums of memory: {dump['how']}")
         core[core.find(MAGIC) + 32] = 99
         with open(path, "wb") as file:
             file.write(core)

@@ -25,6 +25,7 @@ struct outside {
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
     struct tasks tasks;
     char *why, *how;
+    size_t ledger_missing; /* the part of tables.missing that the last ledger added */
     bool is_read, pages_are_read;
 };
 
@@ -164,8 +165,11 @@ static void *add_record(struct answer *answer, size_t bytes) {
 static bool read_tables(struct outside *outside, struct cli_failure *failure) {
     if (!outside->is_read && outside->process.stopped)
         outside->process.stopped = tasks_are_stopped(outside->process.pid, &outside->runs);
-    if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
-        return false;
+    if (!outside->is_read) {
+        outside->ledger_missing = 0;
+        if (!tables_read(&outside->tables, outside->source, failure))
+            return false;
+    }
     outside->is_read = true;
     return true;
 }
@@ -204,6 +208,15 @@ static void tell_uptime(struct outside *outside, struct wire_dump *dump) {
     dump->uptime_ns = same_clock ? awake - start : age;
 }
 
+/* Fills the ledger. Each head of a dump has a ledger, but a part that is missing in all of them
+ * counts once. */
+static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, bool resident) {
+    struct tables *tables = &outside->tables;
+    size_t before = tables->missing -= outside->ledger_missing;
+    tables_fill_ledger(tables, ledger, resident);
+    outside->ledger_missing = tables->missing - before;
+}
+
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
@@ -227,8 +240,6 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
-    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
-                  (outside->path || outside->process.stopped);
     dump->flags = request->flags;
     dump->contexts = tables->node_count;
     dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
@@ -238,7 +249,9 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         dump->allocs += tables->sums[id].allocs;
         dump->frees += tables->sums[id].frees;
     }
-    tables_fill_ledger(tables, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
+                  (outside->path || outside->process.stopped);
     dump->ledger.rss_bytes =
         outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
