@@ -244,10 +244,10 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     dump->contexts = tables->node_count;
     dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
     for (uint32_t id = 0; id < tables->node_count; id++) {
-        dump->requested_bytes += tables->sums[id].requested_bytes;
-        dump->live_chunks += tables->sums[id].live_chunks;
-        dump->allocs += tables->sums[id].allocs;
-        dump->frees += tables->sums[id].frees;
+        tables_add(&dump->requested_bytes, tables->sums[id].requested_bytes);
+        tables_add(&dump->live_chunks, tables->sums[id].live_chunks);
+        tables_add(&dump->allocs, tables->sums[id].allocs);
+        tables_add(&dump->frees, tables->sums[id].frees);
     }
     fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
     dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
@@ -403,11 +403,11 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
         if (threads)
             sums = (struct wire_sums){.peak_requested_bytes = WIRE_UNKNOWN};
         for (uint32_t i = 0; i < part; i++) {
-            sums.requested_bytes += seen[i].sums.requested_bytes;
-            sums.live_chunks += seen[i].sums.live_chunks;
-            sums.allocs += seen[i].sums.allocs;
-            sums.frees += seen[i].sums.frees;
-            sums.requested_cum_bytes += seen[i].sums.requested_cum_bytes;
+            tables_add(&sums.requested_bytes, seen[i].sums.requested_bytes);
+            tables_add(&sums.live_chunks, seen[i].sums.live_chunks);
+            tables_add(&sums.allocs, seen[i].sums.allocs);
+            tables_add(&sums.frees, seen[i].sums.frees);
+            tables_add(&sums.requested_cum_bytes, seen[i].sums.requested_cum_bytes);
         }
         if (views == 1)
             sums.peak_requested_bytes = tables->sums[id].peak_requested_bytes;

@@ -134,13 +134,11 @@ static void subtract_baseline(struct tables *tables, const char *heap, uint32_t 
 }
 
 static void add_sums(struct wire_sums *to, const struct wire_sums *from, uint32_t views) {
-    to->requested_bytes =
-        (int64_t)((uint64_t)to->requested_bytes + (uint64_t)from->requested_bytes);
-    to->live_chunks = (int64_t)((uint64_t)to->live_chunks + (uint64_t)from->live_chunks);
-    to->allocs = (int64_t)((uint64_t)to->allocs + (uint64_t)from->allocs);
-    to->frees = (int64_t)((uint64_t)to->frees + (uint64_t)from->frees);
-    to->requested_cum_bytes =
-        (int64_t)((uint64_t)to->requested_cum_bytes + (uint64_t)from->requested_cum_bytes);
+    tables_add(&to->requested_bytes, from->requested_bytes);
+    tables_add(&to->live_chunks, from->live_chunks);
+    tables_add(&to->allocs, from->allocs);
+    tables_add(&to->frees, from->frees);
+    tables_add(&to->requested_cum_bytes, from->requested_cum_bytes);
     to->peak_requested_bytes = views == 1 ? from->peak_requested_bytes : WIRE_UNKNOWN;
 }
 

@@ -122,6 +122,11 @@ static inline uint64_t field_at(const struct tables *tables, enum outside_field 
 #define SIZE(tables, type) ((size_t)(tables)->root.structs[OUTSIDE_SIZE_##type])
 #define ADDRESS(tables, name) ((tables)->root.addresses[OUTSIDE_AT_##name])
 
+/* Adds two signed numbers. Damaged numbers may overflow, so the sum is unsigned. */
+static inline void tables_add(int64_t *sum, int64_t number) {
+    *sum = (int64_t)((uint64_t)*sum + (uint64_t)number);
+}
+
 /* Reads a word of up to 8 bytes at an address; 0 if it cannot be read. */
 uint64_t tables_word(struct tables *tables, uint64_t address, size_t bytes);
 
