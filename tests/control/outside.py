@@ -181,6 +181,41 @@ def long_names_from_outside():
         check(all(letter * 3 in text for letter in "abcdefghijk"), "a name is missing")
 
 
+def contexts_of_frag(target):
+    """{id: context} in `memctx frag --json`, without resident bytes and ages, which change."""
+    done = harness.run_cli("frag", "--json", "--no-symbols", "--limit", "0", str(target.pid), env=target.cli_env)
+    check_equal(done.returncode, 0, f"frag; {done.stderr}")
+    return {context["id"]: {key: value for key, value in context.items() if "age" not in key and "resident" not in key}
+            for context in json.loads(done.stdout)["contexts"]}
+
+
+@test
+def serial_and_full_pages_from_outside():
+    """Pages of chunks that stand one behind the other, and full pages, have equal figures over the
+    socket and from outside, also after a trim, and with chunks that their thread has not collected
+    yet."""
+    with runtime_dir() as directory, \
+         harness.Target([harness.build_program("tests/control/serial.c")], directory, MEMCTX_CONTROL="eager",
+                        MEMCTX_HOLES="0") as target:
+        check_equal(target.hear(60), "ready", "what the program said")
+        target.wait_socket()
+        for trims in (False, True):
+            if trims:
+                for verb in (["trim", "--site", "generations"], ["dump"]):
+                    done = harness.run_cli(verb[0], str(target.pid), *verb[1:], env=target.cli_env)
+                    check_equal(done.returncode, 0, f"{verb}: {done.stderr}")
+                    check_equal(target.ask("more"), "more", "its answer")  # a thread trims in its next malloc
+            inside, holders = target.dump("--threads", "--no-symbols"), contexts_of_frag(target)
+            target.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+            compare(inside, read(target.pid))
+            check_equal(contexts_of_frag(target), holders, "contexts in frag")
+            empty = [context["empty_os_bytes"] for context in holders.values() if "generations" in str(context["frame"])]
+            check_equal(sum(empty) == 0, trims, f"the trim gave all empty OS pages back: {empty}")
+            target.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: not harness.read_status(target.pid, "State").startswith("T"), "the process to go on")
+
+
 @test
 def outside_without_socket():
     """A process without a control thread is read from outside, and the dump names the reason."""

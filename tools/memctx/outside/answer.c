@@ -27,6 +27,7 @@ struct outside {
     char *why, *how;
     size_t ledger_missing; /* the part of tables.missing that the last ledger added */
     bool is_read, pages_are_read;
+    bool pages_are_light; /* the pages were read in the form of WIRE_DUMP_LIGHT */
 };
 
 struct answer {
@@ -567,8 +568,11 @@ static void answer_notes(struct outside *outside, const struct wire_piece_reques
 static void answer_pages(struct outside *outside, const struct wire_piece_request *request,
                          struct answer *answer) {
     struct tables *tables = &outside->tables;
-    if (!outside->pages_are_read)
-        tables_read_pages(tables);
+    bool light = request->flags & WIRE_DUMP_LIGHT;
+    if (!outside->pages_are_read || (outside->pages_are_light && !light)) {
+        tables_read_pages(tables, light);
+        outside->pages_are_light = light;
+    }
     outside->pages_are_read = true;
     for (uint64_t i = request->from; i < tables->page_count; i++) {
         const struct seen_page *page = &tables->pages[i];

@@ -92,7 +92,9 @@ struct tables {
 
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
-void tables_read_pages(struct tables *tables);
+/* `light`: in the form of WIRE_DUMP_LIGHT, for which the content of pages of one context is not
+ * read. */
+void tables_read_pages(struct tables *tables, bool light);
 /* Fills the ledger of the library's memory. `resident`: also asks the kernel which OS pages are
  * resident. */
 void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident);
