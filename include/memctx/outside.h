@@ -129,9 +129,12 @@
 
 /* X(struct, field) */
 #define OUTSIDE_FIELDS(X)                                                                          \
+    X(heap_global, lock)                                                                           \
     X(heap_global, first)                                                                          \
     X(heap_global, totals)                                                                         \
     X(heap_global, heaps)                                                                          \
+    X(heap_global, threads_seen)                                                                   \
+    X(heap_global, parked)                                                                         \
     X(heap_global, lost_views)                                                                     \
     X(heap, tid)                                                                                   \
     X(heap, view_count)                                                                            \

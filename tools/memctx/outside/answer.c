@@ -125,24 +125,31 @@ const char *outside_how(struct outside *outside) {
         snprintf(cut, sizeof cut, "; the file is cut off, %" PRIu64 " bytes of memory are missing",
                  tables->reach.cut_bytes);
     if (tables->missing > 0)
-        snprintf(missing, sizeof missing,
-                 "; incomplete: %zu parts of the library's tables are missing or damaged, the "
-                 "first at 0x%" PRIx64 " (%s)",
-                 tables->missing, tables->missing_address, tables->missing_what);
+        snprintf(
+            missing, sizeof missing,
+            "; incomplete: %zu part%s of the library's tables %s missing or damaged, the first "
+            "at 0x%" PRIx64 " (%s)",
+            tables->missing, tables->missing == 1 ? "" : "s", tables->missing == 1 ? "is" : "are",
+            tables->missing_address, tables->missing_what);
+    const char *moved =
+        tables->moved
+            ? "; figures were being moved (a thread ended, or call paths were removed), so "
+              "some bytes may count twice or not at all"
+            : "";
     const char *nothing =
         outside->is_read && tables->view_count == 0 && tables->missing == 0
             ? "; nothing was ever allocated from memctx, as in a program with a malloc of its own"
             : "";
     free(outside->how);
     if (outside->path)
-        outside->how =
-            cli_format("read from the core file %s%s%s%s", outside->path, cut, missing, nothing);
+        outside->how = cli_format("read from the core file %s%s%s%s%s", outside->path, cut, missing,
+                                  moved, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s%s; reason: %s",
+            "read from outside through /proc/%d/mem%s%s%s%s; reason: %s",
             (int)outside->process.thread,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
-            missing, nothing, outside->why);
+            missing, moved, nothing, outside->why);
     return outside->how;
 }
 
@@ -251,8 +258,8 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         tables_add(&dump->frees, tables->sums[id].frees);
     }
     fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
-    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
-                  (outside->path || outside->process.stopped);
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 && !tables->moved &&
+                  tables->reach.cut_bytes == 0 && (outside->path || outside->process.stopped);
     dump->ledger.rss_bytes =
         outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");

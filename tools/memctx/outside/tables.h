@@ -76,6 +76,7 @@ struct tables {
     size_t page_count, page_room, share_count, share_room;
     int64_t segments_resident;
     uint64_t lost_views;
+    bool moved;            /* figures moved from one heap to another while the heaps were read */
     uint64_t resizes_lost; /* calls of realloc that are in no table */
     struct seen_mark marks[WIRE_MARKS_ALL];
     size_t mark_count;
