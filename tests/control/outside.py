@@ -648,6 +648,17 @@ def core_equals_socket():
 
 
 @test
+def core_tells_remote_frees():
+    """doctor finds in a core file the frees of one thread for another."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        with harness.Target([harness.build_program("tests/control/remote.c")], directory) as target:
+            check_equal(target.hear(60), "ready", "what the program said")
+            core = core_of(target, place)
+        found = json.loads(harness.run_cli("doctor", "--json", core).stdout)["findings"]
+        check("remote-frees" in [finding["id"] for finding in found], f"findings: {found}")
+
+
+@test
 def core_of_redis():
     """The figures in the core file of a redis-server are exact and add up."""
     server = shutil.which("redis-server")
