@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 6
+#define OUTSIDE_VERSION 7
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -107,6 +107,15 @@
     X(META_APART)                                                                                  \
     X(SEGMENT_SLICED)                                                                              \
     X(SEGMENT_HUGE)                                                                                \
+    X(SERIAL_UNIT)                                                                                 \
+    X(SERIAL_END_BITS)                                                                             \
+    X(SERIAL_UNITS_BITS)                                                                           \
+    X(SERIAL_FIRST_BITS)                                                                           \
+    X(SERIAL_SHAPE_SHIFT)                                                                          \
+    X(SERIAL_COUNT_SHIFT)                                                                          \
+    X(SERIAL_RECORDS_SHIFT)                                                                        \
+    X(SERIAL_KIND_SHIFT)                                                                           \
+    X(SERIAL_SEVERAL)                                                                              \
     X(TREE_PARTIAL)                                                                                \
     X(TREE_LATE)                                                                                   \
     X(TREE_FOLDED)                                                                                 \
@@ -120,9 +129,12 @@
 
 /* X(struct, field) */
 #define OUTSIDE_FIELDS(X)                                                                          \
+    X(heap_global, lock)                                                                           \
     X(heap_global, first)                                                                          \
     X(heap_global, totals)                                                                         \
     X(heap_global, heaps)                                                                          \
+    X(heap_global, threads_seen)                                                                   \
+    X(heap_global, parked)                                                                         \
     X(heap_global, lost_views)                                                                     \
     X(heap, tid)                                                                                   \
     X(heap, view_count)                                                                            \
@@ -164,10 +176,11 @@
     X(member, crowd)                                                                               \
     X(member, chunk)                                                                               \
     X(page, heap)                                                                                  \
+    X(page, run)                                                                                   \
+    X(page, gone)                                                                                  \
     X(page, view)                                                                                  \
     X(page, next_block)                                                                            \
     X(page, block_bytes)                                                                           \
-    X(page, dead_bytes)                                                                            \
     X(page, used)                                                                                  \
     X(page, fresh_left)                                                                            \
     X(page, first)                                                                                 \

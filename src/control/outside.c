@@ -20,6 +20,7 @@
 #include "region/heap.h"
 #include "region/member.h"
 #include "region/resizes.h"
+#include "region/serial.h"
 #include "rules/rules.h"
 #include "segment/internal.h"
 

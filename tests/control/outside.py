@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Processes that do not answer, and core files: figures from their memory equal those of the
 socket."""
+import contextlib
 import json
 import os
 import random
@@ -8,9 +9,11 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness
@@ -21,6 +24,7 @@ from wire import Wire
 # Figures that only the process itself knows, or that change during the test.
 INSIDE_ONLY = {"uptime_s", "exact", "how", "build_ns", "rss_bytes", "start_ticks"}
 MAGIC = b"memctx: read from outside here."
+ADDRESSES_AT = 32 + 8 + 32  # offset in struct outside_root, behind the magic, two numbers and the version
 
 
 def read(target, *options, code=0):
@@ -143,6 +147,28 @@ def outside_equals_inside():
 
 
 @test
+def outside_leaves_removed_paths_alone():
+    """A reading does not touch the memory of removed call paths, which the library has given
+    back."""
+    program = harness.build_program("tests/tables/phases.c")
+    with runtime_dir() as directory, harness.Target([program, "phases=2", "seconds=1"], directory, MEMCTX_CONTROL="eager",
+                                                    MEMCTX_TABLES="32M") as target:
+        for _ in range(2):
+            wait_until(lambda: target.hear(60).startswith("STAND"), "a pause of the program")
+            target.say("go")
+        wait_until(lambda: target.hear(60).startswith("STAND"), "the end of the second phase")
+        with Wire(target.wait_socket()) as client:
+            done = harness.run_cli("set", str(target.pid), "tables=1M", env=target.cli_env)
+            check_equal(done.returncode, 0, f"set; {done.stderr}")
+            wait_until(lambda: client.statistics()["tables_bytes"] < 600 << 10, "the removal of paths")
+        target.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+        present = present_pages(target.pid)
+        read(target.pid)
+        check_equal(present_pages(target.pid), present, "OS pages of the process")
+
+
+@test
 def long_names_from_outside():
     """Labels of named contexts are cut at the same byte over the socket and from outside."""
     with runtime_dir() as directory, \
@@ -153,6 +179,41 @@ def long_names_from_outside():
         compare(inside, outside)
         text = json.dumps(inside)
         check(all(letter * 3 in text for letter in "abcdefghijk"), "a name is missing")
+
+
+def contexts_of_frag(target):
+    """{id: context} in `memctx frag --json`, without resident bytes and ages, which change."""
+    done = harness.run_cli("frag", "--json", "--no-symbols", "--limit", "0", str(target.pid), env=target.cli_env)
+    check_equal(done.returncode, 0, f"frag; {done.stderr}")
+    return {context["id"]: {key: value for key, value in context.items() if "age" not in key and "resident" not in key}
+            for context in json.loads(done.stdout)["contexts"]}
+
+
+@test
+def serial_and_full_pages_from_outside():
+    """Pages of chunks that stand one behind the other, and full pages, have equal figures over the
+    socket and from outside, also after a trim, and with chunks that their thread has not collected
+    yet."""
+    with runtime_dir() as directory, \
+         harness.Target([harness.build_program("tests/control/serial.c")], directory, MEMCTX_CONTROL="eager",
+                        MEMCTX_HOLES="0") as target:
+        check_equal(target.hear(60), "ready", "what the program said")
+        target.wait_socket()
+        for trims in (False, True):
+            if trims:
+                for verb in (["trim", "--site", "generations"], ["dump"]):
+                    done = harness.run_cli(verb[0], str(target.pid), *verb[1:], env=target.cli_env)
+                    check_equal(done.returncode, 0, f"{verb}: {done.stderr}")
+                    check_equal(target.ask("more"), "more", "its answer")  # a thread trims in its next malloc
+            inside, holders = target.dump("--threads", "--no-symbols"), contexts_of_frag(target)
+            target.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+            compare(inside, read(target.pid))
+            check_equal(contexts_of_frag(target), holders, "contexts in frag")
+            empty = [context["empty_os_bytes"] for context in holders.values() if "generations" in str(context["frame"])]
+            check_equal(sum(empty) == 0, trims, f"the trim gave all empty OS pages back: {empty}")
+            target.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: not harness.read_status(target.pid, "State").startswith("T"), "the process to go on")
 
 
 @test
@@ -167,6 +228,16 @@ def outside_without_socket():
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
             check("nothing was ever allocated" not in dump["how"], dump["how"])
+            saved = os.path.join(directory, "saved.memctx")
+            check_equal(harness.run_cli("dump", str(target.pid), "-o", saved).returncode, 0, "dump -o")
+            grown = json.loads(harness.run_cli("diff", "--json", saved, str(target.pid)).stdout)
+            for end in (grown["from"], grown["to"]):
+                check(not end["exact"] and "MEMCTX_CONTROL=off" in end["how"], f"diff: {end}")
+            for words in (["diff", saved, target.pid], ["export", target.pid, "--folded", "/dev/null"],
+                          ["dump", target.pid, "--svg", "/dev/null"]):
+                done = harness.run_cli(*words)
+                said = (done.stdout if words[0] == "diff" else done.stderr)
+                check("not exact: read from outside" in said and "MEMCTX_CONTROL=off" in said, f"{words}: {said}")
         idle = harness.build_program("tests/control/waits.c")
         with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
             wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
@@ -174,6 +245,12 @@ def outside_without_socket():
         # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
         # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")
+
+
+def row_of(target):
+    """The process in `memctx ps --json`."""
+    done = harness.run_cli("ps", "--json", env=target.cli_env)
+    return next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
 
 
 def cat_is_read_from_outside(directory):
@@ -187,11 +264,145 @@ def cat_is_read_from_outside(directory):
         if "how" not in dump:
             return False
         check("has not started" in dump["how"], f"the reason: {dump['how']}")
-        done = harness.run_cli("ps", "--json", env=target.cli_env)
-        row = next(row for row in json.loads(done.stdout)["processes"] if row["pid"] == target.pid)
+        row = row_of(target)
         check_equal((row["socket"], row["outside"], row["requested_bytes"]),
                     (False, True, dump["totals"]["requested_bytes"]), "socket, outside, bytes in ps")
         return True
+
+
+def root_lists():
+    """The lists of names in include/memctx/outside.h."""
+    with open(os.path.join(harness.ROOT, "include/memctx/outside.h"), encoding="ascii") as file:
+        text = file.read()
+    lists = dict(re.findall(r"#define OUTSIDE_(\w+)\(X\)((?:.*\\\n)*.*)", text))
+    return {key: re.findall(r"X\(([\w, ]+)\)", lists[key]) for key in ("ADDRESSES", "CONSTANTS", "FIELDS", "STRUCTS")}
+
+
+def address_number(name):
+    return root_lists()["ADDRESSES"].index(name)
+
+
+def root_of(pid):
+    """The address of struct outside_root in a process."""
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps_of(pid).splitlines():
+            if "libmemctx" in line:
+                start, end = (int(word, 16) for word in line.split()[0].split("-"))
+                found = os.pread(memory.fileno(), end - start, start).find(MAGIC)
+                if found >= 0:
+                    return start + found
+    raise Failure("the process has no root")
+
+
+def change_root(pid, at, word):
+    """Writes bytes into the root of a process, at an offset; returns the bytes that stood there."""
+    root = root_of(pid)
+    with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
+        before = os.pread(memory.fileno(), len(word), root + at)
+        os.pwrite(memory.fileno(), word, root + at)
+    return before
+
+
+@test
+def unreadable_from_outside():
+    """If neither the socket nor the memory of a process can be used, the message has both reasons.
+    If only the memory cannot be used, a process that is stopped for an instant is asked."""
+    layout = struct.pack("<I", 99)
+    idle = harness.build_program("tests/control/waits.c")
+    with runtime_dir() as directory:
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target:
+            wait_until(lambda: sleeps(target.pid, "34"), "pause")
+            check_equal(row_of(target)["incomplete"], False, "incomplete in ps")
+            nodes = change_root(target.pid, ADDRESSES_AT + 8 * address_number("tree_fixed_nodes"), struct.pack("<Q", 4096))
+            check_equal(row_of(target)["incomplete"], True, "incomplete in ps, without a table")
+            change_root(target.pid, ADDRESSES_AT + 8 * address_number("tree_fixed_nodes"), nodes)
+            change_root(target.pid, 32, layout)
+            said = read(target.pid, code=3)
+            check("MEMCTX_CONTROL=off" in said and "cannot be read either" in said and "layout 99" in said, said)
+        with harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            change_root(target.pid, 32, layout)
+            ends = threading.Event()
+
+            def stop_and_go():
+                while not ends.wait(0.003):
+                    target.process.send_signal(signal.SIGSTOP)
+                    time.sleep(0.004)
+                    target.process.send_signal(signal.SIGCONT)
+
+            limiter = threading.Thread(target=stop_and_go)
+            limiter.start()
+            try:
+                for _ in range(20):
+                    done = harness.run_cli("dump", "--json", str(target.pid), env=target.cli_env)
+                    check_equal(done.returncode, 0, f"dump of a process that is stopped now and then; {done.stderr}")
+            finally:
+                ends.set()
+                limiter.join()
+            target.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+            said = read(target.pid, code=1)
+            check("is stopped" in said and "layout 99" in said, said)
+
+
+@test
+def outside_with_a_full_queue():
+    """If the socket accepts no connection, the process is read from outside, and the reason is the
+    queue."""
+    idle = harness.build_program("tests/control/waits.c")
+    with runtime_dir() as directory, harness.Target([idle, "pause"], directory, MEMCTX_CONTROL="off") as target, \
+         socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as clients:
+        wait_until(lambda: sleeps(target.pid, "34"), "pause")
+        os.makedirs(os.path.join(directory, "memctx"), mode=0o700, exist_ok=True)
+        path = os.path.join(directory, "memctx", f"{target.pid}.sock")
+        server.bind(path)
+        server.listen(0)
+        for _ in range(4):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(path)
+        done = harness.run_cli("dump", "--json", str(target.pid), env=target.cli_env)
+        check_equal(done.returncode, 0, f"dump; {done.stderr}")
+        check("accepts no connection" in json.loads(done.stdout)["how"], done.stdout[:300])
+        done = harness.run_cli("mark", str(target.pid), "x", env=target.cli_env)
+        check(done.returncode == 1 and "accepts no connection" in done.stderr, f"mark: {done.returncode} {done.stderr}")
+
+
+def end_during_a_reading():
+    """Ends a process while memctx reads it. Checks that the dump is complete, or that the message
+    says that the process ended; returns True in the second case."""
+    with runtime_dir() as directory, start_python(directory, MEMCTX_CONTROL="off") as target:
+        memory = f"/proc/{target.pid}/mem"
+        with subprocess.Popen([harness.CLI, "dump", "--json", "--no-symbols", "--outside", str(target.pid)], text=True,
+                              env=target.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+            while reader.poll() is None and memory not in opened_by(reader.pid):
+                pass
+            reader.send_signal(signal.SIGSTOP)
+            target.kill()
+            reader.send_signal(signal.SIGCONT)
+            out, err = reader.communicate(timeout=60)
+    if reader.returncode == 0:
+        check("incomplete" not in json.loads(out)["how"], f"a dump of a process that ended: {out[:300]}")
+        return False
+    check(reader.returncode == 3 and out == "" and "ended, or executed another program" in err,
+          f"{reader.returncode}: {err}; {out[:300]}")
+    return True
+
+
+def opened_by(pid):
+    names = []
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                names.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return names
+
+
+@test
+def outside_of_a_process_that_ends():
+    """If a process ends while its memory is read, the command fails and says so."""
+    check(any(end_during_a_reading() for _ in range(20)), "each reading was over before the process ended")
 
 
 def start_sandboxed(argv, directory):
@@ -416,7 +627,14 @@ def core_equals_socket():
         page = os.path.join(place, "report.html")
         check_equal(harness.run_cli("report", core, "-o", page).returncode, 0, "report")
         with open(page, encoding="utf-8") as file:
-            check(f'"how":"read from the core file {core}"' in file.read(), "the report does not say so")
+            text = file.read()
+        check(f'"how":"read from the core file {core}"' in text, "the report does not say so")
+        check('"threads":{"list":[[' in text, "the report of a core has no threads")
+        long = f"{core}.{'x' * 120}"
+        os.link(core, long)
+        grown = json.loads(harness.run_cli("diff", "--json", long, core).stdout)
+        check_equal([grown[key]["name"] for key in ("from", "to")], [long, core], "names of the core files")
+        check("exact" not in harness.run_cli("export", core, "--folded", "/dev/null").stderr, "a core's figures are exact")
         for target in (core, saved):
             text = harness.run_cli("frag", "--pages", target).stdout
             check(f"read from the core file {core}" in " ".join(text.split()), f"frag does not say so: {text[:300]}")
@@ -427,6 +645,17 @@ def core_equals_socket():
         for verb in (["mark", core, "x"], ["top", core], ["postmortem", core]):
             done = harness.run_cli(*verb)
             check_equal((done.returncode, " is a core file" in done.stderr), (1, verb[0] != "mark"), f"{verb}: {done.stderr}")
+
+
+@test
+def core_tells_remote_frees():
+    """doctor finds in a core file the frees of one thread for another."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        with harness.Target([harness.build_program("tests/control/remote.c")], directory) as target:
+            check_equal(target.hear(60), "ready", "what the program said")
+            core = core_of(target, place)
+        found = json.loads(harness.run_cli("doctor", "--json", core).stdout)["findings"]
+        check("remote-frees" in [finding["id"] for finding in found], f"findings: {found}")
 
 
 @test
@@ -447,11 +676,12 @@ def core_of_redis():
         harness.check_sums(outside)
 
 
-def sleeps(pid):
-    """True if the program sleeps in nanosleep, so its start is over."""
+def sleeps(pid, *calls):
+    """True if the program waits in nanosleep, or in one of the system calls, so its start is
+    over."""
     try:
         with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
-            sleeping = file.read().split()[0] in ("35", "230")
+            sleeping = file.read().split()[0] in (calls or ("35", "230"))
     except OSError:  # /proc/PID/syscall cannot be read
         sleeping = harness.read_status(pid, "State").startswith("S")
     return sleeping and "libmemctx" in maps_of(pid)
@@ -474,14 +704,10 @@ class Tables:
 
     def __init__(self, core):
         self.core = core
-        with open(os.path.join(harness.ROOT, "include/memctx/outside.h"), encoding="ascii") as file:
-            text = file.read()
-        lists = dict(re.findall(r"#define OUTSIDE_(\w+)\(X\)((?:.*\\\n)*.*)", text))
-        names = {key: re.findall(r"X\(([\w, ]+)\)", lists[key])
-                 for key in ("ADDRESSES", "CONSTANTS", "FIELDS", "STRUCTS")}
+        names = root_lists()
         self.root = core.find(MAGIC)
         check(self.root > 0, "the core has no root")
-        self.addresses_at = self.root + 32 + 8 + 32
+        self.addresses_at = self.root + ADDRESSES_AT
         self.constants_at = self.addresses_at + 8 * len(names["ADDRESSES"])
         self.fields_at = self.constants_at + 4 * len(names["CONSTANTS"])
         self.structs_at = self.fields_at + 8 * len(names["FIELDS"])
@@ -595,7 +821,7 @@ def core_without_tables():
     reason."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
         core = small_core(directory, place)
-        path = os.path.join(place, "core.other")
+        path = os.path.join(place, f"core.{'x' * 120}")
         tables = Tables(core)
         for end, code, words in ((tables.root, 1, "the data of libmemctx.so among them"), (len(core) - 4096, 0, "")):
             with open(path, "wb") as file:
@@ -603,12 +829,26 @@ def core_without_tables():
             said = read(path, code=code)
             check(code or not said["exact"], "a cut core is exact")
             said = said if code else said["how"]
+            check(path in said, f"the name of the core file: {said}")
             check(re.search("the file is cut off|the core file is cut off", said) and words in said, f"a cut core: {said}")
+        for words in (["diff", path, path], ["export", path, "--folded", "-"], ["dump", path, "--svg", "/dev/null"]):
+            done = harness.run_cli(*words)
+            check("the file is cut off" in (done.stdout if words[0] == "diff" else done.stderr), f"{words}: {done.stderr}")
         for packer, suffix in (("gzip", "gz"), ("xz", "xz"), ("zstd", "zst"), ("bzip2", "bz2")):
             if shutil.which(packer):
                 packed = harness.run_program([packer, "-k", path], harness.clean_env())
                 check_equal(packed.returncode, 0, packer)
                 check(f": {packer} -d {path}.{suffix}" in read(f"{path}.{suffix}", code=1), f"a core packed by {packer}")
+        at = tables.addresses_at + 8 * address_number("segment_global")
+        with open(path, "wb") as file:
+            file.write(core[:at] + struct.pack("<Q", 4096) + core[at + 8:])
+        dump = read(path)
+        check("incomplete: 1 part of" in dump["how"] and not dump["exact"], f"a core without the sums of memory: {dump['how']}")
+        held = tables.place(tables.addresses["heap_global"] + tables.fields["heap_global.lock"])
+        with open(path, "wb") as file:
+            file.write(core[:held] + b"\1" + core[held + 1:])
+        dump = read(path)
+        check("figures were being moved" in dump["how"] and not dump["exact"], f"a core while a thread ends: {dump['how']}")
         core[core.find(MAGIC) + 32] = 99
         with open(path, "wb") as file:
             file.write(core)

@@ -18,14 +18,16 @@
 
 struct outside {
     struct tables tables;
-    char source[64]; /* the process or the file, for messages */
-    char *path;      /* path of the core file; NULL: a process */
+    char *source; /* the process or the file, for messages */
+    char *path;   /* path of the core file; NULL: a process */
     struct outside_process process;
     uint64_t runs;    /* of tasks_are_stopped, before the tables were read */
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
     struct tasks tasks;
     char *why, *how;
+    size_t ledger_missing; /* the part of tables.missing that the last ledger added */
     bool is_read, pages_are_read;
+    bool pages_are_light; /* the pages were read in the form of WIRE_DUMP_LIGHT */
 };
 
 struct answer {
@@ -41,8 +43,18 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+/* Returns false, and makes the failure, if the memory of the process is gone. Memory that is gone
+ * looks like damaged tables, or like a process that holds nothing. */
+static bool check_lives(const struct outside *outside, struct cli_failure *failure) {
+    return !reach_has_ended(&outside->tables.reach) ||
+           cli_fail(failure, CLI_NO_TARGET,
+                    "%s ended, or executed another program, while it was read; see memctx ps",
+                    outside->source);
+}
+
 static struct outside *open_tables(struct outside *outside, struct cli_failure *failure) {
     if (!tables_open(&outside->tables, outside->source, failure)) {
+        check_lives(outside, failure);
         outside_close(outside);
         return NULL;
     }
@@ -57,7 +69,7 @@ struct outside *outside_open_process(const struct outside_process *process,
     outside->born_ns = now > age ? now - age : 0;
     outside->tasks = (struct tasks){.pid = process->pid, .inner_pid = process->inner_pid};
     outside->why = cli_copy(process->why);
-    snprintf(outside->source, sizeof outside->source, "pid %d", (int)process->pid);
+    outside->source = cli_format("pid %d", (int)process->pid);
     if (!reach_open_process(&outside->tables.reach, process->thread, failure)) {
         outside_close(outside);
         return NULL;
@@ -69,7 +81,7 @@ struct outside *outside_open_process(const struct outside_process *process,
 struct outside *outside_open_core(const char *path, struct cli_failure *failure) {
     struct outside *outside = cli_alloc(1, sizeof *outside);
     outside->path = cli_copy(path);
-    snprintf(outside->source, sizeof outside->source, "%.60s", path);
+    outside->source = cli_copy(path);
     if (!reach_open_core(&outside->tables.reach, path, failure)) {
         outside_close(outside);
         return NULL;
@@ -86,6 +98,7 @@ void outside_close(struct outside *outside) {
         return;
     tables_forget(&outside->tables);
     reach_close(&outside->tables.reach);
+    free(outside->source);
     free(outside->path);
     tasks_forget(&outside->tasks);
     free(outside->why);
@@ -112,25 +125,36 @@ const char *outside_how(struct outside *outside) {
         snprintf(cut, sizeof cut, "; the file is cut off, %" PRIu64 " bytes of memory are missing",
                  tables->reach.cut_bytes);
     if (tables->missing > 0)
-        snprintf(missing, sizeof missing,
-                 "; incomplete: %zu parts of the library's tables are missing or damaged, the "
-                 "first at 0x%" PRIx64 " (%s)",
-                 tables->missing, tables->missing_address, tables->missing_what);
+        snprintf(
+            missing, sizeof missing,
+            "; incomplete: %zu part%s of the library's tables %s missing or damaged, the first "
+            "at 0x%" PRIx64 " (%s)",
+            tables->missing, tables->missing == 1 ? "" : "s", tables->missing == 1 ? "is" : "are",
+            tables->missing_address, tables->missing_what);
+    const char *moved =
+        tables->moved
+            ? "; figures were being moved (a thread ended, or call paths were removed), so "
+              "some bytes may count twice or not at all"
+            : "";
     const char *nothing =
         outside->is_read && tables->view_count == 0 && tables->missing == 0
             ? "; nothing was ever allocated from memctx, as in a program with a malloc of its own"
             : "";
     free(outside->how);
     if (outside->path)
-        outside->how =
-            cli_format("read from the core file %s%s%s%s", outside->path, cut, missing, nothing);
+        outside->how = cli_format("read from the core file %s%s%s%s%s", outside->path, cut, missing,
+                                  moved, nothing);
     else
         outside->how = cli_format(
-            "read from outside through /proc/%d/mem%s%s%s; reason: %s",
+            "read from outside through /proc/%d/mem%s%s%s%s; reason: %s",
             (int)outside->process.thread,
             outside->process.stopped ? "" : " while the process ran, so sums may not agree",
-            missing, nothing, outside->why);
+            missing, moved, nothing, outside->why);
     return outside->how;
+}
+
+bool outside_is_incomplete(const struct outside *outside) {
+    return outside->tables.missing > 0;
 }
 
 /* --- one answer ------------------------------------------------------------------------------ */
@@ -149,8 +173,11 @@ static void *add_record(struct answer *answer, size_t bytes) {
 static bool read_tables(struct outside *outside, struct cli_failure *failure) {
     if (!outside->is_read && outside->process.stopped)
         outside->process.stopped = tasks_are_stopped(outside->process.pid, &outside->runs);
-    if (!outside->is_read && !tables_read(&outside->tables, outside->source, failure))
-        return false;
+    if (!outside->is_read) {
+        outside->ledger_missing = 0;
+        if (!tables_read(&outside->tables, outside->source, failure))
+            return false;
+    }
     outside->is_read = true;
     return true;
 }
@@ -189,6 +216,15 @@ static void tell_uptime(struct outside *outside, struct wire_dump *dump) {
     dump->uptime_ns = same_clock ? awake - start : age;
 }
 
+/* Fills the ledger. Each head of a dump has a ledger, but a part that is missing in all of them
+ * counts once. */
+static void fill_ledger(struct outside *outside, struct wire_ledger *ledger, bool resident) {
+    struct tables *tables = &outside->tables;
+    size_t before = tables->missing -= outside->ledger_missing;
+    tables_fill_ledger(tables, ledger, resident);
+    outside->ledger_missing = tables->missing - before;
+}
+
 static bool answer_head(struct outside *outside, const struct wire_dump_request *request,
                         struct answer *answer, struct cli_failure *failure) {
     struct tables *tables = &outside->tables;
@@ -212,18 +248,18 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
-    dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
-                  (outside->path || outside->process.stopped);
     dump->flags = request->flags;
     dump->contexts = tables->node_count;
     dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
     for (uint32_t id = 0; id < tables->node_count; id++) {
-        dump->requested_bytes += tables->sums[id].requested_bytes;
-        dump->live_chunks += tables->sums[id].live_chunks;
-        dump->allocs += tables->sums[id].allocs;
-        dump->frees += tables->sums[id].frees;
+        tables_add(&dump->requested_bytes, tables->sums[id].requested_bytes);
+        tables_add(&dump->live_chunks, tables->sums[id].live_chunks);
+        tables_add(&dump->allocs, tables->sums[id].allocs);
+        tables_add(&dump->frees, tables->sums[id].frees);
     }
-    tables_fill_ledger(tables, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
+    dump->exact = tables->lost_views == 0 && tables->missing == 0 && !tables->moved &&
+                  tables->reach.cut_bytes == 0 && (outside->path || outside->process.stopped);
     dump->ledger.rss_bytes =
         outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
@@ -375,11 +411,11 @@ static bool add_context(struct outside *outside, struct answer *answer, uint32_t
         if (threads)
             sums = (struct wire_sums){.peak_requested_bytes = WIRE_UNKNOWN};
         for (uint32_t i = 0; i < part; i++) {
-            sums.requested_bytes += seen[i].sums.requested_bytes;
-            sums.live_chunks += seen[i].sums.live_chunks;
-            sums.allocs += seen[i].sums.allocs;
-            sums.frees += seen[i].sums.frees;
-            sums.requested_cum_bytes += seen[i].sums.requested_cum_bytes;
+            tables_add(&sums.requested_bytes, seen[i].sums.requested_bytes);
+            tables_add(&sums.live_chunks, seen[i].sums.live_chunks);
+            tables_add(&sums.allocs, seen[i].sums.allocs);
+            tables_add(&sums.frees, seen[i].sums.frees);
+            tables_add(&sums.requested_cum_bytes, seen[i].sums.requested_cum_bytes);
         }
         if (views == 1)
             sums.peak_requested_bytes = tables->sums[id].peak_requested_bytes;
@@ -539,8 +575,11 @@ static void answer_notes(struct outside *outside, const struct wire_piece_reques
 static void answer_pages(struct outside *outside, const struct wire_piece_request *request,
                          struct answer *answer) {
     struct tables *tables = &outside->tables;
-    if (!outside->pages_are_read)
-        tables_read_pages(tables);
+    bool light = request->flags & WIRE_DUMP_LIGHT;
+    if (!outside->pages_are_read || (outside->pages_are_light && !light)) {
+        tables_read_pages(tables, light);
+        outside->pages_are_light = light;
+    }
     outside->pages_are_read = true;
     for (uint64_t i = request->from; i < tables->page_count; i++) {
         const struct seen_page *page = &tables->pages[i];
@@ -599,7 +638,7 @@ bool outside_answer(struct outside *outside, enum wire_type type, const void *re
         good = read_tables(outside, failure);
         known = good && answer_piece(outside, request, &answer);
     }
-    if (!good) {
+    if (!check_lives(outside, failure) || !good) {
         free(answer.bytes);
         return false;
     }

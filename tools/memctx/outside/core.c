@@ -113,16 +113,21 @@ static int compare_pieces(const void *a, const void *b) {
     return one->start < other->start ? -1 : one->start > other->start;
 }
 
-/* Finds the program's file: the first mapped file whose name begins with the program's short name,
- * else the first mapped file. */
+/* Finds the program's file: a mapped file whose name is the program's short name, which the kernel
+ * cuts at 15 characters; else the file that is mapped lowest. The kernel may sort the list of files
+ * by size (kernel.core_sort_vma). */
 static void find_exe(struct reach *reach) {
     for (size_t i = 0; i < reach->mapping_count && reach->name[0] != '\0' && !reach->exe; i++) {
         const char *slash = strrchr(reach->mappings[i].name, '/');
         if (strncmp(slash ? slash + 1 : reach->mappings[i].name, reach->name, 15) == 0)
             reach->exe = cli_copy(reach->mappings[i].name);
     }
-    if (!reach->exe && reach->mapping_count > 0)
-        reach->exe = cli_copy(reach->mappings[0].name);
+    const struct reach_mapping *lowest = NULL;
+    for (size_t i = 0; i < reach->mapping_count; i++)
+        if (!lowest || reach->mappings[i].start < lowest->start)
+            lowest = &reach->mappings[i];
+    if (!reach->exe && lowest)
+        reach->exe = cli_copy(lowest->name);
 }
 
 static bool take_headers(struct reach *reach, Elf *elf, const char *path,

@@ -105,17 +105,19 @@ void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool 
     if (!reach_read(&tables->reach, ADDRESS(tables, meta_usage_shown), usage,
                     SIZE(tables, meta_usage)))
         tables_miss(tables, "sums of the tables' memory", ADDRESS(tables, meta_usage_shown));
-    int64_t segments = (int64_t)FIELD(tables, global, segment_global, segments);
-    int64_t cached = (int64_t)FIELD(tables, global, segment_global, huge_cached_bytes);
-    int64_t dirty = (int64_t)FIELD(tables, global, segment_global, dirty_slices);
+    /* Unsigned, because damaged numbers may overflow. */
+    uint64_t segments = FIELD(tables, global, segment_global, segments);
+    uint64_t cached = FIELD(tables, global, segment_global, huge_cached_bytes);
+    uint64_t free_slices =
+        FIELD(tables, global, segment_global, dirty_slices) + (uint64_t)tables->cached_slices;
     unsigned slice = CONSTANT(tables, SLICE_SHIFT);
-    ledger->segments_mapped = (segments << CONSTANT(tables, SEGMENT_SHIFT)) +
-                              (int64_t)FIELD(tables, global, segment_global, huge_bytes) + cached;
+    ledger->segments_mapped = (int64_t)((segments << CONSTANT(tables, SEGMENT_SHIFT)) +
+                                        FIELD(tables, global, segment_global, huge_bytes) + cached);
     ledger->segments_resident = resident ? 0 : WIRE_UNKNOWN;
-    ledger->freelist_bytes = ((dirty + tables->cached_slices) << slice) + cached;
+    ledger->freelist_bytes = (int64_t)((free_slices << slice) + cached);
     ledger->freelist_items =
-        dirty + tables->cached_slices + (int64_t)FIELD(tables, global, segment_global, huge_cached);
-    ledger->segment_headers = segments * CONSTANT(tables, HEADER_SLICES) << slice;
+        (int64_t)(free_slices + FIELD(tables, global, segment_global, huge_cached));
+    ledger->segment_headers = (int64_t)(segments * CONSTANT(tables, HEADER_SLICES) << slice);
     ledger->returned_bytes =
         (int64_t)tables_word(tables, ADDRESS(tables, segment_returned), sizeof(int64_t));
     ledger->metadata_mapped = (int64_t)FIELD(tables, usage, meta_usage, mapped_bytes);

@@ -52,6 +52,8 @@ bool outside_answer(struct outside *outside, enum wire_type type, const void *re
 /* Returns a sentence that says how the figures were read, and which memory was missing. The text
  * stays valid until the next request. */
 const char *outside_how(struct outside *outside);
+/* True if tables of the library were missing or damaged, so that figures are missing. */
+bool outside_is_incomplete(const struct outside *outside);
 const char *outside_library_version(const struct outside *outside);
 int64_t outside_pid(const struct outside *outside);
 /* Returns the name of a core file's program; NULL: not known. */

@@ -2,15 +2,16 @@
 /*
  * pages.c - reads the header of each page, and the records of its blocks, from the target's memory.
  *
- * The figures are those of src/figures/pages.c, with three exceptions: pages that are alike are not
- * put together, the OS pages of serial pages are not examined, and no page is marked as aligned. A
- * page may be given back and made anew while it is read, so a header that contradicts itself is
- * skipped.
+ * The figures are those of src/figures/pages.c, with two exceptions: pages that are alike are not
+ * put together, and no page is marked as aligned. In the light form of a dump, pages of one context
+ * have no figures of OS pages and no spare bytes. A page may be given back and made anew while it
+ * is read, so a header that contradicts itself is skipped.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/model.h"
+#include "outside/serial.h"
 #include "outside/tables.h"
 
 #define OS_PAGE_BYTES 4096U
@@ -30,11 +31,12 @@ struct scan {
     char *blocks;    /* the content of one page */
     unsigned char *resident;
     bool resident_known;
+    bool light; /* blocks in pages of one context are not examined */
 };
 
 struct header { /* the header of a page, copied from the target */
-    uint64_t start, bytes, heap, view, next_block, remote, requested, punched, owners;
-    uint32_t block_bytes, dead_bytes, used, fresh_left, first, granule_mask, records;
+    uint64_t start, bytes, run, heap, view, next_block, remote, gone, requested, punched, owners;
+    uint32_t block_bytes, used, fresh_left, first, granule_mask, records;
     uint32_t flags, kind, meta, granule_capacity, context, filled, slices, capacity, born;
 };
 
@@ -49,15 +51,16 @@ static void take_header(const struct scan *scan, const char *from, uint64_t star
     const struct tables *tables = scan->tables;
     *to = (struct header){.start = start};
 #define TAKE(to_name, name) to->to_name = (__typeof__(to->to_name))FIELD(tables, from, page, name)
+    TAKE(run, run);
     TAKE(heap, heap);
     TAKE(view, view);
     TAKE(next_block, next_block);
     TAKE(remote, remote);
+    TAKE(gone, gone);
     TAKE(requested, requested_bytes);
     TAKE(punched, punched);
     TAKE(owners, owners);
     TAKE(block_bytes, block_bytes);
-    TAKE(dead_bytes, dead_bytes);
     TAKE(used, used);
     TAKE(fresh_left, fresh_left);
     TAKE(first, first);
@@ -311,15 +314,66 @@ static void look_at_blocks(struct scan *scan, const struct header *page, struct 
         out->wire.live = walk.live;
     else if (walk.spare < page->block_bytes)
         out->wire.spare_units = (uint8_t)(walk.spare / UNIT_BYTES);
-    count_os_pages(scan, &walk, &out->wire, reached);
+    if (page->kind == IS(PAGE_OWN) && out->wire.live == out->wire.capacity)
+        out->wire.os_pages[WIRE_OCCUPANCY_BINS - 1] =
+            (uint16_t)(out->wire.touched_bytes / OS_PAGE_BYTES);
+    else
+        count_os_pages(scan, &walk, &out->wire, reached);
     free(walk.owners);
+}
+
+/* --- chunks of serial pages ------------------------------------------------------------------- */
+
+/* Counts the OS pages of a serial page by the bytes of live chunks in each. `held`: a bit for each
+ * OS page that was given back, or in which a chunk begins that is to be collected. */
+static void count_serial_pages(const struct scan *scan, const struct walk *walk,
+                               struct wire_page *out, uint64_t held) {
+    const struct header *page = walk->page;
+    uint64_t handed_out = page->next_block - page->start;
+    uint64_t records_at = page->bytes - serial_record_bytes(scan->tables, page->run);
+    bool stays = out->state == WIRE_PAGE_CURRENT || !out->live;
+    for (size_t i = 0; i < align_page(handed_out) / OS_PAGE_BYTES && i < OS_PAGES_MOST; i++) {
+        bool may = !scan->resident_known ||
+                   resident_in(scan, page->start + i * OS_PAGE_BYTES, OS_PAGE_BYTES) > 0;
+        if (page->punched >> i & 1)
+            continue;
+        if (!walk->live_in[i] && !stays && !(held >> i & 1) && i < handed_out / OS_PAGE_BYTES &&
+            i < records_at / OS_PAGE_BYTES && may)
+            out->os_empty++;
+        else
+            out->os_pages[model_occupancy_bin(walk->live_in[i], OS_PAGE_BYTES)]++;
+    }
+}
+
+static void look_at_chunks(struct scan *scan, const struct header *page, struct wire_page *out) {
+    struct walk walk = {.page = page};
+    struct serial_walk chunks;
+    struct serial_chunk chunk;
+    uint64_t held = page->punched;
+    if (!serial_begin(&chunks, scan->tables, page->start, page->bytes, page->run, page->gone)) {
+        tables_miss(scan->tables, "pages", page->start);
+        return;
+    }
+    while (serial_next(&chunks, &chunk)) {
+        if (chunk.live) {
+            out->live++;
+            out->live_bytes += chunk.bytes;
+            add_live(&walk, chunk.offset, chunk.bytes);
+        } else if (chunk.freed) {
+            held |= 1UL << (chunk.offset / OS_PAGE_BYTES & 63);
+        }
+    }
+    serial_end(&chunks);
+    if (!scan->light)
+        count_serial_pages(scan, &walk, out, held);
 }
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-static struct wire_page fill_page(struct scan *scan, const struct header *page) {
+/* `touched`: bytes of the OS pages that hold or held blocks or records, also of those that were
+ * given back. */
+static struct wire_page fill_page(struct scan *scan, const struct header *page, uint64_t touched) {
     const struct seen_heap *heap = tables_heap_at(scan->tables, page->heap);
-    uint64_t touched = reached_bytes(page);
     uint64_t punched = (uint64_t)__builtin_popcountl(page->punched) * OS_PAGE_BYTES;
     touched -= punched < touched ? punched : touched;
     struct wire_page out = {.start = page->start,
@@ -342,30 +396,35 @@ static struct wire_page fill_page(struct scan *scan, const struct header *page) 
     return out;
 }
 
+/* Adds a page of one context: of blocks, or serial. */
 static void scan_own(struct scan *scan, const struct header *page) {
     uint32_t pending = (uint32_t)(page->remote >> 48);
+    bool serial = page->kind == IS(PAGE_SERIAL);
+    uint64_t records = serial ? align_page(serial_record_bytes(scan->tables, page->run)) : 0;
+    uint64_t reached = reached_bytes(page);
     uint64_t context = tables_word(scan->tables, page->view + OFFSET(scan->tables, view, context),
                                    sizeof(uint32_t));
     if (context == 0 || context >= scan->tables->node_count)
         return;
     struct seen_page *out = new_page(scan->tables);
-    out->wire = fill_page(scan, page);
+    out->wire =
+        fill_page(scan, page, records < page->bytes - reached ? reached + records : page->bytes);
     struct wire_page *wire = &out->wire;
     wire->context = (uint32_t)context;
-    wire->live = page->used > pending ? page->used - pending : 0;
     wire->newest_age = wire->state == WIRE_PAGE_CURRENT ? 0 : at_least_since(scan, page->filled);
-    if (page->kind == IS(PAGE_SERIAL)) {
-        uint64_t handed_out = page->next_block - page->start;
-        wire->live_bytes = handed_out > page->dead_bytes ? handed_out - page->dead_bytes : 0;
-    } else {
-        wire->live_bytes = (uint64_t)wire->live * wire->block_bytes;
-        look_at_blocks(scan, page, out);
+    if (serial) {
+        look_at_chunks(scan, page, wire);
+        return;
     }
+    wire->live = page->used > pending ? page->used - pending : 0;
+    wire->live_bytes = (uint64_t)wire->live * wire->block_bytes;
+    if (!scan->light)
+        look_at_blocks(scan, page, out);
 }
 
 static void scan_mixed(struct scan *scan, const struct header *page) {
     struct seen_page *out = new_page(scan->tables);
-    out->wire = fill_page(scan, page);
+    out->wire = fill_page(scan, page, reached_bytes(page));
     out->wire.kind = WIRE_PAGE_MIXED;
     out->wire.apart = (page->meta & IS(META_APART)) != 0;
     look_at_blocks(scan, page, out);
@@ -481,8 +540,8 @@ static void scan_leaf(struct scan *scan, uint64_t address, uint64_t first) {
     free(flags);
 }
 
-void tables_read_pages(struct tables *tables) {
-    struct scan the_scan = {.tables = tables}, *scan = &the_scan;
+void tables_read_pages(struct tables *tables, bool light) {
+    struct scan the_scan = {.tables = tables, .light = light}, *scan = &the_scan;
     tables->page_count = tables->share_count = 0;
     tables->segments_resident = 0;
     tables->room = TABLES_RECORDS_MOST;

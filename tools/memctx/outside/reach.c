@@ -111,6 +111,13 @@ void reach_close(struct reach *reach) {
     *reach = (struct reach){.fd = -1, .pagemap = -1};
 }
 
+bool reach_has_ended(const struct reach *reach) {
+    char byte;
+    /* If the memory is gone, the kernel reads no byte. An address that is not mapped is an error.
+     */
+    return !reach->is_core && pread(reach->fd, &byte, 1, OS_PAGE_BYTES) == 0;
+}
+
 static bool read_at(int fd, uint64_t offset, char *to, size_t bytes) {
     while (bytes > 0) {
         ssize_t got = offset > INT64_MAX ? -1 : pread(fd, to, bytes, (off_t)offset);

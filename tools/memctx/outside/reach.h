@@ -33,7 +33,7 @@ struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
     int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not open */
     bool is_core;                   /* true: a core file; false: a process */
-    struct reach_mapping *mappings; /* by rising address */
+    struct reach_mapping *mappings; /* of a process by rising address */
     size_t mapping_count;
     struct reach_range { /* memory without a file, by rising address; of a process only */
         uint64_t start, end;
@@ -56,6 +56,9 @@ bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *
 /* Tells whether a file begins like a core file. */
 bool reach_is_core(const char *path);
 void reach_close(struct reach *reach);
+
+/* Returns true if a process has no memory any more: it has ended, or executed another program. */
+bool reach_has_ended(const struct reach *reach);
 
 /* Copies memory. Returns false unless all of it can be read; then the copy is undefined. */
 bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t bytes);

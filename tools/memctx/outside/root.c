@@ -113,6 +113,9 @@ static bool is_sound(const struct outside_root *root) {
            (uint64_t)IS(META_MAPPINGS_MAX) * root->structs[OUTSIDE_SIZE_meta_mapping] <=
                CONSTANT_MAX &&
            root->structs[OUTSIDE_SIZE_meta_usage] <= TABLES_USAGE_BYTES && IS(META_SHIFT) <= 3 &&
+           IS(SERIAL_END_BITS) < 32 && IS(SERIAL_UNITS_BITS) < 32 && IS(SERIAL_FIRST_BITS) < 32 &&
+           IS(SERIAL_KIND_SHIFT) < 32 && IS(SERIAL_SHAPE_SHIFT) < 64 &&
+           IS(SERIAL_COUNT_SHIFT) < 64 && IS(SERIAL_RECORDS_SHIFT) < 64 &&
            IS(TREE_FIXED_COUNT) > FIXED_UNKNOWN && IS(TREE_FIXED_COUNT) <= 64 &&
            root->fields[OUTSIDE_module_build_id].bytes >= sizeof(uint64_t);
 #undef IS

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define HEAPS_MAX (1U << 20)
+#define HEAPS_TRIES 3 /* readings of all heaps, until none has moved figures to another */
 #define PATH_MAX_BYTES 4096U
 
 void tables_miss(struct tables *tables, const char *what, uint64_t address) {
@@ -41,7 +42,8 @@ static void read_nodes(struct tables *tables) {
             tables, ADDRESS(tables, tree_blocks) + first / per_block * sizeof block, sizeof block);
         if (first == 0 && count <= fixed)
             break;
-        if (!reach_read(&tables->reach, block, tables->nodes + first * size, count * size)) {
+        if (!reach_read_touched(&tables->reach, block, tables->nodes + first * size,
+                                count * size)) {
             tables_miss(tables, "call paths", block);
             memset(tables->nodes + first * size, 0, count * size);
         }
@@ -133,13 +135,11 @@ static void subtract_baseline(struct tables *tables, const char *heap, uint32_t 
 }
 
 static void add_sums(struct wire_sums *to, const struct wire_sums *from, uint32_t views) {
-    to->requested_bytes =
-        (int64_t)((uint64_t)to->requested_bytes + (uint64_t)from->requested_bytes);
-    to->live_chunks = (int64_t)((uint64_t)to->live_chunks + (uint64_t)from->live_chunks);
-    to->allocs = (int64_t)((uint64_t)to->allocs + (uint64_t)from->allocs);
-    to->frees = (int64_t)((uint64_t)to->frees + (uint64_t)from->frees);
-    to->requested_cum_bytes =
-        (int64_t)((uint64_t)to->requested_cum_bytes + (uint64_t)from->requested_cum_bytes);
+    tables_add(&to->requested_bytes, from->requested_bytes);
+    tables_add(&to->live_chunks, from->live_chunks);
+    tables_add(&to->allocs, from->allocs);
+    tables_add(&to->frees, from->frees);
+    tables_add(&to->requested_cum_bytes, from->requested_cum_bytes);
     to->peak_requested_bytes = views == 1 ? from->peak_requested_bytes : WIRE_UNKNOWN;
 }
 
@@ -290,13 +290,23 @@ static void order_heaps(struct tables *tables) {
     free(listed);
 }
 
-static bool read_heaps(struct tables *tables, const char *source, struct cli_failure *failure) {
-    char *global = cli_alloc(1, SIZE(tables, heap_global)),
-         *heap = cli_alloc(1, SIZE(tables, heap));
-    bool good =
-        reach_read(&tables->reach, ADDRESS(tables, heap_global), global, SIZE(tables, heap_global));
+static void forget_heaps(struct tables *tables) {
+    for (size_t i = 0; i < tables->heap_count; i++) {
+        free(tables->heaps[i].context_of);
+        free(tables->heaps[i].freed_of);
+    }
+    free(tables->heaps);
+    free(tables->views);
+    tables->heaps = NULL;
+    tables->views = NULL;
+    tables->heap_count = tables->view_count = tables->view_room = 0;
+}
+
+/* Reads all heaps. `global`: a copy of heap_global. */
+static void read_list(struct tables *tables, const char *global) {
+    char *heap = cli_alloc(1, SIZE(tables, heap));
     uint64_t totals = FIELD(tables, global, heap_global, totals);
-    uint64_t next = good ? FIELD(tables, global, heap_global, first) : 0;
+    uint64_t next = FIELD(tables, global, heap_global, first);
     /* The list never shrinks, and heaps may be added while it is read. */
     uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
     tables->lost_views = FIELD(tables, global, heap_global, lost_views);
@@ -310,8 +320,41 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
             break;
         }
     }
-    free(global);
     free(heap);
+}
+
+/* True if figures may have moved from one heap to another between two copies of heap_global. A
+ * thread that moves figures holds the lock. A thread that ends adds 1 to `parked`; a thread that
+ * gets a heap adds 1 to `threads_seen`, and subtracts 1 from `parked` if the heap was parked. */
+static bool have_moved(const struct tables *tables, const char *before, const char *after) {
+#define CHANGED(field)                                                                             \
+    (FIELD(tables, before, heap_global, field) != FIELD(tables, after, heap_global, field))
+    return FIELD(tables, before, heap_global, lock) != 0 ||
+           FIELD(tables, after, heap_global, lock) != 0 || CHANGED(parked) || CHANGED(threads_seen);
+#undef CHANGED
+}
+
+static bool read_heaps(struct tables *tables, const char *source, struct cli_failure *failure) {
+    const struct tables empty = *tables;
+    size_t size = SIZE(tables, heap_global);
+    char *before = cli_alloc(1, size), *after = cli_alloc(1, size);
+    int tries = tables->reach.is_core ? 1 : HEAPS_TRIES;
+    bool good = true;
+    tables->moved = true;
+    for (int i = 0; i < tries && tables->moved && good; i++) {
+        forget_heaps(tables);
+        *tables = empty;
+        memset(tables->sums, 0, tables->node_count * sizeof *tables->sums);
+        memset(tables->bases, 0, tables->node_count * sizeof *tables->bases);
+        memset(tables->views_of, 0, tables->node_count * sizeof *tables->views_of);
+        good = reach_read(&tables->reach, ADDRESS(tables, heap_global), before, size);
+        if (good)
+            read_list(tables, before);
+        good = good && reach_read(&tables->reach, ADDRESS(tables, heap_global), after, size);
+        tables->moved = good && have_moved(tables, before, after);
+    }
+    free(before);
+    free(after);
     if (!good)
         return cli_fail(failure, CLI_REFUSED,
                         "%s: the list of heaps at 0x%" PRIx64 " cannot be read", source,
@@ -401,10 +444,7 @@ bool tables_read(struct tables *tables, const char *source, struct cli_failure *
 
 void tables_forget(struct tables *tables) {
     tables_forget_records(tables);
-    for (size_t i = 0; i < tables->heap_count; i++) {
-        free(tables->heaps[i].context_of);
-        free(tables->heaps[i].freed_of);
-    }
+    forget_heaps(tables);
     for (size_t i = 0; i < tables->module_count; i++)
         free(tables->paths[i]);
     free(tables->nodes);
@@ -412,9 +452,7 @@ void tables_forget(struct tables *tables) {
     free(tables->sums);
     free(tables->bases);
     free(tables->views_of);
-    free(tables->heaps);
     free(tables->order);
-    free(tables->views);
     free(tables->modules);
     free(tables->paths);
     free(tables->pages);

@@ -76,6 +76,7 @@ struct tables {
     size_t page_count, page_room, share_count, share_room;
     int64_t segments_resident;
     uint64_t lost_views;
+    bool moved;            /* figures moved from one heap to another while the heaps were read */
     uint64_t resizes_lost; /* calls of realloc that are in no table */
     struct seen_mark marks[WIRE_MARKS_ALL];
     size_t mark_count;
@@ -92,7 +93,9 @@ struct tables {
 
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
-void tables_read_pages(struct tables *tables);
+/* `light`: in the form of WIRE_DUMP_LIGHT, for which the content of pages of one context is not
+ * read. */
+void tables_read_pages(struct tables *tables, bool light);
 /* Fills the ledger of the library's memory. `resident`: also asks the kernel which OS pages are
  * resident. */
 void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool resident);
@@ -121,6 +124,11 @@ static inline uint64_t field_at(const struct tables *tables, enum outside_field 
 #define TABLES_USAGE_BYTES 64U /* room for a struct meta_usage of the library */
 #define SIZE(tables, type) ((size_t)(tables)->root.structs[OUTSIDE_SIZE_##type])
 #define ADDRESS(tables, name) ((tables)->root.addresses[OUTSIDE_AT_##name])
+
+/* Adds two signed numbers. Damaged numbers may overflow, so the sum is unsigned. */
+static inline void tables_add(int64_t *sum, int64_t number) {
+    *sum = (int64_t)((uint64_t)*sum + (uint64_t)number);
+}
 
 /* Reads a word of up to 8 bytes at an address; 0 if it cannot be read. */
 uint64_t tables_word(struct tables *tables, uint64_t address, size_t bytes);

@@ -553,6 +553,11 @@ static bool connect_once(struct client *client, const struct process_facts *fact
             continue;
         int fd = connect_in(directory, name, hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
         close(directory);
+        if (fd == -EAGAIN) /* the other directories may be the same one under another name */
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s accepts no connection; it may be frozen (a paused container), hang "
+                            "or be swapped out; memctx dump --outside %d does not wait for it",
+                            name_process((char[NAMED_BYTES]){0}, client, facts), (int)facts->pid);
         if (fd < 0) {
             error = fd == -ENOENT ? error : -fd;
             continue;

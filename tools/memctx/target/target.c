@@ -74,21 +74,24 @@ void target_read_outside(void) {
     wants_outside = true;
 }
 
-static void open_stopped(struct target *target, bool live) {
-    const struct process_facts *facts = &target->facts;
-    struct cli_failure failure = {.code = CLI_REFUSED};
+/* Reads a stopped process from outside. */
+static bool open_stopped(struct target *target, struct cli_failure *failure) {
+    return client_open_outside(&target->client, &target->facts,
+                               target->facts.state == 't' ? "a debugger has stopped the process"
+                                                          : "the process is stopped",
+                               failure);
+}
+
+/* `unreadable`: why the memory of the process cannot be read; NULL: the verb needs the socket. */
+static _Noreturn void die_stopped(const struct process_facts *facts,
+                                  const struct cli_failure *unreadable) {
     bool traced = facts->state == 't';
-    if (!live && client_open_outside(&target->client, facts,
-                                     traced ? "a debugger has stopped the process"
-                                            : "the process is stopped",
-                                     &failure))
-        return;
     char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
                           : cli_format("kill -CONT %d resumes it", (int)facts->pid);
-    cli_die(failure.code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
+    cli_die(unreadable && unreadable->code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
             "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid,
-            process_program(facts),
-            live ? "" : ", and its memory cannot be read: ", live ? "" : failure.text, resume);
+            process_program(facts), unreadable ? ", and its memory cannot be read: " : "",
+            unreadable ? unreadable->text : "", resume);
 }
 
 static bool is_stopped(const struct process_facts *facts) {
@@ -122,9 +125,11 @@ static void open_process(struct target *target, pid_t pid, bool live) {
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, process_program(&target->facts));
-    if (is_stopped(&target->facts) && (!live || stays_stopped(&target->facts))) {
-        open_stopped(target, live);
-        return;
+    if (is_stopped(&target->facts)) {
+        if (!live && open_stopped(target, &other))
+            return;
+        if (stays_stopped(&target->facts))
+            die_stopped(&target->facts, live ? NULL : &other);
     }
     if (wants_outside && !live) {
         if (!client_open_outside(&target->client, &target->facts, "--outside asked for it",
@@ -134,12 +139,12 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     }
     if (client_connect(&target->client, &target->facts, false, &failure))
         return;
-    /* The message is the reason why the socket could not be used, even if reading the memory has
-     * failed, too. */
     if (live || failure.code == CLI_NOT_PERMITTED ||
-        process_find_library(&target->facts) != PROCESS_WITH ||
-        !client_open_outside(&target->client, &target->facts, failure.text, &other))
+        process_find_library(&target->facts) != PROCESS_WITH)
         cli_die_failure(&failure);
+    if (!client_open_outside(&target->client, &target->facts, failure.text, &other))
+        cli_die(other.code == CLI_NOT_PERMITTED ? other.code : failure.code,
+                "%s; its memory cannot be read either: %s", failure.text, other.text);
 }
 
 static void open_core(struct target *target, const char *path) {
@@ -148,7 +153,7 @@ static void open_core(struct target *target, const char *path) {
     if (!outside)
         cli_die_failure(&failure);
     target->client = (struct client){.fd = -1, .outside = outside};
-    snprintf(target->client.source, sizeof target->client.source, "%s", path);
+    snprintf(target->client.source, sizeof target->client.source, "the core file");
     snprintf(target->client.hello.library_version, sizeof target->client.hello.library_version,
              "%s", outside_library_version(outside));
     target->facts.pid = target->facts.thread = (pid_t)outside_pid(outside);
@@ -309,6 +314,11 @@ void target_ask_part(struct target *target, enum wire_part part, uint32_t flags)
         cli_die_failure(&target->failure);
 }
 
+/* Returns the name of the target for messages. */
+static const char *source_of(const struct target *target) {
+    return target->is_snapshot ? target->path : target->client.source;
+}
+
 static void load_entries(struct target *target, struct model_mark *mark) {
     struct wire_piece_request request = {.part = WIRE_PART_ENTRIES,
                                          .mark_uptime_ns = mark->uptime_ns};
@@ -317,8 +327,8 @@ static void load_entries(struct target *target, struct model_mark *mark) {
     target->loader.entry_room = 0;
     mark->has_entries = true;
     if (!ask_pieces(target, &request)) {
-        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", target->client.source,
-                mark->name, target->failure.text);
+        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", source_of(target), mark->name,
+                target->failure.text);
     }
 }
 
@@ -347,10 +357,10 @@ static void start_map_reader(struct map_reader *reader, pid_t pid) {
 
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
-    progress_tell("asking %s", target->client.source);
+    progress_tell("asking %s", source_of(target));
     uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
     struct loader *loader = &target->loader;
-    loader_begin(loader, model, target->client.source, &target->failure);
+    loader_begin(loader, model, source_of(target), &target->failure);
     loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);

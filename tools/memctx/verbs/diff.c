@@ -38,6 +38,7 @@ struct diff_request {
 
 /* The two states that are compared: their names, times and resident sets. */
 struct diff_ends {
+    const struct model *from_model, *to_model; /* from_model: NULL if the state is a mark */
     char *from, *to;
     double from_s, to_s;
     int64_t from_rss_bytes, to_rss_bytes;
@@ -104,10 +105,21 @@ static void print_mapped(const struct diff_ends *ends, bool human) {
     }
 }
 
+/* Says how a state was read, and why its figures are not exact. */
+static void print_how(const struct model *model) {
+    const char *doubt = model ? reading_doubt(model) : NULL;
+    if (doubt)
+        printf("%s: not exact: %s\n", model->source, doubt);
+    else if (model && model->how)
+        printf("%s: %s\n", model->source, model->how);
+}
+
 static void print_text(const struct compare *compare, const struct diff_ends *ends,
                        const struct diff_request *request) {
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
     printf("%s at %.3f s -> %s at %.3f s\n", ends->from, ends->from_s, ends->to, ends->to_s);
+    print_how(ends->from_model);
+    print_how(ends->to_model);
     size_t printed = 0, more = 0;
     int64_t rest = 0;
     for (size_t i = 0; i < compare->count; i++) {
@@ -160,10 +172,15 @@ static void write_figures(struct json_writer *json, const char *key,
     json_put_close(json, '}');
 }
 
-static void write_end(struct json_writer *json, const char *key, const char *what, double uptime_s,
-                      int64_t rss_bytes, int64_t own_bytes, const struct mapped *mapped) {
+static void write_end(struct json_writer *json, const char *key, const struct model *model,
+                      const char *what, double uptime_s, int64_t rss_bytes, int64_t own_bytes,
+                      const struct mapped *mapped) {
     json_put_open(json, key, '{');
     json_put_text(json, "name", what);
+    if (model)
+        json_put_boolean(json, "exact", model->exact);
+    if (model && model->how)
+        json_put_text(json, "how", model->how);
     json_put_decimal(json, "uptime_s", uptime_s);
     json_put_integer(json, "rss_bytes", rss_bytes);
     json_put_integer(json, "memctx_bytes", own_bytes);
@@ -195,10 +212,10 @@ static void print_json(const struct model *model, const struct compare *compare,
     json_put_text(&json, "schema", "memctx-diff/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
-    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes, ends->from_own_bytes,
-              &ends->from_mapped);
-    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes, ends->to_own_bytes,
-              &ends->to_mapped);
+    write_end(&json, "from", ends->from_model, ends->from, ends->from_s, ends->from_rss_bytes,
+              ends->from_own_bytes, &ends->from_mapped);
+    write_end(&json, "to", ends->to_model, ends->to, ends->to_s, ends->to_rss_bytes,
+              ends->to_own_bytes, &ends->to_mapped);
     json_put_open(&json, "totals", '{');
     write_figures(&json, "before", &compare->before);
     write_figures(&json, "after", &compare->after);
@@ -253,7 +270,9 @@ int diff_main(int argc, char **argv) {
         reading_resolve(&later, &other, &request.names);
         progress_tell("comparing");
         compare_models(&compare, &model, &later);
-        ends = (struct diff_ends){model.source,
+        ends = (struct diff_ends){&model,
+                                  &later,
+                                  model.source,
                                   later.source,
                                   model.uptime_s,
                                   later.uptime_s,
@@ -269,7 +288,9 @@ int diff_main(int argc, char **argv) {
         const struct model_mark *mark = target_load_mark(&target, &model, second);
         reading_resolve(&model, &target, &request.names);
         compare_with_mark(&compare, &model, mark);
-        ends = (struct diff_ends){cli_format("mark \"%s\"", mark->name),
+        ends = (struct diff_ends){NULL,
+                                  &later,
+                                  cli_format("mark \"%s\"", mark->name),
                                   model.source,
                                   mark->uptime_s,
                                   model.uptime_s,

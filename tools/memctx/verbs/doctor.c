@@ -250,8 +250,8 @@ int doctor_main(int argc, char **argv) {
     target_open(&target, word, request.watch_s > 0);
     if (request.watch_s > 0)
         looks = watch(&target, request.watch_s, &first);
-    if (!target.is_snapshot)
-        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
+    if (!target.is_snapshot || target.client.outside)
+        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
     if (!target.is_snapshot && !target.client.outside)
         input.foreign_frees = self_figure(&target, "foreign_frees");
     double asked_s = clock_now_s();

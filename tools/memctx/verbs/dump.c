@@ -226,6 +226,7 @@ int dump_main(int argc, char **argv) {
         flame_write(&model, output.file, request.view.sort);
         output_finish(&output);
         progress_end();
+        reading_warn_doubt(&model);
         return CLI_DONE;
     }
     progress_end();

@@ -37,6 +37,7 @@ struct row {
     struct process_facts facts;
     /* is_outside: the figures were read from outside, out of the process's memory */
     bool has_socket, is_outside;
+    bool is_incomplete; /* some of the library's tables were missing or damaged */
     struct totals totals;
     char *library_version;
     char *reason; /* why the process cannot be asked; NULL: it answered */
@@ -50,7 +51,7 @@ struct list {
 /* What the child of read_outside writes into its pipe. */
 struct outside_answer {
     struct totals totals;
-    bool has_totals;
+    bool has_totals, is_incomplete;
     char library_version[sizeof((struct client *)0)->hello.library_version];
 };
 
@@ -67,6 +68,7 @@ static _Noreturn void run_child(const struct row *row, int fd) {
     if (!client_open_outside(&client, &row->facts, row->reason, &failure))
         _exit(1);
     answer.has_totals = totals_ask(&client, &answer.totals, &failure);
+    answer.is_incomplete = outside_is_incomplete(client.outside);
     memcpy(answer.library_version, client.hello.library_version, sizeof answer.library_version);
     _exit(write(fd, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
 }
@@ -86,6 +88,7 @@ static void read_outside(struct row *row) {
     /* An answer is shorter than PIPE_BUF, so it comes whole or not at all. */
     if (child > 0 && read(pipe_fds[0], &answer, sizeof answer) == (ssize_t)sizeof answer) {
         row->is_outside = answer.has_totals;
+        row->is_incomplete = answer.is_incomplete;
         row->totals = answer.totals;
         row->library_version = cli_copy(answer.library_version);
     }
@@ -211,6 +214,8 @@ static void print_json(const struct list *list, size_t swept) {
         json_put_text(&json, "library_version", row->library_version);
         json_put_boolean(&json, "socket", row->has_socket);
         json_put_boolean(&json, "outside", row->is_outside);
+        if (row->is_outside)
+            json_put_boolean(&json, "incomplete", row->is_incomplete);
         json_put_text(&json, "reason", row->reason);
         json_put_close(&json, '}');
     }
@@ -235,7 +240,8 @@ static void print_text(const struct list *list, size_t swept, bool human) {
                render_bytes(requested, row->totals.requested_bytes, human),
                render_bytes(contexts, row->totals.contexts, false), row->facts.command);
         if (row->reason)
-            printf("%8s %snot asked: %s\n", "", row->is_outside ? "read from outside; " : "",
+            printf("%8s %s%snot asked: %s\n", "", row->is_outside ? "read from outside; " : "",
+                   row->is_incomplete ? "incomplete, tables are missing or damaged; " : "",
                    row->reason);
     }
     if (list->count == 0) {

@@ -73,6 +73,18 @@ void reading_finish(struct symbols_work *work, struct model *model,
         frame->names = NULL;
 }
 
+const char *reading_doubt(const struct model *model) {
+    return model->exact    ? NULL
+           : model->how    ? model->how
+           : model->paused ? "this command paused while it read the process"
+                           : "some operations were not charged to their path";
+}
+
+void reading_warn_doubt(const struct model *model) {
+    if (!model->exact)
+        cli_warn("%s: the figures are not exact: %s", model->source, reading_doubt(model));
+}
+
 const char *reading_target_word(int argc, char **argv, int maximum) {
     if (optind >= argc)
         cli_usage("%s needs a TARGET, such as a pid or the name of a process",

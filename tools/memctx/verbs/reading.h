@@ -81,6 +81,11 @@ struct reading_began reading_find_began(const struct model *model, double asked_
  */
 void reading_check_began(const struct target *target, struct reading_began first,
                          struct reading_began last);
+/* Returns why the figures of a model are not exact; NULL: they are exact. */
+const char *reading_doubt(const struct model *model);
+/* Warns if the figures are not exact, for output in a format that has no place for such a remark.
+ */
+void reading_warn_doubt(const struct model *model);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */
 const char *reading_target_word(int argc, char **argv, int maximum);

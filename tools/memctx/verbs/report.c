@@ -80,8 +80,8 @@ int report_main(int argc, char **argv) {
                                        .mappings = true,
                                        .pages = true};
     target_open(&target, word, false);
-    if (!target.is_snapshot)
-        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
+    if (!target.is_snapshot || target.client.outside)
+        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
     if (!target.is_snapshot && !target.client.outside)
         findings.foreign_frees = self_figure(&target, "foreign_frees");
     target_load(&target, &model, &load);
