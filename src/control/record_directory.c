@@ -11,6 +11,7 @@
 #include "control/dump.h"
 #include "control/recorder.h"
 #include "figures/buffers.h"
+#include "named/named.h"
 #include "path/unwind_rules.h"
 
 #include <errno.h>
@@ -134,14 +135,29 @@ static uint32_t closed_modules(void) {
     return closed;
 }
 
+/* Returns a checksum over the identifiers of the watched contexts and of the named contexts above
+ * them. */
+static uint64_t sum_identifiers(void) {
+    uint64_t sum = RECORD_SUM_SEED;
+    for (uint32_t i = 0; i < recorder->count; i++)
+        for (uint32_t id = recorder->tables->watched[i].id; tree_is_named(id);
+             id = tree_node(id)->parent) {
+            const struct named *named = named_at((uint32_t)tree_node(id)->address);
+            if (load_relaxed(&named->generation) & 1 && named->identifier[0])
+                sum = recorder_sum(named->identifier, sizeof named->identifier, sum + id);
+        }
+    return sum;
+}
+
 bool recorder_write_directory(uint64_t now) {
     uint64_t start = RECORD_DIRECTORY_AT + recorder->directories % 2 * RECORD_DIRECTORY_BYTES;
     struct record_block block = {0};
     struct listing listing = {
         .at = start + sizeof block, .end = start + RECORD_DIRECTORY_BYTES, .sum = RECORD_SUM_SEED};
     uint32_t modules = unwind_rules_module_count(), closed = closed_modules();
+    uint64_t identifiers = sum_identifiers();
     if (!recorder->changed && modules == recorder->modules && closed == recorder->closed &&
-        now < recorder->directory_ns + AGAIN_NS)
+        identifiers == recorder->identifiers && now < recorder->directory_ns + AGAIN_NS)
         return true;
     if (!recorder_write(&block, sizeof block, start) || !list_contexts(&listing) ||
         !list_modules(&listing))
@@ -153,6 +169,7 @@ bool recorder_write_directory(uint64_t now) {
     recorder->directory_ns = now;
     recorder->modules = modules;
     recorder->closed = closed;
+    recorder->identifiers = identifiers;
     recorder->changed = false;
     return true;
 }

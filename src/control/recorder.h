@@ -54,6 +54,7 @@ struct recorder {
     struct ring ring;
     uint32_t sequence, directories; /* number of the last moment; directories written */
     uint32_t modules, closed;       /* numbers in the last directory: of modules; of closed ones */
+    uint64_t identifiers;           /* checksum over the identifiers in the last directory */
     bool changed;                   /* the last directory does not list all watched contexts */
     bool unpin;                     /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
@@ -112,7 +113,7 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */
 
 /* Writes a directory over the older of the two, if the newer directory does not list all watched
- * contexts or is a minute old. */
+ * contexts, has other identifiers than they have now, or is a minute old. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. */
 void recorder_write_moment(struct walk *walk, enum record_reason reason);

@@ -359,6 +359,19 @@ def recording_has_a_history():
             check("recording" in done.stderr, done.stderr)
 
 
+@test
+def recording_has_the_latest_identifier():
+    """The last moment names a context by the identifier that it had at that moment."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        for word in ("first", "/export of a customer"):
+            target.say(f"identify {word}")
+            wait_moments(path, (len(moments_of(read(path))) if os.path.exists(path) else 0) + 3)
+        target.kill()
+        labels = [(context["frame"] or {}).get("function") for context in dump_of(path)["contexts"]]
+        check("sessions: /export of a customer" in labels, f"labels: {labels}")
+
+
 def statistics_of(target):
     text = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout
     return dict(line.split()[:2] for line in text.splitlines() if line.startswith("record_"))
