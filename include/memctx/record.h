@@ -35,6 +35,10 @@
 #define RECORD_NAMES_BYTES (512UL << 10) /* bytes of each place */
 #define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
 #define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
+/* While a process writes into the file, it holds an exclusive lock (F_OFD_SETLK) on the byte at
+ * this offset. The file ends before it, because some network file systems let nobody else read
+ * locked bytes. */
+#define RECORD_LOCK_AT RECORD_FILE_BYTES
 /* A moment begins at a multiple of RECORD_ALIGN, counted from the start of the ring. */
 #define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */

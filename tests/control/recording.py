@@ -278,6 +278,46 @@ def recording_tells_an_exit():
         tell_exit_of_another_user()
 
 
+@test
+def recording_tells_an_exec_of_the_same_program():
+    """If the process has executed its program once more, postmortem says so of the older
+    recording."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        check_equal(target.ask("again"), f"ready {target.pid}", "the program once more")
+        kept = path.replace(".rec", ".1.rec")
+        wait_until(lambda: os.path.exists(kept), "the older file", timeout_s=60)
+        wait_moments(path)
+        check_equal([postmortem_of(each)["ended"] for each in (kept, path)], ["executed-another", "running"], "how they ended")
+
+
+@test
+def recordings_of_replicas():
+    """Processes that have the same pid and name in their containers, and one directory, have a
+    recording each. From outside, postmortem sees that they still run."""
+    if os.geteuid() != 0:
+        raise Skip("making namespaces takes root")
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory, contextlib.ExitStack() as stack:
+        argv = ["unshare", "--pid", "--fork", "--mount-proc", harness.CLI, "run", f"--record={directory}", "--", program]
+        paths = [recording_of(directory, 1).replace(".rec", f"{number}.rec") for number in ("", "-2", "-3")]
+        replicas = []
+        for path in paths:
+            replicas.append(stack.enter_context(harness.Target(argv, runtime, preload=False)))
+            if replicas[-1].hear() != "ready 1":
+                raise Skip("this machine makes no such namespaces")
+            wait_moments(path, 2)
+        check_equal(sorted(os.listdir(directory)), sorted(map(os.path.basename, paths)), "files")
+        copy = shutil.copy(paths[0], os.path.join(directory, "copy"))
+        for path in (*paths, copy):
+            check_equal(postmortem_of(path)["ended"], "running", path)
+        for replica, path in zip(replicas, paths):
+            replica.say("exit")
+            check_equal(replica.process.wait(timeout=60), 7, "exit status")
+            check_equal(postmortem_of(path)["ended"], "normally", path)
+
+
 def tell_exit_of_another_user():
     """If the program changed its user and cannot open the file at exit, postmortem does not guess
     the end."""

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ struct request {
 
 enum ending {
     ENDING_RUNS,         /* the process is still there */
-    ENDING_EXECUTED,     /* the process runs another program now */
+    ENDING_EXECUTED,     /* the process has called exec */
     ENDING_NORMALLY,     /* the exit handler ran */
     ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
@@ -121,6 +122,25 @@ static bool runs_other_program(const struct model *model, pid_t pid) {
     return got > 0 && (length != path_length(model->exe) || strncmp(path, model->exe, length) != 0);
 }
 
+/* Returns true if a process still writes into the file: the library holds a lock on it. So a
+ * process in a container is found whose pid this command does not see. */
+static bool is_written(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct flock byte = {.l_type = F_RDLCK, .l_start = RECORD_LOCK_AT, .l_len = 1};
+    bool locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
+/* Returns true if a later recording took the file's name. If the process still runs, it began that
+ * recording after exec. */
+static bool has_been_replaced(const char *path) {
+    static const char end[] = ".1.rec";
+    size_t length = strlen(path), end_length = sizeof end - 1;
+    return length >= end_length && strcmp(path + length - end_length, end) == 0;
+}
+
 static enum ending find_ending(const struct model *model) {
     const struct model_recording *recording = model->recording;
     struct process_facts facts;
@@ -130,11 +150,15 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_SWITCHED_OFF;
     if (recording->ending == RECORD_ENDED_RESTRICTED)
         return ENDING_RESTRICTED;
+    if (is_written(model->source))
+        return ENDING_RUNS;
     if (!is_same_boot(recording))
         return ENDING_REBOOTED;
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_other_program(model, facts.thread) ? ENDING_EXECUTED : ENDING_RUNS;
+        return runs_other_program(model, facts.thread) || has_been_replaced(model->source)
+                   ? ENDING_EXECUTED
+                   : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 
@@ -167,7 +191,8 @@ static char *tell_ending(const struct model *model, enum ending ending) {
     switch (ending) {
     case ENDING_RUNS: return cli_copy("still runs; its recording goes on");
     case ENDING_EXECUTED:
-        return cli_copy("has executed another program, which has a recording of its own");
+        return cli_copy("has executed another program, or its own once more, which has a "
+                        "recording of its own");
     case ENDING_NORMALLY:
         return cli_format("ended by itself at %.1f s: its exit handler ran",
                           recording->end_uptime_s);
