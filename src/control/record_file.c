@@ -238,7 +238,8 @@ bool recorder_open_file(void) {
     return (recorder->owner && open_again(&gone)) || (gone && make_file());
 }
 
-uint64_t recorder_place(size_t bytes) {
+/* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */
+static uint64_t find_place(size_t bytes) {
     struct ring *ring = &recorder->ring;
     if (!is_still_open())
         return 0;
@@ -254,6 +255,26 @@ uint64_t recorder_place(size_t bytes) {
     uint64_t at = ring_take(ring, bytes);
     return at == RING_NO_ROOM ? (uint64_t)recorder_failed(error ? error : -EFBIG)
                               : RECORD_RING_AT + at;
+}
+
+/* A file system that cannot reserve room (NFS, FUSE) refuses the
+ * write itself when the disk is full. Then the block overwrites the oldest ones. */
+bool recorder_write_in_ring(const void *block, size_t bytes) {
+    int64_t lost = recorder->lost;
+    uint64_t place = find_place(bytes);
+    if (!place)
+        return false;
+    bool good = recorder_write(block, bytes, place);
+    int64_t error = recorder->error;
+    if (!good && (error == ENOSPC || error == EDQUOT || error == EFBIG) &&
+        ring_refuse(&recorder->ring, place - RECORD_RING_AT, bytes)) {
+        recorder->lost = lost;
+        place = RECORD_RING_AT + ring_take(&recorder->ring, bytes);
+        good = recorder_write(block, bytes, place);
+    }
+    if (good)
+        ring_wrote(&recorder->ring, place - RECORD_RING_AT, bytes);
+    return good;
 }
 
 uint64_t recorder_wall_ns(void) {

@@ -76,8 +76,8 @@ bool recorder_failed(long error);
 bool recorder_open_file(void);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
-/* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */
-uint64_t recorder_place(size_t bytes);
+/* Writes a block into the ring. False: recorder_failed has counted the loss. */
+bool recorder_write_in_ring(const void *block, size_t bytes);
 /* Returns the head of a block, with its checksum. */
 struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
                                    uint64_t body_sum);

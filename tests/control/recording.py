@@ -446,10 +446,13 @@ def recording_without_a_directory():
 @test
 def recording_on_a_full_disk():
     """If the file cannot grow, newer moments replace older ones, and lost moments are counted."""
-    for bytes_most, lost in ((RING_AT + (256 << 10), False), (1 << 20, True)):
+    for bytes_most, lost in ((RING_AT + (256 << 10), False), (0, False), (1 << 20, True)):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
             wait_until(lambda: os.path.exists(path), "the file")
+            if not bytes_most:  # the next moment is refused, although its room is reserved
+                wait_moments(path, 3)
+                bytes_most = os.path.getsize(path)
             resource.prlimit(target.pid, resource.RLIMIT_FSIZE, (bytes_most, bytes_most))
             before = int(statistics_of(target)["record_moments"])
             if lost:
