@@ -24,7 +24,7 @@
 
 #define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
 #define RECORD_MAGIC_BYTES 8
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 #define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
@@ -67,10 +67,11 @@ struct record_head {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     char boot_id[40];     /* tells the boots of a machine apart */
     char library_version[32];
-    char program[64];  /* argv[0]; folders that precede its first space are cut off */
-    char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
-    uint32_t v1;       /* 1: a control group of version 1 */
-    uint32_t reserved; /* 0 */
+    char program[64]; /* argv[0]; folders that precede its first space are cut off */
+    char cgroup[512]; /* the folder with the files of the control group; empty: none was found */
+    uint64_t cgroup_inode; /* inode number of that folder; 0: not known */
+    uint32_t v1;           /* 1: a control group of version 1 */
+    uint32_t wire_version; /* WIRE_VERSION: directories and moments have structs of wire.h */
     char exe[1024];
 };
 

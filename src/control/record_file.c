@@ -111,7 +111,10 @@ static bool write_head(void) {
     struct {
         struct record_block block;
         struct record_head head;
-    } out = {.head = {.version = RECORD_VERSION, .pid = os_process_id()}};
+    } out = {.head = {.version = RECORD_VERSION,
+                      .wire_version = WIRE_VERSION,
+                      .pid = os_process_id(),
+                      .cgroup_inode = recorder_cgroup_inode()}};
     struct record_head *head = &out.head;
     char room[64];
     __builtin_memcpy(head->magic, RECORD_MAGIC, RECORD_MAGIC_BYTES);

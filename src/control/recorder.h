@@ -91,6 +91,8 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
+/* Returns the inode number of that folder; 0: it is not known. */
+uint64_t recorder_cgroup_inode(void);
 /* Writes use and limit of the control group whose limit leaves the fewest bytes: the process's own
  * group, or one above it. */
 void recorder_read_cgroup(struct record_moment *moment);

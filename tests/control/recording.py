@@ -60,6 +60,15 @@ def moments_of(data):
     return sorted(found, key=lambda moment: moment[1])
 
 
+def patch(data, at, offset, bytes_new):
+    """Changes bytes in the body of the block at `at`, and its checksums."""
+    kind, length, sequence, _, _ = BLOCK.unpack_from(data, at)
+    body = at + BLOCK.size
+    data[body + offset:body + offset + len(bytes_new)] = bytes_new
+    head = struct.pack("<IIQQ", kind, length, sequence, checksum(data[body:body + length]))
+    data[at:at + BLOCK.size] = head + struct.pack("<Q", checksum(head))
+
+
 def wall_s(moment):
     return struct.unpack_from("<Q", moment[2])[0] / 1e9
 
@@ -200,14 +209,14 @@ def recording_outlives_the_oom_killer():
                 with open(os.path.join(place, os.path.basename(limit)), "w", encoding="ascii") as file:
                     file.write(str(limit_bytes))
             with recorded(5, members=members) as (target, directory):
-                check_oom(target, recording_of(directory, target.pid), above)
+                check_oom(target, recording_of(directory, target.pid), above, members)
     finally:
         wait_until(lambda: not read(members), "the end of the group's members")
         os.rmdir(inner)
         os.rmdir(group)
 
 
-def check_oom(target, path, above):
+def check_oom(target, path, above, members):
     """Lets the program leak until the kernel kills it, and checks the recording."""
     wait_moments(path)
     target.say("fast")
@@ -220,6 +229,11 @@ def check_oom(target, path, above):
     check_equal((report["cgroup_limit_bytes"], report["cgroup_above"]), (CGROUP_BYTES, above), "the limit in the recording")
     text = run_cli("postmortem", path).stdout
     check(("a control group above its own: " if above else "\ncontrol group: ") in text, text)
+    group = os.path.dirname(members)
+    wait_until(lambda: not read(members), "the end of the group's members")
+    os.rmdir(group)
+    os.mkdir(group)
+    check_equal(postmortem_of(path)["cgroup_oom_kills_since"], None, "kills in another group of this path")
 
 
 def read_state(pid):
@@ -530,6 +544,10 @@ def recording_that_is_damaged():
         torn[moments[-1][0] + BLOCK.size + 60] ^= 1
         uptime = check_damaged(torn, [0])["uptime_s"]
         check(abs(uptime - uptimes[-2]) < 0.02, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
+        other = bytearray(whole)
+        patch(other, 0, WIRE_VERSION_AT, struct.pack("<I", 8))
+        check_damaged(other, [1])
+        check("figures of version 8; this memctx reads version" in run_cli("dump", path).stderr, "the message of another version")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
         without_moments, without_paths = bytearray(whole), bytearray(whole)
@@ -550,6 +568,7 @@ def recording_that_is_damaged():
             check_damaged(data, [0, 1])
 
 
+WIRE_VERSION_AT = 684  # offset in the head
 BLOCK_BYTES = 3000  # the test changes bytes at the beginning of the block at offset 4096
 
 

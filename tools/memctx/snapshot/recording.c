@@ -86,6 +86,13 @@ static bool read_head(struct snapshot_replay *reader) {
     if (!body || block.bytes < offsetof(struct record_head, pid) + sizeof head->pid)
         return damaged(reader, "its head is not complete");
     memcpy(head, body, block.bytes < sizeof *head ? block.bytes : sizeof *head);
+    if (head->version == RECORD_VERSION && block.bytes == sizeof *head &&
+        head->wire_version != WIRE_VERSION) {
+        return cli_fail(reader->failure, CLI_REFUSED,
+                        "%s: a recording with figures of version %u; this memctx reads version %d; "
+                        "use the memctx of the library that wrote it",
+                        reader->model->source, head->wire_version, WIRE_VERSION);
+    }
     if (head->version != RECORD_VERSION || block.bytes != sizeof *head) {
         return cli_fail(reader->failure, CLI_REFUSED,
                         "%s: a recording of version %u; this memctx reads version %d; use the "
@@ -415,6 +422,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                  .chosen = chosen,
                                  .boot_id = cli_copy(reader->head.boot_id),
                                  .cgroup = cli_copy(reader->head.cgroup),
+                                 .cgroup_inode = reader->head.cgroup_inode,
                                  .cgroup_v1 = reader->head.v1 != 0,
                                  .cgroup_bytes = moment->cgroup_bytes,
                                  .cgroup_limit = moment->cgroup_limit,

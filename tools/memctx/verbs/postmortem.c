@@ -3,8 +3,8 @@
  * postmortem.c - `memctx postmortem`: what a recording tells of a process that has ended.
  *
  * The file has the figures up to its last moment, and an end only if the library's exit handler
- * ran. Everything else about the end is a conclusion: from the process table, from the boot, and
- * from the control group, if that still exists.
+ * ran. Everything else about the end is a conclusion: from the lock that the writer holds, from the
+ * process table, from the boot, and from the control group, if that still exists.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -166,8 +166,10 @@ static enum ending find_ending(const struct model *model) {
  * moment; WIRE_UNKNOWN: the count cannot be read any more. */
 static int64_t read_kills(const struct model_recording *recording) {
     char text[1024], *path;
+    struct stat status;
     if (recording->cgroup_oom_kills == WIRE_UNKNOWN || recording->cgroup[0] == '\0' ||
-        !is_same_boot(recording))
+        !is_same_boot(recording) || stat(recording->cgroup, &status) != 0 ||
+        status.st_ino != recording->cgroup_inode)
         return WIRE_UNKNOWN;
     path = cli_format("%s/%s", recording->cgroup,
                       recording->cgroup_v1 ? "memory.oom_control" : "memory.events");
