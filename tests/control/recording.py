@@ -391,6 +391,10 @@ def recording_has_a_history():
         check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
         check_equal(report["growth"]["requested_bytes"],
                     grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
+        env = {**harness.clean_env(), "TZ": "XYZ-5:30"}
+        last = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(moments[-1]["time_s"]) + 19800))
+        told = run_cli("postmortem", path, env=env).stdout
+        check(f"last moment: {last} +0530, at" in told, f"{told}, want {last} +0530")
         taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moments[0]["time_s"]))
         os.utime(path, (1, 1))
         check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout, f"the page of @start does not say {taken}")

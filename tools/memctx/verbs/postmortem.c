@@ -248,8 +248,8 @@ static char *wall_text(uint64_t wall_ns) {
     time_t seconds = (time_t)(wall_ns / 1000000000U);
     struct tm fields;
     char text[40] = "?";
-    if (gmtime_r(&seconds, &fields))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &fields);
+    if (localtime_r(&seconds, &fields))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", &fields);
     return cli_copy(text);
 }
 
