@@ -223,6 +223,7 @@ struct model_id {
 struct model_moment {
     uint64_t wall_ns; /* CLOCK_REALTIME */
     double uptime_s;
+    double slept_s; /* how long the machine had slept since it was booted */
     int64_t requested_bytes, live_chunks, rss_bytes;
 };
 

@@ -178,14 +178,16 @@ static void write_age(char *text, size_t bytes, uint64_t ns) {
                  s % 60);
 }
 
+/* Returns the time of a moment, which goes on while the machine sleeps. Only differences of such
+ * times mean anything. */
 static uint64_t time_of(const struct snapshot_replay *reader, size_t i) {
-    return reader->found[i].moment.uptime_ns;
+    return reader->found[i].moment.uptime_ns + (uint64_t)reader->found[i].dump.slept_ns;
 }
 
-/* Returns the index of the last moment at `uptime_ns` or before; 0 if all moments are later. */
-static size_t find_moment(const struct snapshot_replay *reader, uint64_t uptime_ns) {
+/* Returns the index of the last moment at `time_ns` or before; 0 if all moments are later. */
+static size_t find_moment(const struct snapshot_replay *reader, uint64_t time_ns) {
     size_t i = reader->count - 1;
-    while (i > 0 && time_of(reader, i) > uptime_ns)
+    while (i > 0 && time_of(reader, i) > time_ns)
         i--;
     return i;
 }
@@ -436,6 +438,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
         recording->moments[i] =
             (struct model_moment){.wall_ns = found->moment.wall_ns,
                                   .uptime_s = (double)found->moment.uptime_ns / 1e9,
+                                  .slept_s = (double)found->dump.slept_ns / 1e9,
                                   .requested_bytes = model_tame(found->dump.requested_bytes),
                                   .live_chunks = model_tame(found->dump.live_chunks),
                                   .rss_bytes = found->dump.ledger.rss_bytes == WIRE_UNKNOWN

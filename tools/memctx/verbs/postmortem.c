@@ -163,7 +163,8 @@ static enum ending find_ending(const struct model *model) {
 }
 
 /* Returns how many processes of the control group the kernel has killed for memory since the last
- * moment; WIRE_UNKNOWN: the count cannot be read any more. */
+ * moment; WIRE_UNKNOWN: the count cannot be read any more, or the path is another group's by now.
+ * In a container the path is that of the reader's own group. */
 static int64_t read_kills(const struct model_recording *recording) {
     char text[1024], *path;
     struct stat status;
@@ -288,7 +289,8 @@ static void print_growth(const struct model *before, const struct model *model,
     int64_t all = compare->growth.requested_bytes;
     printf(is_last(model->recording) ? "\nin the last %.1f s of the recording: %s%s in use\n"
                                      : "\nin the %.1f s before this moment: %s%s in use\n",
-           model->uptime_s - before->uptime_s, all < 0 ? "" : "+", render_bytes(text, all, human));
+           model->uptime_s + model->slept_s - before->uptime_s - before->slept_s,
+           all < 0 ? "" : "+", render_bytes(text, all, human));
     for (size_t i = 0; i < compare->count && (request->telling.tell.all || i < GREW_TOLD); i++) {
         const struct compare_row *row = &compare->rows[i];
         if (row->growth.requested_bytes <= 0)
@@ -401,8 +403,9 @@ static bool load_before(struct model *before, const struct model *model, const c
     if (recording->chosen == 0)
         return false;
     /* snapshot_load_at counts back from the last moment. */
-    double behind_s = recording->moments[recording->moment_count - 1].uptime_s -
-                      recording->moments[recording->chosen].uptime_s;
+    const struct model_moment *last = &recording->moments[recording->moment_count - 1];
+    const struct model_moment *chosen = chosen_moment(model);
+    double behind_s = last->uptime_s + last->slept_s - chosen->uptime_s - chosen->slept_s;
     int64_t last_ms = memctx_marks_parse(request->last) / MEMCTX_MARKS_PACK;
     char *when = cli_format("-%" PRId64 "ms", last_ms + (int64_t)(behind_s * 1000 + 0.5));
     bool good = snapshot_load_at(before, path, when, &failure) ||
