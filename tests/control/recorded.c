@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* recorded.c - a program for MEMCTX_RECORD: it leaks at a steady rate and obeys words on standard
  * input. "fork" forks a child that leaks, too, and prints its pid; "fast" leaks fast until the
- * process is killed; "identify WORD" sets the identifier of its named context; "drop" changes the
+ * process is killed; "churn" allocates and frees small chunks, and after a second allocates and
+ * keeps a large one; "identify WORD" sets the identifier of its named context; "drop" changes the
  * user to 65534; "again" executes the program once more; "exit" and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
@@ -25,6 +26,23 @@ __attribute__((noinline)) static void *keep_small(void) {
 static void *volatile kept;
 static memctx_t named;
 
+/* Leaks for a second before it allocates the last chunk, so that the recording gets moments. All
+ * chunks but those of the leak have one call path. */
+__attribute__((noinline)) static void churn(void) {
+    static volatile size_t bytes = 100;
+    for (long i = 0; bytes; i++) {
+        kept = malloc(bytes);
+        if (bytes > 100)
+            break;
+        free(kept);
+        for (long k = 0; i == 100000 && k < 1000; k++) {
+            kept = leak_here();
+            bytes = 8 << 20;
+            usleep(1000);
+        }
+    }
+}
+
 /* Waits 1 ms for a word on standard input and obeys it. */
 static void obey(char **argv) {
     char word[64];
@@ -33,6 +51,8 @@ static void obey(char **argv) {
         return;
     if (!strcmp(word, "drop\n"))
         printf("drop %d\n", setuid(65534));
+    if (!strcmp(word, "churn\n"))
+        churn();
     if (!strcmp(word, "again\n"))
         execv(argv[0], argv);
     if (!strncmp(word, "identify ", 9)) {

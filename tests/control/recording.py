@@ -830,6 +830,41 @@ def top_prints_a_recording():
             check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
 
 
+def frames_of(path):
+    """What top --batch prints for each moment of a recording."""
+    return [json.loads(line) for line in run_cli("top", path, "--batch", "1000", "--json", "--limit", "500").stdout.splitlines()]
+
+
+def churned(contexts):
+    """The contexts of churn's own chunks among those that diff or top prints."""
+    paths = ((context, context["path"]) for context in contexts)
+    return [context for context, path in paths if (path if isinstance(path, str) else path[0]).startswith("churn ")]
+
+
+@test
+def recording_of_a_context_that_grows_late():
+    """A context is summed with others until it is large, so the growth of its counters is not known
+    at first. diff and top do not show all of its allocations as growth."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 3)
+        target.say("churn")
+        wait_until(lambda: any(churned(frame["list"]) for frame in frames_of(path)), "churn in the recording", timeout_s=60)
+        target.kill()
+        frames, moments = frames_of(path), postmortem_of(path)["moments"]
+        first = next(i for i, frame in enumerate(frames) if churned(frame["list"]))
+        check(first > 0, "churn is large at the first moment")
+        row = churned(frames[first]["list"])[0]
+        check_equal((row["requested_bytes"], row["allocs_per_s"]), (8 << 20, None), "the rate of churn")
+        rates = [one["allocs_per_s"] for one in frames[first]["list"] if one["path"] == "[smaller contexts]"]
+        check_equal(rates, [None], "the rate of the smaller contexts")
+        back_ms = int((moments[-1]["uptime_s"] - moments[first - 1]["uptime_s"]) * 1000)
+        diff = json.loads(run_cli("diff", "--json", f"{path}@-{back_ms}ms", path).stdout)
+        row = churned(diff["contexts"])[0]
+        check_equal((row["growth"]["allocs"], row["growth"]["requested_bytes"]), (None, 8 << 20), "the growth of churn")
+        check(diff["totals"]["growth"]["allocs"] > 0, "the growth of all contexts")
+
+
 @test
 def top_shows_a_recording():
     """top of a recording: keys move along the time axis, and sparklines show the whole recording

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memctx/record.h>
+
 #define FIGURES(X) X(requested_bytes) X(live_chunks) X(allocs) X(frees) X(requested_cum_bytes)
 
 static void add_figures(struct compare_figures *sum, const struct compare_figures *part) {
@@ -77,6 +79,32 @@ static void forget_reset(struct compare *compare) {
         forget_counters(&compare->before);
 }
 
+/* At each moment of a recording, contexts that hold little are summed (RECORD_REST). If a context
+ * is summed at one of two moments only, the growth of its counters is not known, and that of the
+ * sum neither. A context that never freed is left out: its counters are the numbers of its live
+ * chunks, which were small while it was summed. */
+static void forget_summed(struct compare *compare) {
+    struct compare_row *rest = NULL;
+    bool moved = false;
+    for (size_t i = 0; i < compare->count; i++)
+        if (compare->rows[i].model->contexts[compare->rows[i].context].id == RECORD_REST)
+            rest = &compare->rows[i];
+    if (!rest || rest->before.allocs == 0)
+        return;
+    for (size_t i = 0; i < compare->count; i++) {
+        struct compare_row *row = &compare->rows[i];
+        if (row == rest || (row->before.allocs == 0) == (row->after.allocs == 0))
+            continue;
+        moved = true;
+        if (row->after.frees > 0) {
+            forget_counters(&row->before);
+            forget_counters(&row->growth);
+        }
+    }
+    if (moved)
+        forget_counters(&rest->growth);
+}
+
 /* Adds up the rows, drops those that did not change, and sorts the others. */
 static void finish(struct compare *compare) {
     size_t kept = 0;
@@ -91,6 +119,7 @@ static void finish(struct compare *compare) {
     compare->count = kept;
     compare->growth = subtract_figures(&compare->after, &compare->before);
     qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
+    forget_summed(compare);
 }
 
 /* Sets the figures at the mark of a context that the mark left out. The context held at most
