@@ -43,6 +43,9 @@
 #define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */
 #define RECORD_REST (WIRE_NONE - 1)
+/* The id of the context to which the reader adds the entries whose contexts the newest directory
+ * does not explain any more. */
+#define RECORD_FORGOTTEN (WIRE_NONE - 2)
 
 enum record_kind {
     RECORD_HEAD = 0x44484352,      /* struct record_head */
@@ -88,9 +91,20 @@ struct record_end {
 };
 
 /* In a directory, this struct precedes each piece. The piece has the form in which a process sends
- * it over the socket; `part` is its enum wire_part, `bytes` its length. */
+ * it over the socket; `part` is its enum wire_part, `bytes` its length. Pieces of part RECORD_SINCE
+ * have structs record_since instead, by rising id. There are such pieces only if the library has
+ * given an id of a removed path to another path. They list all watched contexts; an entry of any
+ * other id, or of an earlier moment than `since`, may be of another path than the directory says.
+ */
 struct record_piece {
     uint32_t part, bytes;
+};
+
+#define RECORD_SINCE 0x53444352U
+
+struct record_since {
+    uint32_t id;
+    uint32_t since; /* sequence number of a moment; 0: all moments */
 };
 
 enum record_reason {

@@ -27,6 +27,9 @@ struct watched {
     uint32_t id;
     /* number of the last moment at which the context had a name or walk.least bytes */
     uint32_t large;
+    /* The context's id has this meaning since the moment with this number at the latest; 0: no id
+     * had changed its meaning when the context began to be watched. */
+    uint32_t since;
     struct sum sum;
 };
 

@@ -865,6 +865,93 @@ def recording_of_a_context_that_grows_late():
         check(diff["totals"]["growth"]["allocs"] > 0, "the growth of all contexts")
 
 
+@contextlib.contextmanager
+def phases(**env):
+    """Starts phases.c under memctx run --record; yields it and the path of its recording."""
+    program = harness.build_program("tests/control/phases.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program]
+        with harness.Target(argv, runtime, preload=False, **env) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, os.path.join(directory, f"memctx-{target.pid}-phases.rec")
+
+
+def bytes_of(dump, label):
+    return sum(context["self"]["requested_bytes"] for context in dump["contexts"]
+               if (context["frame"] or {}).get("function") == label)
+
+
+@test
+def recording_of_paths_that_were_dropped():
+    """Contexts of an early moment whose paths the newest directory lacks are [forgotten paths]."""
+    with phases() as (target, path):
+        for number in range(4):
+            check_equal(target.ask(f"phase {number}"), "done", "a phase")
+        target.kill()
+        check_whole_sums(early := dump_of(f"{path}@-5s"))
+        check(bytes_of(early, "[forgotten paths]") > early["totals"]["requested_bytes"] / 2, f"forgotten: {early['totals']}")
+        check(bytes_of(early, "[smaller contexts]") < 100000, "the smaller contexts")
+        last = dump_of(path)
+        check_equal(bytes_of(last, "[forgotten paths]"), 0, "forgotten at the end")
+        check_whole_sums(last)
+
+
+def check_whole_sums(dump):
+    total = sum(context["self"]["requested_bytes"] for context in dump["contexts"])
+    check_equal(total, dump["totals"]["requested_bytes"], "the sum over the contexts")
+
+
+def pieces_of(body, part):
+    """(offset, bytes) of the pieces of this part in a directory."""
+    found, at = [], 0
+    while at < len(body):
+        kind, length = struct.unpack_from("<II", body, at)
+        if kind == part:
+            found.append((at + 8, length))
+        at += 8 + length
+    return found
+
+
+SINCE = 0x53444352
+
+
+@test
+def recording_of_ids_that_changed_their_meaning():
+    """After a path got the id of a removed one, the directory says from which moment on the ids have
+    their meaning. Figures of earlier moments are [forgotten paths]."""
+    with phases(MEMCTX_TABLES="1M") as (target, path):
+        target.ask("phase 0")
+        for number in range(1, 60):
+            target.ask("paths")
+            if number % 15 == 0:
+                target.ask(f"phase {number // 15 % 4}")
+                wait_moments(path, len(moments_of(read(path))) + 2)
+                newest = max((block_at(read(path), at, DIRECTORY) or (0, b"") for at in (4096, (4096 + RING_AT) // 2)))
+                if pieces_of(newest[1], SINCE):
+                    break
+            time.sleep(0.3)
+        target.kill()
+        data = bytearray(read(path))
+        found = {at: block for at in (4096, (4096 + RING_AT) // 2) if (block := block_at(data, at, DIRECTORY))}
+        at = max(found, key=lambda at: found[at][0])
+        pieces = pieces_of(found[at][1], SINCE)
+        listed = [pair for offset, length in pieces for pair in struct.iter_unpack("<II", found[at][1][offset:offset + length])]
+        check(listed and listed == sorted(listed), f"since: {listed}")
+        last = moments_of(data)[-1]
+        check_equal(len(listed), struct.unpack_from("<I", last[2], 20)[0], "an element for each entry of the last moment")
+        check(any(since for _, since in listed) and all(since <= last[1] for _, since in listed), f"since: {listed}")
+        before = dump_of(path)
+        for offset, length in pieces:  # as if all ids had got their meaning just now
+            new = b"".join(struct.pack("<II", number, last[1]) for number, _ in struct.iter_unpack("<II", found[at][1][offset:offset + length]))
+            patch(data, at, offset, new)
+        with open(path, "wb") as file:
+            file.write(data)
+        check_equal(dump_of(path)["contexts"], before["contexts"], "the last moment")
+        first = dump_of(f"{path}@start")
+        check_whole_sums(first)
+        check_equal(bytes_of(first, "[forgotten paths]") + bytes_of(first, "[smaller contexts]"), first["totals"]["requested_bytes"], "the first moment")
+
+
 @test
 def top_shows_a_recording():
     """top of a recording: keys move along the time axis, and sparklines show the whole recording

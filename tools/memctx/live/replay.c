@@ -149,24 +149,29 @@ static void forget_rates(struct watch *watch) {
     }
 }
 
-/* Contexts that hold little are summed (RECORD_REST). If a context is summed at one of the two
- * moments only, its rate is not known, and that of the sum neither. A context that never freed is
- * left out: it had few allocations while it was summed. */
+/* Contexts that hold little, or whose paths are not in the file any more, are in a sum. If a
+ * context is in a sum at one of the two moments only, its rate is not known, and that of the sum
+ * neither. A context that never freed is left out: it had few allocations while it was in the sum.
+ */
 static void forget_summed(struct watch *watch) {
     struct replay *replay = watch->replay;
     uint32_t rest = model_find_context(&watch->model, RECORD_REST);
+    uint32_t forgotten = model_find_context(&watch->model, RECORD_FORGOTTEN);
     bool moved = false;
-    if (rest == WIRE_NONE || replay->allocs_before[rest] == 0)
+    if (rest == WIRE_NONE || forgotten == WIRE_NONE ||
+        (replay->allocs_before[rest] == 0 && replay->allocs_before[forgotten] == 0))
         return;
     for (size_t i = 0; i < watch->model.context_count; i++) {
-        if (i == rest || (replay->allocs_before[i] == 0) == (replay->allocs[i] == 0))
+        if (i == rest || i == forgotten ||
+            (replay->allocs_before[i] == 0) == (replay->allocs[i] == 0))
             continue;
         moved = true;
         if (replay->allocs[i] == 0 || replay->frees[i] > 0)
             watch->rates.rows[i].own.alloc_rate = WIRE_UNKNOWN;
     }
     if (moved)
-        watch->rates.rows[rest].own.alloc_rate = WIRE_UNKNOWN;
+        watch->rates.rows[rest].own.alloc_rate = watch->rates.rows[forgotten].own.alloc_rate =
+            WIRE_UNKNOWN;
 }
 
 void replay_go(struct watch *watch, size_t moment) {

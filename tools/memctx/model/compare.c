@@ -79,21 +79,23 @@ static void forget_reset(struct compare *compare) {
         forget_counters(&compare->before);
 }
 
-/* At each moment of a recording, contexts that hold little are summed (RECORD_REST). If a context
- * is summed at one of two moments only, the growth of its counters is not known, and that of the
- * sum neither. A context that never freed is left out: its counters are the numbers of its live
- * chunks, which were small while it was summed. */
+/* Returns true if the row is a sum of contexts of a recording: those that hold little at the
+ * moment, or those whose paths are not in the file any more. */
+static bool is_sum(const struct compare_row *row) {
+    uint32_t id = row->model->contexts[row->context].id;
+    return id == RECORD_REST || id == RECORD_FORGOTTEN;
+}
+
+/* If a context of a recording is in a sum at one of two moments only, the growth of its counters is
+ * not known, and that of the sum neither. A context that never freed is left out: its counters are
+ * the numbers of its live chunks, which were small while it was in the sum. */
 static void forget_summed(struct compare *compare) {
-    struct compare_row *rest = NULL;
-    bool moved = false;
+    bool any = false, moved = false;
     for (size_t i = 0; i < compare->count; i++)
-        if (compare->rows[i].model->contexts[compare->rows[i].context].id == RECORD_REST)
-            rest = &compare->rows[i];
-    if (!rest || rest->before.allocs == 0)
-        return;
-    for (size_t i = 0; i < compare->count; i++) {
+        any |= is_sum(&compare->rows[i]) && compare->rows[i].before.allocs != 0;
+    for (size_t i = 0; any && i < compare->count; i++) {
         struct compare_row *row = &compare->rows[i];
-        if (row == rest || (row->before.allocs == 0) == (row->after.allocs == 0))
+        if (is_sum(row) || (row->before.allocs == 0) == (row->after.allocs == 0))
             continue;
         moved = true;
         if (row->after.frees > 0) {
@@ -101,8 +103,9 @@ static void forget_summed(struct compare *compare) {
             forget_counters(&row->growth);
         }
     }
-    if (moved)
-        forget_counters(&rest->growth);
+    for (size_t i = 0; moved && i < compare->count; i++)
+        if (is_sum(&compare->rows[i]))
+            forget_counters(&compare->rows[i].growth);
 }
 
 /* Adds up the rows, drops those that did not change, and sorts the others. */
