@@ -24,7 +24,7 @@
 
 #define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
 #define RECORD_MAGIC_BYTES 8
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 #define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
@@ -35,10 +35,17 @@
 #define RECORD_NAMES_BYTES (512UL << 10) /* bytes of each place */
 #define RECORD_NAMES_AT (RECORD_FILE_BYTES - 2 * RECORD_NAMES_BYTES)
 #define RECORD_RING_BYTES (RECORD_NAMES_AT - RECORD_RING_AT)
+/* While a process writes into the file, it holds an exclusive lock (F_OFD_SETLK) on the byte at
+ * this offset. The file ends before it, because some network file systems let nobody else read
+ * locked bytes. */
+#define RECORD_LOCK_AT RECORD_FILE_BYTES
 /* A moment begins at a multiple of RECORD_ALIGN, counted from the start of the ring. */
 #define RECORD_ALIGN 64UL
 /* The id of the context that stands for all contexts that are not watched. */
 #define RECORD_REST (WIRE_NONE - 1)
+/* The id of the context to which the reader adds the entries whose contexts the newest directory
+ * does not explain any more. */
+#define RECORD_FORGOTTEN (WIRE_NONE - 2)
 
 enum record_kind {
     RECORD_HEAD = 0x44484352,      /* struct record_head */
@@ -63,10 +70,11 @@ struct record_head {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     char boot_id[40];     /* tells the boots of a machine apart */
     char library_version[32];
-    char program[64];  /* argv[0]; folders that precede its first space are cut off */
-    char cgroup[512];  /* the folder with the files of the control group; empty: none was found */
-    uint32_t v1;       /* 1: a control group of version 1 */
-    uint32_t reserved; /* 0 */
+    char program[64]; /* argv[0]; folders that precede its first space are cut off */
+    char cgroup[512]; /* the folder with the files of the control group; empty: none was found */
+    uint64_t cgroup_inode; /* inode number of that folder; 0: not known */
+    uint32_t v1;           /* 1: a control group of version 1 */
+    uint32_t wire_version; /* WIRE_VERSION: directories and moments have structs of wire.h */
     char exe[1024];
 };
 
@@ -83,9 +91,20 @@ struct record_end {
 };
 
 /* In a directory, this struct precedes each piece. The piece has the form in which a process sends
- * it over the socket; `part` is its enum wire_part, `bytes` its length. */
+ * it over the socket; `part` is its enum wire_part, `bytes` its length. Pieces of part RECORD_SINCE
+ * have structs record_since instead, by rising id. There are such pieces only if the library has
+ * given an id of a removed path to another path. They list all watched contexts; an entry of any
+ * other id, or of an earlier moment than `since`, may be of another path than the directory says.
+ */
 struct record_piece {
     uint32_t part, bytes;
+};
+
+#define RECORD_SINCE 0x53444352U
+
+struct record_since {
+    uint32_t id;
+    uint32_t since; /* sequence number of a moment; 0: all moments */
 };
 
 enum record_reason {

@@ -87,8 +87,12 @@ bool tree_is_id(uint64_t id) {
     return id < tree_count() && !tree_is_gone((uint32_t)id);
 }
 
+uint32_t tree_reused(void) {
+    return load_relaxed(&reused);
+}
+
 uint32_t tree_made(void) {
-    return tree_count() + load_relaxed(&reused);
+    return tree_count() + tree_reused();
 }
 
 const char *tree_fixed_label(uint32_t id) {

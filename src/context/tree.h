@@ -211,6 +211,7 @@ uint32_t tree_nodes(void); /* counts the nodes that exist */
 bool tree_ids_are_past(unsigned parts);
 /* counts the nodes ever made, also removed ones; the count wraps around */
 uint32_t tree_made(void);
+uint32_t tree_reused(void); /* counts the nodes that got the id of a removed node */
 void tree_fork_child(void); /* for a forked child: its first new nodes go into no list */
 INTERNAL const uint32_t *const tree_count_shown; /* for control/outside.c: the count's address */
 /* an id below this number is valid, or tree_is_gone is true for the id */

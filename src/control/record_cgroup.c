@@ -8,6 +8,10 @@
 #include "base/text.h"
 #include "control/recorder.h"
 #include "os/os.h"
+#include "os/syscall.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 /* Returns the number at the start of `text`; WIRE_UNKNOWN: there is none, as in "max". */
 static int64_t number_of(const char *text) {
@@ -67,6 +71,14 @@ void recorder_read_cgroup(struct record_moment *moment) {
         while (recorder->cgroup[--length] != '/') {
         }
     }
+}
+
+uint64_t recorder_cgroup_inode(void) {
+    struct stat status = {0};
+    if (!recorder->cgroup[0] ||
+        OS_CALL(SYS_newfstatat, AT_FDCWD, recorder->cgroup, &status, 0, 0, 0))
+        return 0;
+    return status.st_ino;
 }
 
 void recorder_find_cgroup(void) {

@@ -11,6 +11,7 @@
 #include "control/dump.h"
 #include "control/recorder.h"
 #include "figures/buffers.h"
+#include "named/named.h"
 #include "path/unwind_rules.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ struct listing {
 };
 
 /* Writes the piece that is complete, and empties the buffer for the next one. */
-static bool flush(struct listing *listing, enum wire_part part) {
+static bool flush(struct listing *listing, uint32_t part) {
     struct record_piece *head = (void *)recorder->tables->piece;
     size_t bytes = sizeof *head + listing->answer.length;
     *head = (struct record_piece){.part = part, .bytes = (uint32_t)listing->answer.length};
@@ -70,19 +71,19 @@ static uint64_t *find_callers(uint32_t count) {
     return wanted;
 }
 
-static void add_rest(struct piece *piece) {
-    static const char label[] = "[smaller contexts]";
-    struct wire_context *rest = piece_record(piece, align_up(sizeof *rest + sizeof label, 8));
-    if (!rest)
+static void add_sum(struct piece *piece, uint32_t id, const char *label) {
+    size_t label_bytes = text_length(label) + 1;
+    struct wire_context *sum = piece_record(piece, align_up(sizeof *sum + label_bytes, 8));
+    if (!sum)
         return;
-    *rest = (struct wire_context){.id = RECORD_REST,
-                                  .parent = TREE_ROOT,
-                                  .module = WIRE_NONE,
-                                  .recursive_from = WIRE_NONE,
-                                  .bytes = (uint16_t)align_up(sizeof *rest + sizeof label, 8),
-                                  .kind = WIRE_KIND_UNKNOWN,
-                                  .label_bytes = sizeof label};
-    __builtin_memcpy(rest + 1, label, sizeof label);
+    *sum = (struct wire_context){.id = id,
+                                 .parent = TREE_ROOT,
+                                 .module = WIRE_NONE,
+                                 .recursive_from = WIRE_NONE,
+                                 .bytes = (uint16_t)align_up(sizeof *sum + label_bytes, 8),
+                                 .kind = WIRE_KIND_UNKNOWN,
+                                 .label_bytes = (uint16_t)label_bytes};
+    __builtin_memcpy(sum + 1, label, label_bytes);
 }
 
 static bool list_contexts(struct listing *listing) {
@@ -99,15 +100,32 @@ static bool list_contexts(struct listing *listing) {
         begin_piece(listing, &piece, &request);
         good &= dump_node(&piece, id);
     }
-    if (good && piece.answer->capacity - piece.answer->length < 128) {
+    if (good && piece.answer->capacity - piece.answer->length < 512) {
         good = end_piece(listing, &piece, WIRE_PART_CONTEXTS);
         begin_piece(listing, &piece, &request);
     }
-    add_rest(&piece);
+    add_sum(&piece, RECORD_FORGOTTEN, "[forgotten paths]");
+    add_sum(&piece, RECORD_REST, "[smaller contexts]");
     buffers_unmap(wanted);
     return good     ? end_piece(listing, &piece, WIRE_PART_CONTEXTS)
            : wanted ? false
                     : recorder_failed(-ENOMEM);
+}
+
+/* Lists since when the ids of the watched contexts have their meaning. */
+static bool list_since(struct listing *listing) {
+    struct answer *answer = &listing->answer;
+    bool good = true;
+    for (uint32_t i = 0; good && tree_reused() && i < recorder->count;) {
+        *answer = (struct answer){.bytes = recorder->tables->piece + sizeof(struct record_piece),
+                                  .capacity = PIECE_BYTES};
+        struct record_since *since;
+        for (; i < recorder->count && (since = answer_add(answer, sizeof *since)); i++)
+            *since = (struct record_since){recorder->tables->watched[i].id,
+                                           recorder->tables->watched[i].since};
+        good = flush(listing, RECORD_SINCE);
+    }
+    return good;
 }
 
 static bool list_modules(struct listing *listing) {
@@ -134,17 +152,32 @@ static uint32_t closed_modules(void) {
     return closed;
 }
 
+/* Returns a checksum over the identifiers of the watched contexts and of the named contexts above
+ * them. */
+static uint64_t sum_identifiers(void) {
+    uint64_t sum = RECORD_SUM_SEED;
+    for (uint32_t i = 0; i < recorder->count; i++)
+        for (uint32_t id = recorder->tables->watched[i].id; tree_is_named(id);
+             id = tree_node(id)->parent) {
+            const struct named *named = named_at((uint32_t)tree_node(id)->address);
+            if (load_relaxed(&named->generation) & 1 && named->identifier[0])
+                sum = recorder_sum(named->identifier, sizeof named->identifier, sum + id);
+        }
+    return sum;
+}
+
 bool recorder_write_directory(uint64_t now) {
     uint64_t start = RECORD_DIRECTORY_AT + recorder->directories % 2 * RECORD_DIRECTORY_BYTES;
     struct record_block block = {0};
     struct listing listing = {
         .at = start + sizeof block, .end = start + RECORD_DIRECTORY_BYTES, .sum = RECORD_SUM_SEED};
     uint32_t modules = unwind_rules_module_count(), closed = closed_modules();
+    uint64_t identifiers = sum_identifiers();
     if (!recorder->changed && modules == recorder->modules && closed == recorder->closed &&
-        now < recorder->directory_ns + AGAIN_NS)
+        identifiers == recorder->identifiers && now < recorder->directory_ns + AGAIN_NS)
         return true;
     if (!recorder_write(&block, sizeof block, start) || !list_contexts(&listing) ||
-        !list_modules(&listing))
+        !list_since(&listing) || !list_modules(&listing))
         return false;
     block = recorder_block(RECORD_DIRECTORY, recorder->directories + 1, listing.bytes, listing.sum);
     if (!recorder_write(&block, sizeof block, start))
@@ -153,6 +186,7 @@ bool recorder_write_directory(uint64_t now) {
     recorder->directory_ns = now;
     recorder->modules = modules;
     recorder->closed = closed;
+    recorder->identifiers = identifiers;
     recorder->changed = false;
     return true;
 }

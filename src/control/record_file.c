@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #ifndef MEMCTX_VERSION
@@ -22,8 +23,12 @@
 
 #define STEP_BYTES (256UL << 10) /* the file grows in steps of this size, up to the ring's size */
 
-/* Writes "DIR/memctx-PID-NAME" and the ending, ".rec" or ".1.rec". */
-static void make_path(struct text *text, const char *ending) {
+/* Replicas in containers may share a directory, and have the same pid and name. So many of them
+ * find a name of their own. */
+#define SAME_NAME_MAX 1000
+
+/* Writes "DIR/memctx-PID-NAME"; from number 2 on, "-NUMBER"; and the ending, ".rec" or ".1.rec". */
+static void make_path(struct text *text, int number, const char *ending) {
     char name[32] = {0};
     text_add(text, recorder->directory);
     text_add(text, "/memctx-");
@@ -35,6 +40,10 @@ static void make_path(struct text *text, const char *ending) {
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                      c == '-' || c == '_' || (c == '.' && i);
         text_add_bytes(text, plain ? &c : "_", 1);
+    }
+    if (number > 1) {
+        text_add(text, "-");
+        text_add_number(text, number);
     }
     text_add(text, ending);
     text->bytes[text->length] = 0;
@@ -102,7 +111,10 @@ static bool write_head(void) {
     struct {
         struct record_block block;
         struct record_head head;
-    } out = {.head = {.version = RECORD_VERSION, .pid = os_process_id()}};
+    } out = {.head = {.version = RECORD_VERSION,
+                      .wire_version = WIRE_VERSION,
+                      .pid = os_process_id(),
+                      .cgroup_inode = recorder_cgroup_inode()}};
     struct record_head *head = &out.head;
     char room[64];
     __builtin_memcpy(head->magic, RECORD_MAGIC, RECORD_MAGIC_BYTES);
@@ -123,24 +135,62 @@ static bool write_head(void) {
     return recorder_write(&out, sizeof out, RECORD_HEAD_AT);
 }
 
-/* Makes the file. First renames an older file of the same name to .1.rec: in a container the next
- * program often has the same pid. */
-static bool make_file(void) {
+/* Takes the lock that says that a process still writes into the file. The kernel drops it when the
+ * process ends, executes another program or closes the file. False: another process has it. Some
+ * file systems have no locks; there the result is true. */
+static bool lock(int fd) {
+    struct flock byte = {.l_type = F_WRLCK, .l_start = RECORD_LOCK_AT, .l_len = 1};
+    return OS_CALL(SYS_fcntl, fd, F_OFD_SETLK, &byte, 0, 0, 0) != -EAGAIN;
+}
+
+static bool exists(const char *path) {
+    struct stat status;
+    return !OS_CALL(SYS_newfstatat, AT_FDCWD, path, &status, 0, 0, 0);
+}
+
+/* Makes a file whose name has this number. First renames an older file of that name to .1.rec: in a
+ * container the next program often has the same pid. Returns its descriptor; -EEXIST: the name
+ * belongs to the file of a process that still writes, or to one that this user may not open. */
+static long make_numbered(int number) {
     char old[640];
     struct text path = {.bytes = recorder->path, .capacity = sizeof recorder->path - 1};
     struct text kept = {.bytes = old, .capacity = sizeof old - 1};
-    if (!recorder->directory[0])
-        return recorder_failed(-ENAMETOOLONG);
-    make_path(&path, ".rec");
-    make_path(&kept, ".1.rec");
-    OS_CALL(SYS_rename, path.bytes, old, 0, 0, 0, 0);
+    make_path(&path, number, ".rec");
+    make_path(&kept, number, ".1.rec");
+    /* O_NONBLOCK: somebody may have put a FIFO there */
+    long older = OS_CALL(SYS_openat, AT_FDCWD, path.bytes,
+                         O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
+    if (older == -EACCES && exists(path.bytes))
+        return -EEXIST;
+    if (!OS_FAILED(older) && !lock((int)older)) {
+        OS_CALL(SYS_close, older, 0, 0, 0, 0, 0);
+        return -EEXIST;
+    }
+    if (older != -ENOENT)
+        OS_CALL(SYS_rename, path.bytes, old, 0, 0, 0, 0);
     long fd = OS_CALL(SYS_openat, AT_FDCWD, path.bytes,
                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
+    /* Until now the older file was locked, so that no other process made a file meanwhile. */
+    bool mine = OS_FAILED(fd) || lock((int)fd);
+    if (!OS_FAILED(older))
+        OS_CALL(SYS_close, older, 0, 0, 0, 0, 0);
+    if (mine)
+        return fd;
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0); /* another process is about to rename it to .1.rec */
+    return -EEXIST;
+}
+
+static bool make_file(void) {
+    long fd = -EEXIST;
+    if (!recorder->directory[0])
+        return recorder_failed(-ENAMETOOLONG);
+    for (int number = 1; fd == -EEXIST && number <= SAME_NAME_MAX; number++)
+        fd = make_numbered(number);
     if (OS_FAILED(fd))
         return recorder_failed(fd);
     if (!descriptors_hold(&recorder->file, (int)fd)) {
         /* else the next try would rename this empty file to .1.rec, over an older recording */
-        OS_CALL(SYS_unlink, path.bytes, 0, 0, 0, 0, 0);
+        OS_CALL(SYS_unlink, recorder->path, 0, 0, 0, 0, 0);
         return recorder_failed(-EMFILE);
     }
     recorder->device = recorder->file.device;
@@ -151,7 +201,7 @@ static bool make_file(void) {
     recorder_find_cgroup();
     if (!write_head()) {
         descriptors_let_go(&recorder->file);
-        OS_CALL(SYS_unlink, path.bytes, 0, 0, 0, 0, 0);
+        OS_CALL(SYS_unlink, recorder->path, 0, 0, 0, 0, 0);
         return false;
     }
     store_release(&recorder->owner, os_process_id());
@@ -173,6 +223,7 @@ static bool open_again(bool *gone) {
     if (!descriptors_hold(&recorder->file, (int)fd))
         return recorder_failed(-EMFILE);
     if (recorder->file.device == recorder->device && recorder->file.inode == recorder->inode) {
+        lock(recorder->file.fd);
         static const char none[sizeof(struct record_block)];
         recorder_write(none, sizeof none, RECORD_END_AT); /* erases the end that the file has */
         return true;
@@ -190,7 +241,8 @@ bool recorder_open_file(void) {
     return (recorder->owner && open_again(&gone)) || (gone && make_file());
 }
 
-uint64_t recorder_place(size_t bytes) {
+/* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */
+static uint64_t find_place(size_t bytes) {
     struct ring *ring = &recorder->ring;
     if (!is_still_open())
         return 0;
@@ -206,6 +258,26 @@ uint64_t recorder_place(size_t bytes) {
     uint64_t at = ring_take(ring, bytes);
     return at == RING_NO_ROOM ? (uint64_t)recorder_failed(error ? error : -EFBIG)
                               : RECORD_RING_AT + at;
+}
+
+/* A file system that cannot reserve room (NFS, FUSE) refuses the
+ * write itself when the disk is full. Then the block overwrites the oldest ones. */
+bool recorder_write_in_ring(const void *block, size_t bytes) {
+    int64_t lost = recorder->lost;
+    uint64_t place = find_place(bytes);
+    if (!place)
+        return false;
+    bool good = recorder_write(block, bytes, place);
+    int64_t error = recorder->error;
+    if (!good && (error == ENOSPC || error == EDQUOT || error == EFBIG) &&
+        ring_refuse(&recorder->ring, place - RECORD_RING_AT, bytes)) {
+        recorder->lost = lost;
+        place = RECORD_RING_AT + ring_take(&recorder->ring, bytes);
+        good = recorder_write(block, bytes, place);
+    }
+    if (good)
+        ring_wrote(&recorder->ring, place - RECORD_RING_AT, bytes);
+    return good;
 }
 
 uint64_t recorder_wall_ns(void) {

@@ -79,8 +79,7 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
     size_t bytes = sizeof *moment + moment->entry_bytes;
     *block = recorder_block(RECORD_MOMENT, recorder->sequence, bytes,
                             recorder_sum(moment, bytes, RECORD_SUM_SEED));
-    uint64_t place = recorder_place(sizeof *block + bytes);
-    if (place && recorder_write(block, sizeof *block + bytes, place)) {
+    if (recorder_write_in_ring(block, sizeof *block + bytes)) {
         recorder->moments++;
         recorder->error = 0;
     }

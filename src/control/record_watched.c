@@ -39,8 +39,13 @@ static bool watch(struct walk *walk, uint32_t id, const struct sum *sum) {
         recorder->unpin |= before != NULL;
         return false;
     }
-    recorder->tables->watched[recorder->count++] = (struct watched){
-        .id = id, .large = large ? recorder->sequence : before->large, .sum = *sum};
+    recorder->tables->watched[recorder->count++] =
+        (struct watched){.id = id,
+                         .large = large ? recorder->sequence : before->large,
+                         .since = before          ? before->since
+                                  : tree_reused() ? recorder->sequence
+                                                  : 0,
+                         .sum = *sum};
     recorder->named += named;
     recorder->earlier += earlier;
     recorder->changed |= !before;

@@ -27,6 +27,9 @@ struct watched {
     uint32_t id;
     /* number of the last moment at which the context had a name or walk.least bytes */
     uint32_t large;
+    /* The context's id has this meaning since the moment with this number at the latest; 0: no id
+     * had changed its meaning when the context began to be watched. */
+    uint32_t since;
     struct sum sum;
 };
 
@@ -54,6 +57,7 @@ struct recorder {
     struct ring ring;
     uint32_t sequence, directories; /* number of the last moment; directories written */
     uint32_t modules, closed;       /* numbers in the last directory: of modules; of closed ones */
+    uint64_t identifiers;           /* checksum over the identifiers in the last directory */
     bool changed;                   /* the last directory does not list all watched contexts */
     bool unpin;                     /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
@@ -75,8 +79,8 @@ bool recorder_failed(long error);
 bool recorder_open_file(void);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
-/* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */
-uint64_t recorder_place(size_t bytes);
+/* Writes a block into the ring. False: recorder_failed has counted the loss. */
+bool recorder_write_in_ring(const void *block, size_t bytes);
 /* Returns the head of a block, with its checksum. */
 struct record_block recorder_block(enum record_kind kind, uint64_t sequence, size_t bytes,
                                    uint64_t body_sum);
@@ -90,6 +94,8 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
+/* Returns the inode number of that folder; 0: it is not known. */
+uint64_t recorder_cgroup_inode(void);
 /* Writes use and limit of the control group whose limit leaves the fewest bytes: the process's own
  * group, or one above it. */
 void recorder_read_cgroup(struct record_moment *moment);
@@ -112,7 +118,7 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */
 
 /* Writes a directory over the older of the two, if the newer directory does not list all watched
- * contexts or is a minute old. */
+ * contexts, has other identifiers than they have now, or is a minute old. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. */
 void recorder_write_moment(struct walk *walk, enum record_reason reason);

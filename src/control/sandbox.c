@@ -138,6 +138,7 @@ static const struct {
     {SYS_sendto, -1, 0, 0, MSG_NOSIGNAL | MSG_DONTWAIT},
     {SYS_recvfrom, -1, 0, 0, MSG_DONTWAIT},
     {SYS_fcntl, -1, F_DUPFD_CLOEXEC, 0, 0},
+    {SYS_fcntl, -1, F_OFD_SETLK, 0, 0},
     {SYS_poll, 0, 0, 0, 0},
     {SYS_clock_nanosleep, CLOCK_REALTIME, 0, 0, 0},
     {SYS_write, -1, 0, 0, 0},

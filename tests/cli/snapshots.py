@@ -103,6 +103,11 @@ def snapshot_gives_the_same():
         check_equal([context["frame"] for context in saved["contexts"]],
                     [context["frame"] for context in now["contexts"]], "frames")
         diff = json.loads(succeed("diff", live.pid, "one", "--json", env=env))
+        plain = os.path.join(where, "plain.json")
+        with open(plain, "w", encoding="utf-8") as file:
+            file.write(succeed("dump", live.pid, "--json", env=env))
+        for words in (("diff", plain, "one"), ("report", plain, "--before", "one", "-o", "-")):
+            expect(1, 'holds the mark "one" without its counters', *words)
         live.kill()
         saved_diff = json.loads(succeed("diff", first, "one", "--json"))
         check_equal([(row["path"], row["growth"]) for row in saved_diff["contexts"]],

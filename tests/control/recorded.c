@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* recorded.c - a program for MEMCTX_RECORD: it leaks at a steady rate and obeys words on standard
  * input. "fork" forks a child that leaks, too, and prints its pid; "fast" leaks fast until the
- * process is killed; "drop" changes the user to 65534; "exit" and "_exit" end it. */
+ * process is killed; "churn" allocates and frees small chunks, and after a second allocates and
+ * keeps a large one; "identify WORD" sets the identifier of its named context; "drop" changes the
+ * user to 65534; "again" executes the program once more; "exit" and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,15 +24,41 @@ __attribute__((noinline)) static void *keep_small(void) {
 }
 
 static void *volatile kept;
+static memctx_t named;
+
+/* Leaks for a second before it allocates the last chunk, so that the recording gets moments. All
+ * chunks but those of the leak have one call path. */
+__attribute__((noinline)) static void churn(void) {
+    static volatile size_t bytes = 100;
+    for (long i = 0; bytes; i++) {
+        kept = malloc(bytes);
+        if (bytes > 100)
+            break;
+        free(kept);
+        for (long k = 0; i == 100000 && k < 1000; k++) {
+            kept = leak_here();
+            bytes = 8 << 20;
+            usleep(1000);
+        }
+    }
+}
 
 /* Waits 1 ms for a word on standard input and obeys it. */
-static void obey(void) {
+static void obey(char **argv) {
     char word[64];
     struct pollfd input = {.fd = 0, .events = POLLIN};
     if (poll(&input, 1, 1) <= 0 || !fgets(word, sizeof word, stdin))
         return;
     if (!strcmp(word, "drop\n"))
         printf("drop %d\n", setuid(65534));
+    if (!strcmp(word, "churn\n"))
+        churn();
+    if (!strcmp(word, "again\n"))
+        execv(argv[0], argv);
+    if (!strncmp(word, "identify ", 9)) {
+        word[strcspn(word, "\n")] = 0;
+        memctx_set_identifier(named, word + 9);
+    }
     if (!strcmp(word, "exit\n"))
         exit(7);
     if (!strcmp(word, "_exit\n"))
@@ -52,7 +80,7 @@ static void obey(void) {
 
 int main(int argc, char **argv) {
     long most = argc > 1 ? atol(argv[1]) : 1000000;
-    memctx_t named = memctx_create(NULL, "sessions", MEMCTX_ASET);
+    named = memctx_create(NULL, "sessions", MEMCTX_ASET);
     setvbuf(stdout, NULL, _IOLBF, 0);
     kept = keep_small();
     if (named)
@@ -61,6 +89,6 @@ int main(int argc, char **argv) {
     for (long i = 0;; i++) {
         if (i < most)
             kept = leak_here();
-        obey();
+        obey(argv);
     }
 }

@@ -60,6 +60,15 @@ def moments_of(data):
     return sorted(found, key=lambda moment: moment[1])
 
 
+def patch(data, at, offset, bytes_new):
+    """Changes bytes in the body of the block at `at`, and its checksums."""
+    kind, length, sequence, _, _ = BLOCK.unpack_from(data, at)
+    body = at + BLOCK.size
+    data[body + offset:body + offset + len(bytes_new)] = bytes_new
+    head = struct.pack("<IIQQ", kind, length, sequence, checksum(data[body:body + length]))
+    data[at:at + BLOCK.size] = head + struct.pack("<Q", checksum(head))
+
+
 def wall_s(moment):
     return struct.unpack_from("<Q", moment[2])[0] / 1e9
 
@@ -200,14 +209,14 @@ def recording_outlives_the_oom_killer():
                 with open(os.path.join(place, os.path.basename(limit)), "w", encoding="ascii") as file:
                     file.write(str(limit_bytes))
             with recorded(5, members=members) as (target, directory):
-                check_oom(target, recording_of(directory, target.pid), above)
+                check_oom(target, recording_of(directory, target.pid), above, members)
     finally:
         wait_until(lambda: not read(members), "the end of the group's members")
         os.rmdir(inner)
         os.rmdir(group)
 
 
-def check_oom(target, path, above):
+def check_oom(target, path, above, members):
     """Lets the program leak until the kernel kills it, and checks the recording."""
     wait_moments(path)
     target.say("fast")
@@ -220,6 +229,11 @@ def check_oom(target, path, above):
     check_equal((report["cgroup_limit_bytes"], report["cgroup_above"]), (CGROUP_BYTES, above), "the limit in the recording")
     text = run_cli("postmortem", path).stdout
     check(("a control group above its own: " if above else "\ncontrol group: ") in text, text)
+    group = os.path.dirname(members)
+    wait_until(lambda: not read(members), "the end of the group's members")
+    os.rmdir(group)
+    os.mkdir(group)
+    check_equal(postmortem_of(path)["cgroup_oom_kills_since"], None, "kills in another group of this path")
 
 
 def read_state(pid):
@@ -278,6 +292,46 @@ def recording_tells_an_exit():
         tell_exit_of_another_user()
 
 
+@test
+def recording_tells_an_exec_of_the_same_program():
+    """If the process has executed its program once more, postmortem says so of the older
+    recording."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        check_equal(target.ask("again"), f"ready {target.pid}", "the program once more")
+        kept = path.replace(".rec", ".1.rec")
+        wait_until(lambda: os.path.exists(kept), "the older file", timeout_s=60)
+        wait_moments(path)
+        check_equal([postmortem_of(each)["ended"] for each in (kept, path)], ["executed-another", "running"], "how they ended")
+
+
+@test
+def recordings_of_replicas():
+    """Processes that have the same pid and name in their containers, and one directory, have a
+    recording each. From outside, postmortem sees that they still run."""
+    if os.geteuid() != 0:
+        raise Skip("making namespaces takes root")
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory, contextlib.ExitStack() as stack:
+        argv = ["unshare", "--pid", "--fork", "--mount-proc", harness.CLI, "run", f"--record={directory}", "--", program]
+        paths = [recording_of(directory, 1).replace(".rec", f"{number}.rec") for number in ("", "-2", "-3")]
+        replicas = []
+        for path in paths:
+            replicas.append(stack.enter_context(harness.Target(argv, runtime, preload=False)))
+            if replicas[-1].hear() != "ready 1":
+                raise Skip("this machine makes no such namespaces")
+            wait_moments(path, 2)
+        check_equal(sorted(os.listdir(directory)), sorted(map(os.path.basename, paths)), "files")
+        copy = shutil.copy(paths[0], os.path.join(directory, "copy"))
+        for path in (*paths, copy):
+            check_equal(postmortem_of(path)["ended"], "running", path)
+        for replica, path in zip(replicas, paths):
+            replica.say("exit")
+            check_equal(replica.process.wait(timeout=60), 7, "exit status")
+            check_equal(postmortem_of(path)["ended"], "normally", path)
+
+
 def tell_exit_of_another_user():
     """If the program changed its user and cannot open the file at exit, postmortem does not guess
     the end."""
@@ -328,8 +382,8 @@ def recording_has_a_history():
                         moment["requested_bytes"], f"live bytes at @{at}")
         last_s = moments[-1]["uptime_s"]
         back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # a time just before moment 2
-        check_equal(f'{dump_of(f"{path}@-{back_ms}ms")["uptime_s"]:.3f}',
-                    f'{moments[1]["uptime_s"]:.3f}', "the moment at @-TIME")
+        back = dump_of(f"{path}@-{back_ms}ms")
+        check_equal(back["totals"]["requested_bytes"], moments[1]["requested_bytes"], "the moment at @-TIME")
         done = run_cli("diff", "--json", f"{path}@start", f"{path}@now")
         grew = json.loads(done.stdout)
         check_equal(grew["totals"]["growth"]["requested_bytes"],
@@ -337,12 +391,16 @@ def recording_has_a_history():
         check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
         check_equal(report["growth"]["requested_bytes"],
                     grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
+        env = {**harness.clean_env(), "TZ": "XYZ-5:30"}
+        last = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(moments[-1]["time_s"]) + 19800))
+        told = run_cli("postmortem", path, env=env).stdout
+        check(f"last moment: {last} +0530, at" in told, f"{told}, want {last} +0530")
         taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moments[0]["time_s"]))
         os.utime(path, (1, 1))
         check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout, f"the page of @start does not say {taken}")
         growth = postmortem_of(f"{path}@-{back_ms}ms", "--last", "100ms")["growth"]
-        check_equal((f'{growth["since_uptime_s"]:.3f}', growth["requested_bytes"]),
-                    (f'{moments[0]["uptime_s"]:.3f}', moments[1]["requested_bytes"] - moments[0]["requested_bytes"]), "growth before moment 1")
+        check(abs(growth["since_uptime_s"] - moments[0]["uptime_s"]) < 0.02, "the moment before moment 1")
+        check_equal(growth["requested_bytes"], moments[1]["requested_bytes"] - moments[0]["requested_bytes"], "growth before moment 1")
         check_equal(postmortem_of(f"{path}@start", "--last", "100ms")["growth"], None, "growth before the first moment")
         found = json.loads(run_cli("doctor", "--json", path).stdout)
         # Moments that follow each other closely share a mark.
@@ -357,6 +415,19 @@ def recording_has_a_history():
             done = run_cli(*words)
             check_equal(done.returncode, 1, f"exit status of {words}")
             check("recording" in done.stderr, done.stderr)
+
+
+@test
+def recording_has_the_latest_identifier():
+    """The last moment names a context by the identifier that it had at that moment."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        for word in ("first", "/export of a customer"):
+            target.say(f"identify {word}")
+            wait_moments(path, (len(moments_of(read(path))) if os.path.exists(path) else 0) + 3)
+        target.kill()
+        labels = [(context["frame"] or {}).get("function") for context in dump_of(path)["contexts"]]
+        check("sessions: /export of a customer" in labels, f"labels: {labels}")
 
 
 def statistics_of(target):
@@ -393,10 +464,13 @@ def recording_without_a_directory():
 @test
 def recording_on_a_full_disk():
     """If the file cannot grow, newer moments replace older ones, and lost moments are counted."""
-    for bytes_most, lost in ((RING_AT + (256 << 10), False), (1 << 20, True)):
+    for bytes_most, lost in ((RING_AT + (256 << 10), False), (0, False), (1 << 20, True)):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
             wait_until(lambda: os.path.exists(path), "the file")
+            if not bytes_most:  # the next moment is refused, although its room is reserved
+                wait_moments(path, 3)
+                bytes_most = os.path.getsize(path)
             resource.prlimit(target.pid, resource.RLIMIT_FSIZE, (bytes_most, bytes_most))
             before = int(statistics_of(target)["record_moments"])
             if lost:
@@ -474,6 +548,10 @@ def recording_that_is_damaged():
         torn[moments[-1][0] + BLOCK.size + 60] ^= 1
         uptime = check_damaged(torn, [0])["uptime_s"]
         check(abs(uptime - uptimes[-2]) < 0.02, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
+        other = bytearray(whole)
+        patch(other, 0, WIRE_VERSION_AT, struct.pack("<I", 8))
+        check_damaged(other, [1])
+        check("figures of version 8; this memctx reads version" in run_cli("dump", path).stderr, "the message of another version")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
         without_moments, without_paths = bytearray(whole), bytearray(whole)
@@ -494,6 +572,7 @@ def recording_that_is_damaged():
             check_damaged(data, [0, 1])
 
 
+WIRE_VERSION_AT = 684  # offset in the head
 BLOCK_BYTES = 3000  # the test changes bytes at the beginning of the block at offset 4096
 
 
@@ -697,6 +776,29 @@ def first_moments():
         yield path
 
 
+SLEPT_AT = 120 + 8  # offset of slept_ns in a moment
+
+
+@test
+def recording_of_a_machine_that_slept():
+    """@-TIME, --last and the names of marks count the time that the machine slept."""
+    with contextlib.contextmanager(first_moments)() as path:
+        data = bytearray(read(path))
+        moments = moments_of(data)
+        for at, _, body in moments[-2:]:
+            patch(data, at, SLEPT_AT, struct.pack("<Q", struct.unpack_from("<Q", body, SLEPT_AT)[0] + 3 * 3600 * 10**9))
+        with open(path, "wb") as file:
+            file.write(data)
+        uptimes = [moment["uptime_s"] for moment in postmortem_of(path)["moments"]]
+        check(abs(dump_of(f"{path}@-1h")["uptime_s"] - uptimes[-3]) < 0.02, "the moment at @-1h")
+        since_s = postmortem_of(path, "--last", "1h")["growth"]["since_uptime_s"]
+        check(abs(since_s - uptimes[-3]) < 0.02, "the moment of --last 1h")
+        text = run_cli("postmortem", path, "--last", "1h").stdout
+        check(re.search(r"\nin the last 108\d\d\.\d s of the recording", text), text)
+        names = [mark["name"] for mark in dump_of(path)["marks"]]
+        check(names and all(name.startswith("-3h00m") for name in names[:-1]), f"marks: {names}")
+
+
 @test
 def top_prints_a_recording():
     """top --batch of a recording prints its moments: totals, contexts, and growth since the moment
@@ -726,6 +828,128 @@ def top_prints_a_recording():
                                      (["top", path], 2, "--batch N prints N frames")):
             done = run_cli(*words)
             check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+def frames_of(path):
+    """What top --batch prints for each moment of a recording."""
+    return [json.loads(line) for line in run_cli("top", path, "--batch", "1000", "--json", "--limit", "500").stdout.splitlines()]
+
+
+def churned(contexts):
+    """The contexts of churn's own chunks among those that diff or top prints."""
+    paths = ((context, context["path"]) for context in contexts)
+    return [context for context, path in paths if (path if isinstance(path, str) else path[0]).startswith("churn ")]
+
+
+@test
+def recording_of_a_context_that_grows_late():
+    """A context is summed with others until it is large, so the growth of its counters is not known
+    at first. diff and top do not show all of its allocations as growth."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 3)
+        target.say("churn")
+        wait_until(lambda: any(churned(frame["list"]) for frame in frames_of(path)), "churn in the recording", timeout_s=60)
+        target.kill()
+        frames, moments = frames_of(path), postmortem_of(path)["moments"]
+        first = next(i for i, frame in enumerate(frames) if churned(frame["list"]))
+        check(first > 0, "churn is large at the first moment")
+        row = churned(frames[first]["list"])[0]
+        check_equal((row["requested_bytes"], row["allocs_per_s"]), (8 << 20, None), "the rate of churn")
+        rates = [one["allocs_per_s"] for one in frames[first]["list"] if one["path"] == "[smaller contexts]"]
+        check_equal(rates, [None], "the rate of the smaller contexts")
+        back_ms = int((moments[-1]["uptime_s"] - moments[first - 1]["uptime_s"]) * 1000)
+        diff = json.loads(run_cli("diff", "--json", f"{path}@-{back_ms}ms", path).stdout)
+        row = churned(diff["contexts"])[0]
+        check_equal((row["growth"]["allocs"], row["growth"]["requested_bytes"]), (None, 8 << 20), "the growth of churn")
+        check(diff["totals"]["growth"]["allocs"] > 0, "the growth of all contexts")
+
+
+@contextlib.contextmanager
+def phases(**env):
+    """Starts phases.c under memctx run --record; yields it and the path of its recording."""
+    program = harness.build_program("tests/control/phases.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program]
+        with harness.Target(argv, runtime, preload=False, **env) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, os.path.join(directory, f"memctx-{target.pid}-phases.rec")
+
+
+def bytes_of(dump, label):
+    return sum(context["self"]["requested_bytes"] for context in dump["contexts"]
+               if (context["frame"] or {}).get("function") == label)
+
+
+@test
+def recording_of_paths_that_were_dropped():
+    """Contexts of an early moment whose paths the newest directory lacks are [forgotten paths]."""
+    with phases() as (target, path):
+        for number in range(4):
+            check_equal(target.ask(f"phase {number}"), "done", "a phase")
+        target.kill()
+        check_whole_sums(early := dump_of(f"{path}@-5s"))
+        check(bytes_of(early, "[forgotten paths]") > early["totals"]["requested_bytes"] / 2, f"forgotten: {early['totals']}")
+        check(bytes_of(early, "[smaller contexts]") < 100000, "the smaller contexts")
+        last = dump_of(path)
+        check_equal(bytes_of(last, "[forgotten paths]"), 0, "forgotten at the end")
+        check_whole_sums(last)
+
+
+def check_whole_sums(dump):
+    total = sum(context["self"]["requested_bytes"] for context in dump["contexts"])
+    check_equal(total, dump["totals"]["requested_bytes"], "the sum over the contexts")
+
+
+def pieces_of(body, part):
+    """(offset, bytes) of the pieces of this part in a directory."""
+    found, at = [], 0
+    while at < len(body):
+        kind, length = struct.unpack_from("<II", body, at)
+        if kind == part:
+            found.append((at + 8, length))
+        at += 8 + length
+    return found
+
+
+SINCE = 0x53444352
+
+
+@test
+def recording_of_ids_that_changed_their_meaning():
+    """After a path got the id of a removed one, the directory says from which moment on the ids have
+    their meaning. Figures of earlier moments are [forgotten paths]."""
+    with phases(MEMCTX_TABLES="1M") as (target, path):
+        target.ask("phase 0")
+        for number in range(1, 60):
+            target.ask("paths")
+            if number % 15 == 0:
+                target.ask(f"phase {number // 15 % 4}")
+                wait_moments(path, len(moments_of(read(path))) + 2)
+                newest = max((block_at(read(path), at, DIRECTORY) or (0, b"") for at in (4096, (4096 + RING_AT) // 2)))
+                if pieces_of(newest[1], SINCE):
+                    break
+            time.sleep(0.3)
+        target.kill()
+        data = bytearray(read(path))
+        found = {at: block for at in (4096, (4096 + RING_AT) // 2) if (block := block_at(data, at, DIRECTORY))}
+        at = max(found, key=lambda at: found[at][0])
+        pieces = pieces_of(found[at][1], SINCE)
+        listed = [pair for offset, length in pieces for pair in struct.iter_unpack("<II", found[at][1][offset:offset + length])]
+        check(listed and listed == sorted(listed), f"since: {listed}")
+        last = moments_of(data)[-1]
+        check_equal(len(listed), struct.unpack_from("<I", last[2], 20)[0], "an element for each entry of the last moment")
+        check(any(since for _, since in listed) and all(since <= last[1] for _, since in listed), f"since: {listed}")
+        before = dump_of(path)
+        for offset, length in pieces:  # as if all ids had got their meaning just now
+            new = b"".join(struct.pack("<II", number, last[1]) for number, _ in struct.iter_unpack("<II", found[at][1][offset:offset + length]))
+            patch(data, at, offset, new)
+        with open(path, "wb") as file:
+            file.write(data)
+        check_equal(dump_of(path)["contexts"], before["contexts"], "the last moment")
+        first = dump_of(f"{path}@start")
+        check_whole_sums(first)
+        check_equal(bytes_of(first, "[forgotten paths]") + bytes_of(first, "[smaller contexts]"), first["totals"]["requested_bytes"], "the first moment")
 
 
 @test

@@ -51,6 +51,25 @@ Test(ring, has_no_room_for_what_is_longer) {
     cr_assert_eq(take(&ring, 1, MOST), 0, "a refusal changes nothing");
 }
 
+Test(ring, turns_where_a_write_is_refused) {
+    struct ring ring = new_ring();
+    uint64_t at = take(&ring, 500, MOST);
+    cr_assert_not(ring_refuse(&ring, at, 500), "nothing was written yet");
+    cr_assert_eq(take(&ring, 500, MOST), at, "a refused block takes no place");
+    ring_wrote(&ring, at, 500);
+    at = take(&ring, 600, MOST);
+    cr_assert_not(ring_refuse(&ring, at, 600), "longer than the written room");
+    cr_assert_eq(take(&ring, 300, MOST), at);
+    cr_assert(ring_refuse(&ring, at, 300));
+    cr_assert_eq(take(&ring, 300, 0), 0, "the block goes to the start");
+    ring_wrote(&ring, 0, 300);
+    cr_assert_eq(take(&ring, 100, 0), 320);
+    cr_assert_eq(take(&ring, 100, 0), 0, "the ring ends where the written room ends");
+    cr_assert_not(ring_refuse(&ring, 0, 100), "inside the written room");
+    cr_assert_eq(take(&ring, 500, MOST), 0);
+    cr_assert_eq(take(&ring, 500, MOST), 512, "there is room again");
+}
+
 Test(ring, splits_no_block_and_reuses_the_oldest) {
     for (uint64_t disk = 0; disk <= 4 * STEP; disk += STEP) {
         struct ring ring = new_ring();

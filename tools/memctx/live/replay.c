@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memctx/record.h>
+
 #include "names/symbols.h"
 
 static const struct model_moment *moment_at(const struct watch *watch, size_t moment) {
@@ -34,6 +36,8 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
     watch->replay->bytes = cli_alloc(model->context_count, sizeof(int64_t));
     watch->replay->chunks = cli_alloc(model->context_count, sizeof(int64_t));
     watch->replay->allocs = cli_alloc(model->context_count, sizeof(int64_t));
+    watch->replay->frees = cli_alloc(model->context_count, sizeof(int64_t));
+    watch->replay->allocs_before = cli_alloc(model->context_count, sizeof(int64_t));
     rates_reserve(&watch->rates, model->context_count);
     replay_go(watch, model->recording->chosen);
 }
@@ -81,6 +85,8 @@ void replay_end(struct watch *watch) {
     free(replay->bytes);
     free(replay->chunks);
     free(replay->allocs);
+    free(replay->frees);
+    free(replay->allocs_before);
     free(replay);
 }
 
@@ -92,6 +98,7 @@ static void take_entry(void *argument, uint32_t index, const struct wire_sums *s
     replay->bytes[index] = sums->requested_bytes;
     replay->chunks[index] = sums->live_chunks;
     replay->allocs[index] = sums->allocs;
+    replay->frees[index] = sums->frees;
 }
 
 /* Sets the figures of all contexts to their figures at a moment. */
@@ -101,6 +108,7 @@ static void set_figures(struct watch *watch, size_t moment) {
     memset(replay->bytes, 0, count * sizeof *replay->bytes);
     memset(replay->chunks, 0, count * sizeof *replay->chunks);
     memset(replay->allocs, 0, count * sizeof *replay->allocs);
+    memset(replay->frees, 0, count * sizeof *replay->frees);
     snapshot_replay_moment(replay->file, moment, take_entry, replay);
     rates_begin(&watch->rates);
     for (size_t i = 0; i < count; i++)
@@ -145,6 +153,31 @@ static void forget_rates(struct watch *watch) {
     }
 }
 
+/* Contexts that hold little, or whose paths are not in the file any more, are in a sum. If a
+ * context is in a sum at one of the two moments only, its rate is not known, and that of the sum
+ * neither. A context that never freed is left out: it had few allocations while it was in the sum.
+ */
+static void forget_summed(struct watch *watch) {
+    struct replay *replay = watch->replay;
+    uint32_t rest = model_find_context(&watch->model, RECORD_REST);
+    uint32_t forgotten = model_find_context(&watch->model, RECORD_FORGOTTEN);
+    bool moved = false;
+    if (rest == WIRE_NONE || forgotten == WIRE_NONE ||
+        (replay->allocs_before[rest] == 0 && replay->allocs_before[forgotten] == 0))
+        return;
+    for (size_t i = 0; i < watch->model.context_count; i++) {
+        if (i == rest || i == forgotten ||
+            (replay->allocs_before[i] == 0) == (replay->allocs[i] == 0))
+            continue;
+        moved = true;
+        if (replay->allocs[i] == 0 || replay->frees[i] > 0)
+            watch->rates.rows[i].own.alloc_rate = WIRE_UNKNOWN;
+    }
+    if (moved)
+        watch->rates.rows[rest].own.alloc_rate = watch->rates.rows[forgotten].own.alloc_rate =
+            WIRE_UNKNOWN;
+}
+
 void replay_go(struct watch *watch, size_t moment) {
     size_t count = replay_count(watch);
     int64_t allocs_before = 0;
@@ -153,8 +186,12 @@ void replay_go(struct watch *watch, size_t moment) {
     if (moment > 0) {
         set_figures(watch, moment - 1);
         allocs_before = sum_allocs(watch);
+        memcpy(watch->replay->allocs_before, watch->replay->allocs,
+               watch->model.context_count * sizeof(int64_t));
     }
     set_figures(watch, moment);
+    if (moment > 0)
+        forget_summed(watch);
     rates_end(&watch->rates, moment_at(watch, moment)->uptime_s);
     set_totals(watch, moment, allocs_before);
 }

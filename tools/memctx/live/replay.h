@@ -17,6 +17,8 @@ struct replay {
     struct model *model;              /* the model of `file`; the watch shares its contexts */
     size_t at;                        /* index of the moment that is shown */
     int64_t *bytes, *chunks, *allocs; /* buffers for the figures of one moment, by context */
+    int64_t *frees;                   /* as above */
+    int64_t *allocs_before;           /* allocations at the moment before */
 };
 
 /* Begins a watch of a recording. `model` is the model that snapshot_open_replay filled in, with the

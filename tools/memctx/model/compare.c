@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memctx/record.h>
+
 #define FIGURES(X) X(requested_bytes) X(live_chunks) X(allocs) X(frees) X(requested_cum_bytes)
 
 static void add_figures(struct compare_figures *sum, const struct compare_figures *part) {
@@ -77,6 +79,35 @@ static void forget_reset(struct compare *compare) {
         forget_counters(&compare->before);
 }
 
+/* Returns true if the row is a sum of contexts of a recording: those that hold little at the
+ * moment, or those whose paths are not in the file any more. */
+static bool is_sum(const struct compare_row *row) {
+    uint32_t id = row->model->contexts[row->context].id;
+    return id == RECORD_REST || id == RECORD_FORGOTTEN;
+}
+
+/* If a context of a recording is in a sum at one of two moments only, the growth of its counters is
+ * not known, and that of the sum neither. A context that never freed is left out: its counters are
+ * the numbers of its live chunks, which were small while it was in the sum. */
+static void forget_summed(struct compare *compare) {
+    bool any = false, moved = false;
+    for (size_t i = 0; i < compare->count; i++)
+        any |= is_sum(&compare->rows[i]) && compare->rows[i].before.allocs != 0;
+    for (size_t i = 0; any && i < compare->count; i++) {
+        struct compare_row *row = &compare->rows[i];
+        if (is_sum(row) || (row->before.allocs == 0) == (row->after.allocs == 0))
+            continue;
+        moved = true;
+        if (row->after.frees > 0) {
+            forget_counters(&row->before);
+            forget_counters(&row->growth);
+        }
+    }
+    for (size_t i = 0; moved && i < compare->count; i++)
+        if (is_sum(&compare->rows[i]))
+            forget_counters(&compare->rows[i].growth);
+}
+
 /* Adds up the rows, drops those that did not change, and sorts the others. */
 static void finish(struct compare *compare) {
     size_t kept = 0;
@@ -91,6 +122,7 @@ static void finish(struct compare *compare) {
     compare->count = kept;
     compare->growth = subtract_figures(&compare->after, &compare->before);
     qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
+    forget_summed(compare);
 }
 
 /* Sets the figures at the mark of a context that the mark left out. The context held at most

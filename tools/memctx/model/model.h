@@ -223,6 +223,7 @@ struct model_id {
 struct model_moment {
     uint64_t wall_ns; /* CLOCK_REALTIME */
     double uptime_s;
+    double slept_s; /* how long the machine had slept since it was booted */
     int64_t requested_bytes, live_chunks, rss_bytes;
 };
 
@@ -234,7 +235,8 @@ struct model_recording {
     uint64_t end_wall_ns;
     double end_uptime_s;
     char *boot_id;
-    char *cgroup; /* folder of the control group; empty: not known */
+    char *cgroup;          /* folder of the control group; empty: not known */
+    uint64_t cgroup_inode; /* inode number of that folder; 0: not known */
     bool cgroup_v1;
     /* At the chosen moment; WIRE_UNKNOWN: the recording lacks the figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;

@@ -40,6 +40,8 @@ struct snapshot_replay {
     size_t directory_bytes;
     struct found *found; /* the moments, by rising sequence */
     size_t count, room;
+    struct record_since *since; /* those of the directory, by rising id */
+    size_t since_count;
     struct loader loader;
     /* The arguments of snapshot_replay_moment. */
     void (*take)(void *argument, uint32_t index, const struct wire_sums *sums);
@@ -86,6 +88,13 @@ static bool read_head(struct snapshot_replay *reader) {
     if (!body || block.bytes < offsetof(struct record_head, pid) + sizeof head->pid)
         return damaged(reader, "its head is not complete");
     memcpy(head, body, block.bytes < sizeof *head ? block.bytes : sizeof *head);
+    if (head->version == RECORD_VERSION && block.bytes == sizeof *head &&
+        head->wire_version != WIRE_VERSION) {
+        return cli_fail(reader->failure, CLI_REFUSED,
+                        "%s: a recording with figures of version %u; this memctx reads version %d; "
+                        "use the memctx of the library that wrote it",
+                        reader->model->source, head->wire_version, WIRE_VERSION);
+    }
     if (head->version != RECORD_VERSION || block.bytes != sizeof *head) {
         return cli_fail(reader->failure, CLI_REFUSED,
                         "%s: a recording of version %u; this memctx reads version %d; use the "
@@ -171,14 +180,16 @@ static void write_age(char *text, size_t bytes, uint64_t ns) {
                  s % 60);
 }
 
+/* Returns the time of a moment, which goes on while the machine sleeps. Only differences of such
+ * times mean anything. */
 static uint64_t time_of(const struct snapshot_replay *reader, size_t i) {
-    return reader->found[i].moment.uptime_ns;
+    return reader->found[i].moment.uptime_ns + (uint64_t)reader->found[i].dump.slept_ns;
 }
 
-/* Returns the index of the last moment at `uptime_ns` or before; 0 if all moments are later. */
-static size_t find_moment(const struct snapshot_replay *reader, uint64_t uptime_ns) {
+/* Returns the index of the last moment at `time_ns` or before; 0 if all moments are later. */
+static size_t find_moment(const struct snapshot_replay *reader, uint64_t time_ns) {
     size_t i = reader->count - 1;
-    while (i > 0 && time_of(reader, i) > uptime_ns)
+    while (i > 0 && time_of(reader, i) > time_ns)
         i--;
     return i;
 }
@@ -274,26 +285,49 @@ static struct wire_sums tamed(const struct wire_sums *sums) {
                               WIRE_UNKNOWN};
 }
 
-/* Calls `take` for each context of the moment that the directory lists, and for the context
- * RECORD_REST with the sum of all others. */
+/* Returns the index of the context of an entry. WIRE_NONE: the directory does not have the context,
+ * or has another one under this id. */
+static uint32_t find_context(const struct snapshot_replay *reader, const struct found *found,
+                             uint32_t id) {
+    size_t low = 0, high = reader->since_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (reader->since[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool listed = low < reader->since_count && reader->since[low].id == id;
+    if (id >= RECORD_FORGOTTEN ||
+        (reader->since_count > 0 && (!listed || reader->since[low].since > found->sequence)))
+        return WIRE_NONE;
+    return model_find_context(reader->model, id);
+}
+
+/* Calls `take` for each context of the moment that the directory has, for the context RECORD_REST,
+ * and for the context RECORD_FORGOTTEN with the sum of all others. */
 static bool each_entry(struct snapshot_replay *reader, const struct found *found,
                        void (*take)(struct snapshot_replay *, uint32_t index,
                                     const struct wire_sums *)) {
     struct numbers numbers = {(const unsigned char *)found->body,
                               (const unsigned char *)found->body + found->bytes, true};
-    struct wire_sums rest = tamed(&found->moment.rest);
+    struct wire_sums rest = tamed(&found->moment.rest), forgotten = {0};
     uint32_t id = 0, rest_index = model_find_context(reader->model, RECORD_REST);
+    uint32_t forgotten_index = model_find_context(reader->model, RECORD_FORGOTTEN);
+    forgotten.peak_requested_bytes = WIRE_UNKNOWN;
     for (uint32_t i = 0; i < found->moment.entries && numbers.good; i++) {
         struct wire_sums sums = next_entry(&numbers, &id);
-        uint32_t index = model_find_context(reader->model, id);
-        if (index == WIRE_NONE || index == rest_index)
-            add_sums(&rest, &sums);
+        uint32_t index = find_context(reader, found, id);
+        if (index == WIRE_NONE)
+            add_sums(&forgotten, &sums);
         else if (numbers.good)
             take(reader, index, &sums);
     }
-    if (!numbers.good || rest_index == WIRE_NONE)
+    if (!numbers.good || rest_index == WIRE_NONE || forgotten_index == WIRE_NONE)
         return damaged(reader, "a moment is cut off");
     take(reader, rest_index, &rest);
+    if (forgotten.allocs != 0)
+        take(reader, forgotten_index, &forgotten);
     return true;
 }
 
@@ -333,7 +367,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
         .uptime_s = (double)found->moment.uptime_ns / 1e9,
         .slept_s = (double)found->dump.slept_ns / 1e9,
         .has_entries = true,
-        .entries = cli_alloc((size_t)found->moment.entries + 1, sizeof *mark->entries)};
+        .entries = cli_alloc((size_t)found->moment.entries + 2, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);
     return each_entry(reader, found, take_mark_entry);
 }
@@ -358,6 +392,13 @@ static bool add_marks(struct snapshot_replay *reader, size_t chosen) {
 /* --- the model ---------------------------------------------------------------------------------
  */
 
+static void take_since(struct snapshot_replay *reader, const char *bytes, size_t length) {
+    size_t count = length / sizeof *reader->since;
+    reader->since = cli_grow(reader->since, reader->since_count + count, sizeof *reader->since);
+    memcpy(reader->since + reader->since_count, bytes, count * sizeof *reader->since);
+    reader->since_count += count;
+}
+
 static bool take_pieces(struct snapshot_replay *reader) {
     const char *at = reader->directory;
     size_t left = reader->directory_bytes;
@@ -367,10 +408,13 @@ static bool take_pieces(struct snapshot_replay *reader) {
         memcpy(&piece, at, sizeof piece);
         at += sizeof piece;
         left -= sizeof piece;
-        if (piece.bytes > left ||
-            (piece.part != WIRE_PART_CONTEXTS && piece.part != WIRE_PART_MODULES))
+        if (piece.bytes > left || (piece.part != WIRE_PART_CONTEXTS && piece.part != RECORD_SINCE &&
+                                   piece.part != WIRE_PART_MODULES))
             return damaged(reader, "a piece of its directory is cut off");
-        if (!loader_take_piece(&reader->loader, (enum wire_part)piece.part, at, piece.bytes, &next))
+        if (piece.part == RECORD_SINCE)
+            take_since(reader, at, piece.bytes);
+        else if (!loader_take_piece(&reader->loader, (enum wire_part)piece.part, at, piece.bytes,
+                                    &next))
             return false;
         at += piece.bytes;
         left -= piece.bytes;
@@ -415,6 +459,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                  .chosen = chosen,
                                  .boot_id = cli_copy(reader->head.boot_id),
                                  .cgroup = cli_copy(reader->head.cgroup),
+                                 .cgroup_inode = reader->head.cgroup_inode,
                                  .cgroup_v1 = reader->head.v1 != 0,
                                  .cgroup_bytes = moment->cgroup_bytes,
                                  .cgroup_limit = moment->cgroup_limit,
@@ -428,6 +473,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
         recording->moments[i] =
             (struct model_moment){.wall_ns = found->moment.wall_ns,
                                   .uptime_s = (double)found->moment.uptime_ns / 1e9,
+                                  .slept_s = (double)found->dump.slept_ns / 1e9,
                                   .requested_bytes = model_tame(found->dump.requested_bytes),
                                   .live_chunks = model_tame(found->dump.live_chunks),
                                   .rss_bytes = found->dump.ledger.rss_bytes == WIRE_UNKNOWN
@@ -500,6 +546,7 @@ bool snapshot_read_recording(struct model *model, const char *bytes, size_t leng
         .bytes = bytes, .length = length, .model = model, .failure = failure};
     bool good = read_file(&reader, when);
     free(reader.found);
+    free(reader.since);
     return good;
 }
 
@@ -514,6 +561,7 @@ struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *b
     if (read_file(reader, when))
         return reader;
     free(reader->found);
+    free(reader->since);
     free(reader);
     return NULL;
 }
@@ -538,5 +586,6 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
 void snapshot_end_replay(struct snapshot_replay *replay) {
     free((char *)(uintptr_t)replay->bytes);
     free(replay->found);
+    free(replay->since);
     free(replay);
 }

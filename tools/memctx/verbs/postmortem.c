@@ -3,14 +3,15 @@
  * postmortem.c - `memctx postmortem`: what a recording tells of a process that has ended.
  *
  * The file has the figures up to its last moment, and an end only if the library's exit handler
- * ran. Everything else about the end is a conclusion: from the process table, from the boot, and
- * from the control group, if that still exists.
+ * ran. Everything else about the end is a conclusion: from the lock that the writer holds, from the
+ * process table, from the boot, and from the control group, if that still exists.
  */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ struct request {
 
 enum ending {
     ENDING_RUNS,         /* the process is still there */
-    ENDING_EXECUTED,     /* the process runs another program now */
+    ENDING_EXECUTED,     /* the process has called exec */
     ENDING_NORMALLY,     /* the exit handler ran */
     ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
@@ -121,6 +122,25 @@ static bool runs_other_program(const struct model *model, pid_t pid) {
     return got > 0 && (length != path_length(model->exe) || strncmp(path, model->exe, length) != 0);
 }
 
+/* Returns true if a process still writes into the file: the library holds a lock on it. So a
+ * process in a container is found whose pid this command does not see. */
+static bool is_written(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct flock byte = {.l_type = F_RDLCK, .l_start = RECORD_LOCK_AT, .l_len = 1};
+    bool locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
+/* Returns true if a later recording took the file's name. If the process still runs, it began that
+ * recording after exec. */
+static bool has_been_replaced(const char *path) {
+    static const char end[] = ".1.rec";
+    size_t length = strlen(path), end_length = sizeof end - 1;
+    return length >= end_length && strcmp(path + length - end_length, end) == 0;
+}
+
 static enum ending find_ending(const struct model *model) {
     const struct model_recording *recording = model->recording;
     struct process_facts facts;
@@ -130,20 +150,27 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_SWITCHED_OFF;
     if (recording->ending == RECORD_ENDED_RESTRICTED)
         return ENDING_RESTRICTED;
+    if (is_written(model->source))
+        return ENDING_RUNS;
     if (!is_same_boot(recording))
         return ENDING_REBOOTED;
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_other_program(model, facts.thread) ? ENDING_EXECUTED : ENDING_RUNS;
+        return runs_other_program(model, facts.thread) || has_been_replaced(model->source)
+                   ? ENDING_EXECUTED
+                   : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;
 }
 
 /* Returns how many processes of the control group the kernel has killed for memory since the last
- * moment; WIRE_UNKNOWN: the count cannot be read any more. */
+ * moment; WIRE_UNKNOWN: the count cannot be read any more, or the path is another group's by now.
+ * In a container the path is that of the reader's own group. */
 static int64_t read_kills(const struct model_recording *recording) {
     char text[1024], *path;
+    struct stat status;
     if (recording->cgroup_oom_kills == WIRE_UNKNOWN || recording->cgroup[0] == '\0' ||
-        !is_same_boot(recording))
+        !is_same_boot(recording) || stat(recording->cgroup, &status) != 0 ||
+        status.st_ino != recording->cgroup_inode)
         return WIRE_UNKNOWN;
     path = cli_format("%s/%s", recording->cgroup,
                       recording->cgroup_v1 ? "memory.oom_control" : "memory.events");
@@ -167,7 +194,8 @@ static char *tell_ending(const struct model *model, enum ending ending) {
     switch (ending) {
     case ENDING_RUNS: return cli_copy("still runs; its recording goes on");
     case ENDING_EXECUTED:
-        return cli_copy("has executed another program, which has a recording of its own");
+        return cli_copy("has executed another program, or its own once more, which has a "
+                        "recording of its own");
     case ENDING_NORMALLY:
         return cli_format("ended by itself at %.1f s: its exit handler ran",
                           recording->end_uptime_s);
@@ -221,8 +249,8 @@ static char *wall_text(uint64_t wall_ns) {
     time_t seconds = (time_t)(wall_ns / 1000000000U);
     struct tm fields;
     char text[40] = "?";
-    if (gmtime_r(&seconds, &fields))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &fields);
+    if (localtime_r(&seconds, &fields))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", &fields);
     return cli_copy(text);
 }
 
@@ -261,7 +289,8 @@ static void print_growth(const struct model *before, const struct model *model,
     int64_t all = compare->growth.requested_bytes;
     printf(is_last(model->recording) ? "\nin the last %.1f s of the recording: %s%s in use\n"
                                      : "\nin the %.1f s before this moment: %s%s in use\n",
-           model->uptime_s - before->uptime_s, all < 0 ? "" : "+", render_bytes(text, all, human));
+           model->uptime_s + model->slept_s - before->uptime_s - before->slept_s,
+           all < 0 ? "" : "+", render_bytes(text, all, human));
     for (size_t i = 0; i < compare->count && (request->telling.tell.all || i < GREW_TOLD); i++) {
         const struct compare_row *row = &compare->rows[i];
         if (row->growth.requested_bytes <= 0)
@@ -374,8 +403,9 @@ static bool load_before(struct model *before, const struct model *model, const c
     if (recording->chosen == 0)
         return false;
     /* snapshot_load_at counts back from the last moment. */
-    double behind_s = recording->moments[recording->moment_count - 1].uptime_s -
-                      recording->moments[recording->chosen].uptime_s;
+    const struct model_moment *last = &recording->moments[recording->moment_count - 1];
+    const struct model_moment *chosen = chosen_moment(model);
+    double behind_s = last->uptime_s + last->slept_s - chosen->uptime_s - chosen->slept_s;
     int64_t last_ms = memctx_marks_parse(request->last) / MEMCTX_MARKS_PACK;
     char *when = cli_format("-%" PRId64 "ms", last_ms + (int64_t)(behind_s * 1000 + 0.5));
     bool good = snapshot_load_at(before, path, when, &failure) ||

@@ -29,12 +29,31 @@ static bool is_process(pid_t pid, const struct model *model, struct process_fact
            facts->start_ticks == model->start_ticks;
 }
 
+struct search {
+    const struct model *model;
+    struct process_facts *facts;
+    bool found;
+};
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct search *search = argument;
+    search->found = is_process(pid, search->model, search->facts) &&
+                    search->facts->inner_pid == search->model->pid;
+    return !search->found;
+}
+
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts) {
     int pid, length = 0;
+    struct search search = {.model = model, .facts = facts};
     if (sscanf(path, "/proc/%d/root/%n", &pid, &length) == 1 && length > 0 &&
         is_process(pid, model, facts))
         return true;
-    return model->pid > 0 && model->pid <= INT32_MAX && is_process((pid_t)model->pid, model, facts);
+    if (model->pid <= 0 || model->pid > INT32_MAX)
+        return false;
+    if (is_process((pid_t)model->pid, model, facts))
+        return true;
+    process_for_each(visit_process, &search);
+    return search.found;
 }
 
 static struct symbols_work *begin(const struct model *model, const struct target *target,

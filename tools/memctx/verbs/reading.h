@@ -66,8 +66,9 @@ void reading_finish(struct symbols_work *work, struct model *model,
 /* Returns true if the process of a snapshot or recording still runs. Then the names of generated
  * code can be looked up, and files that only this process sees, such as those of its container.
  * `path`: path of the snapshot or recording. A recording holds the pid that the process has in its
- * container, so if `path` is /proc/PID/root/..., this PID is tried first. A process that got the
- * pid later has another start time and does not count. */
+ * container. So if `path` is /proc/PID/root/..., this PID is tried first, and at last all processes
+ * that have the pid in their containers. A process that got the pid later has another start time
+ * and does not count. */
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts);
 /* The moment at which the program of a process started lies between two times of the monotonic
  * clock. */

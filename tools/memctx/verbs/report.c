@@ -92,6 +92,7 @@ int report_main(int argc, char **argv) {
     const struct model_mark *mark = request.before ? model_find_mark(&model, request.before) : NULL;
     bool snapshot = request.before && !mark;
     if (mark) {
+        target_load_mark(&target, &model, mark->name);
         compare_with_mark(&compare, &model, mark);
         then.title = cli_format("mark %s", mark->name);
     } else if (snapshot) {
