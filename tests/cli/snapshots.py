@@ -9,7 +9,7 @@ import random
 import stat
 import subprocess
 
-from clitest import CLI, cli, expect, fake, scratch, succeed, target
+from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target, tool
 from harness import (build_program, check, check_equal, check_sums, dump_json, test)
 
 T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
@@ -200,6 +200,38 @@ def snapshots_of_two_runs_compare():
         check_equal(back["contexts"][-1]["growth"]["requested_bytes"], -500000, "the way back")
         check_equal(json.loads(succeed("diff", files[0], files[0], "--json"))["contexts"], [],
                     "a snapshot against itself")
+
+
+@test
+def snapshots_of_two_builds_compare_by_function():
+    """In another build of a program, functions have other offsets. The build may stand in another
+    folder. A state of another program gets a note."""
+    source = os.path.join(HERE, "programs/rebuilt.c")
+    with scratch() as where:
+        files = {}
+        for name, place, flags in (("old", "old/shop", []), ("here", "old/shop", ["-DNEWER"]),
+                                   ("there", "new/shop", ["-DNEWER"]), ("other", "other", [])):
+            program, files[name] = (os.path.join(where, end) for end in (place, name + ".mctx"))
+            os.makedirs(os.path.dirname(program), exist_ok=True)
+            tool("gcc", "-O1", "-g", "-Wl,--build-id", *flags, source, "-o", program)
+            with target([program]) as live:
+                succeed("dump", live.pid, "-o", files[name], env=live.cli_env)
+        for name in ("here", "there"):
+            done = expect(0, r"note: \S+ is of another build of \S+shop than \S+old\.mctx; there",
+                          "diff", files["old"], files[name], "--json")
+            rows = [(row["frame"]["function"], row["before"]["requested_bytes"],
+                     row["after"]["requested_bytes"]) for row in json.loads(done.stdout)["contexts"]]
+            check_equal(rows, [("first", 1000, 1500), ("added", 0, 300)], f"{name}: growth")
+            expect(0, "another build", "report", files[name], "--before", files["old"], "-o",
+                   os.path.join(where, "page.html"))
+            done = cli("diff", files["old"], files[name], "--no-symbols", "--json")
+            same = [row for row in json.loads(done.stdout)["contexts"]
+                    if row["before"]["allocs"] and row["after"]["allocs"]]
+            check_equal(same, [], "offsets of two builds are not compared")
+        expect(0, r"note: \S+old.mctx is of the program shop and \S+other.mctx of other; only", "diff",
+               files["old"], files["other"])
+        done = cli("diff", files["old"], files["old"])
+        check_equal(done.stderr, "", "a build and itself")
 
 
 @test

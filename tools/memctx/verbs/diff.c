@@ -253,6 +253,8 @@ int diff_main(int argc, char **argv) {
         reading_resolve(&later, &other, &request.names);
         progress_tell("comparing");
         compare_models(&compare, &model, &later);
+        progress_end();
+        reading_note_builds(&compare, &model, &later);
         ends = (struct diff_ends){model.source,
                                   later.source,
                                   model.uptime_s,
