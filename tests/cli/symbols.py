@@ -265,6 +265,18 @@ def file_that_was_replaced():
         check("no build-id" in done.stderr, f"note: {done.stderr}")
 
 
+@test
+def program_that_was_removed():
+    """An upgrade removes the file of a running program. The program keeps its name, by which doctor
+    knows the runtimes of languages."""
+    with scratch() as where:
+        program = os.path.realpath(compile_c(where, "-g", name="node"))
+        with target([program]) as live:
+            os.unlink(program)
+            dump = live.dump()
+            check_equal((dump["exe"], module_of(dump, program)["path"]), (program, program), "exe")
+
+
 def section_ranges(program):
     """The places of the debug sections and symbol tables in a file: [(offset, bytes)]."""
     ranges = []
