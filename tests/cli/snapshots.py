@@ -152,6 +152,27 @@ def frag_adds_up():
 
 
 @test
+def rounded_figures_have_the_next_unit():
+    """A size that would be rounded to 1024.0 KiB has the next unit, and a share to -0.0 % no sign."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
+        dump = json.loads(read(file))
+        for context in dump["contexts"]:
+            if context["self"]["requested_bytes"] == 100000:
+                context["self"]["requested_bytes"] = 1048570
+        with open(file, "w", encoding="utf-8") as changed:
+            json.dump(dump, changed, separators=(",", ":"))
+        text = succeed("dump", file, "--human")
+        check(re.search(r"allocate_first.*; 1\.0 MiB requested$", text, re.M), f"dump: {text}")
+        last = re.split(r"\n\n", succeed("frag", file))[0].split("\n")[-1]
+        dump["ledger"]["rss_bytes"] -= int(last.split()[0]) + 1
+        with open(file, "w", encoding="utf-8") as changed:
+            json.dump(dump, changed, separators=(",", ":"))
+        check(" -1    0.0 %  " in succeed("frag", file), "frag")
+
+
+@test
 def doctor_names_the_residue():
     """If most of the resident set is in no line of the ledger, doctor says so."""
     with allocate() as live, scratch() as where:
@@ -364,6 +385,8 @@ def text_options():
         text = succeed("dump", live.pid, "--min", "400K", env=env)
         check("allocate_more" in text and "allocate_first" not in text, f"--min: {text}")
         check("more contexts, " in text, f"what is hidden has a line: {text}")
+        text = succeed("dump", live.pid, "--min", "1M", "--site", "allocate_first", env=env)
+        check("\n... 1 more contexts, 100000 bytes\n" in text, f"--min and --site: {text}")
         text = succeed("dump", live.pid, "--no-symbols", env=env)
         check("allocate_more" not in text and "allocate+0x" in text, f"--no-symbols: {text}")
         check_equal(live.dump("--no-symbols")["contexts"][-1]["frame"]["function"], None, "name")
