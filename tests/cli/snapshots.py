@@ -267,6 +267,14 @@ def snapshot_file_is_whole_or_absent():
         check_equal(stat.S_IMODE(os.stat(path).st_mode), 0o640, "mode")
         succeed("dump", live.pid, "-o", path, env=live.cli_env)
         check_equal(os.listdir(where), ["snapshot"], "what is left in the directory")
+        for mode, kept in ((0o600, 0o600), (0o777, 0o644)):
+            os.chmod(path, mode)
+            old_mask = os.umask(0o022)
+            try:
+                succeed("dump", live.pid, "-o", path, env=live.cli_env)
+            finally:
+                os.umask(old_mask)
+            check_equal(stat.S_IMODE(os.stat(path).st_mode), kept, "mode of a file that was there")
 
 
 @test
