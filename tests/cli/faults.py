@@ -54,8 +54,9 @@ def generated_code_is_named_by_perf_map():
         path = f"/tmp/perf-{live.pid}.map"
         try:
             with open(path, "w", encoding="ascii") as file:
-                file.write("4000000 10 before\nbroken line\n5000000 40 Lfast;\033[2Jpath\n"
-                           "6000000 10 after\n")
+                # newer code has taken the place of "stale"
+                file.write("4000000 10 before\nbroken line\n5000000 10 stale\n"
+                           "4ffff00 200 Lfast;\033[2Jpath\n6000000 10 after\n")
             dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
             check_equal(dump["contexts"][2]["frame"]["function"], "Lfast;?[2Jpath", "its name")
             # The command rejects a socket that belongs to another user.
