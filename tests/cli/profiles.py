@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import time
+import xml.etree.ElementTree
 
 import pprof_file
 from clitest import CLI, expect, fake, scratch, succeed, target
@@ -348,6 +349,20 @@ def profile_strings_are_utf8():
             ),
             f"no such name in {names}",
         )
+
+
+@test
+def flame_graph_has_letters_of_any_language():
+    with scratch() as where:
+        made = Made(where)
+        made.add(0, "größe<&>", kind="named", requested_bytes=1000, allocs=1)
+        made.add(0, "量" * 300, kind="named", requested_bytes=1000, allocs=1)
+        name = "{http://www.w3.org/2000/svg}"
+        root = xml.etree.ElementTree.fromstring(succeed("dump", made.save(), "--svg", "-"))
+        found = [title.text.split(":")[0] for title in root.iter(name + "title")]
+        check_equal(sorted(found), ["all", "größe<&>", "量" * 300], "titles")
+        shown = [text.text for text in root.iter(name + "text")]
+        check(any(text.startswith("量量") and text.endswith("量..") for text in shown), f"{shown}")
 
 
 @test
