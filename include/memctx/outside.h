@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 6
+#define OUTSIDE_VERSION 7
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -46,6 +46,7 @@
     X(pages_clock_begin)                                                                           \
     X(options)                                                                                     \
     X(resizes_lost)                                                                                \
+    X(sums_resets)                                                                                 \
     X(rule_list)                                                                                   \
     X(buffers_stack_top)                                                                           \
     X(tree_count_shown)                                                                            \

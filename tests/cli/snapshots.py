@@ -6,6 +6,7 @@ import json
 import os
 import re
 import random
+import signal
 import stat
 import subprocess
 
@@ -221,6 +222,40 @@ def snapshots_of_two_runs_compare():
         check_equal(back["contexts"][-1]["growth"]["requested_bytes"], -500000, "the way back")
         check_equal(json.loads(succeed("diff", files[0], files[0], "--json"))["contexts"], [],
                     "a snapshot against itself")
+
+
+@test
+def snapshots_before_and_after_a_reset():
+    """Counters that were reset between two states have no growth, also if they are higher than
+    before. Live bytes have theirs."""
+    with allocate() as live, scratch() as where:
+        before, packed = os.path.join(where, "before"), os.path.join(where, "packed")
+        written = os.path.join(where, "json")
+        check_equal(live.ask("grow"), "ok", "grow")
+        succeed("dump", live.pid, "-o", before, env=live.cli_env)
+        check("counter_resets" not in live.dump(), "no reset yet")
+        succeed("reset", live.pid, "--site", "allocate_more", env=live.cli_env)
+        for _ in range(2):
+            check_equal(live.ask("grow"), "ok", "grow")
+        check_equal(live.dump()["counter_resets"], 1, "resets")
+        os.kill(live.pid, signal.SIGSTOP)
+        outside = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+        check_equal((outside["how"] is not None, outside["counter_resets"]), (True, 1), "outside")
+        os.kill(live.pid, signal.SIGCONT)
+        succeed("dump", live.pid, "-o", packed, env=live.cli_env)
+        succeed("dump", live.pid, "--json", "-o", written, env=live.cli_env)
+        for after in (packed, written, live.pid):
+            done = expect(0, "note: counters were reset between .*; how many allocs and frees",
+                          "diff", before, after, "--json", env=live.cli_env)
+            diff = json.loads(done.stdout)
+            grown = diff["contexts"][0]
+            check("allocate_more" in grown["path"][0], f"path: {grown['path']}")
+            for growth in (grown["growth"], diff["totals"]["growth"]):
+                check_equal([growth[key] for key in ("requested_bytes", "allocs", "frees",
+                                                     "requested_cum_bytes")],
+                            [1000000, None, None, None], "growth")
+        done = cli("diff", packed, written)
+        check_equal(done.stderr, "", "no reset between these two")
 
 
 @test

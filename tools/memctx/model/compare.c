@@ -52,12 +52,20 @@ static int compare_rows(const void *a, const void *b) {
     return left->context < right->context ? -1 : left->context > right->context;
 }
 
-/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
- * Differences to them are right, but the counters themselves are not known. */
 static void forget_counters(struct compare_figures *figures) {
     figures->allocs = figures->frees = figures->requested_cum_bytes = WIRE_UNKNOWN;
 }
 
+/* Forgets the growth of counters that began anew between the two models, at different allocations
+ * in each context. */
+static void forget_growth(struct compare *compare) {
+    forget_counters(&compare->growth);
+    for (size_t i = 0; i < compare->count; i++)
+        forget_counters(&compare->rows[i].growth);
+}
+
+/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
+ * Differences to them are right, but the counters themselves are not known. */
 static bool was_reset(const struct compare_figures *figures) {
     return (figures->allocs < 0 && figures->allocs != WIRE_UNKNOWN) ||
            (figures->frees < 0 && figures->frees != WIRE_UNKNOWN) ||
@@ -306,7 +314,8 @@ void compare_models(struct compare *compare, const struct model *before,
     find_rebuilt(&merge, &sides[1], before);
     merge_model(&merge, &sides[0]);
     merge_model(&merge, &sides[1]);
-    *compare = (struct compare){.rows = merge.rows, .count = merge.count};
+    *compare = (struct compare){
+        .rows = merge.rows, .count = merge.count, .reset = before->resets != after->resets};
     for (size_t i = after->module_count; i-- > 0;) {
         if (sides[1].rebuilt[i]) {
             compare->rebuilt = after->modules[i].path;
@@ -314,6 +323,8 @@ void compare_models(struct compare *compare, const struct model *before,
         }
     }
     finish(compare);
+    if (compare->reset)
+        forget_growth(compare);
     free(sides[0].rebuilt);
     free(sides[1].rebuilt);
     free(merge.nodes);

@@ -29,6 +29,7 @@ struct compare {
     const struct wire_left_out *left_out;         /* contexts that the mark left out; NULL: none */
     const char *rebuilt;  /* path of the first module that was built anew meanwhile; NULL: none */
     size_t rebuilt_count; /* number of such modules */
+    bool reset; /* counters were reset between the two states, so their growth is not known */
 };
 
 void compare_with_mark(struct compare *compare, const struct model *model,

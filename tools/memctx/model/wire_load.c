@@ -95,6 +95,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
         model->exe = drop_deleted(cli_clean(cli_copy(head.exe)));
         model->uptime_s = (double)head.uptime_ns / 1e9;
         model->slept_s = (double)head.slept_ns / 1e9;
+        model->resets = head.resets;
         model->depth = head.depth;
     }
     model->exact = head.exact != 0;

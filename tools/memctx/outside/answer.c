@@ -214,7 +214,7 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
     dump->exact = tables->lost_views == 0 && tables->missing == 0 && tables->reach.cut_bytes == 0 &&
                   (outside->path || outside->process.stopped);
-    dump->flags = request->flags;
+    dump->resets = (uint32_t)tables_word(tables, ADDRESS(tables, sums_resets), sizeof dump->resets);
     dump->contexts = tables->node_count;
     dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
     for (uint32_t id = 0; id < tables->node_count; id++) {

@@ -254,7 +254,7 @@ int diff_main(int argc, char **argv) {
         progress_tell("comparing");
         compare_models(&compare, &model, &later);
         progress_end();
-        reading_note_builds(&compare, &model, &later);
+        reading_note_differences(&compare, &model, &later);
         ends = (struct diff_ends){model.source,
                                   later.source,
                                   model.uptime_s,

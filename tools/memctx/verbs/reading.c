@@ -88,8 +88,8 @@ struct reading_began reading_find_began(const struct model *model, double asked_
     return (struct reading_began){asked_s - model->uptime_s, clock_now_s() - model->uptime_s};
 }
 
-void reading_note_builds(const struct compare *compare, const struct model *before,
-                         const struct model *after) {
+void reading_note_differences(const struct compare *compare, const struct model *before,
+                              const struct model *after) {
     const char *earlier = model_program(before), *later = model_program(after);
     if (strcmp(earlier, later) != 0) {
         cli_warn("note: %s is of the program %s and %s of %s; only call paths through the same "
@@ -104,6 +104,11 @@ void reading_note_builds(const struct compare *compare, const struct model *befo
                  "function, and not at all where a function has no name",
                  after->source, compare->rebuilt, more, before->source);
         free(more);
+    }
+    if (compare->reset) {
+        cli_warn("note: counters were reset between %s and %s (memctx reset); how many allocs and "
+                 "frees there were meanwhile is not known",
+                 before->source, after->source);
     }
 }
 

@@ -82,9 +82,10 @@ struct reading_began reading_find_began(const struct model *model, double asked_
  */
 void reading_check_began(const struct target *target, struct reading_began first,
                          struct reading_began last);
-/* Notes on standard error if two states that were compared are of different programs or builds. */
-void reading_note_builds(const struct compare *compare, const struct model *before,
-                         const struct model *after);
+/* Notes on standard error if two states that were compared are of different programs or builds, or
+ * if counters were reset between them. */
+void reading_note_differences(const struct compare *compare, const struct model *before,
+                              const struct model *after);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */
 const char *reading_target_word(int argc, char **argv, int maximum);
