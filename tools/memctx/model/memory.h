@@ -38,8 +38,9 @@ struct memory_places {
  * tables for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
 /* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. `exe`:
- * path of the program's file; NULL: not known. Returns false if the text has no mapping. */
-bool memory_read_smaps(FILE *file, const char *exe, struct model_mappings *mappings,
+ * path of the program's file; NULL: not known. `pagemap`: descriptor of the process's pagemap; -1:
+ * none. Returns false if the text has no mapping. */
+bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
                        struct memory_places *places);
 
 /* Returns the resident anonymous memory that neither the segments nor the tables of the library
