@@ -174,6 +174,27 @@ def rounded_figures_have_the_next_unit():
 
 
 @test
+def doctor_counts_the_freelist_that_is_resident():
+    """A large chunk that the program never touched goes to the freelist as a whole. Trim returns
+    only what is resident."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
+        dump = json.loads(read(file))
+        for resident, wanted in ((0, []), (100 << 20, ["freelist"])):
+            dump["ledger"]["freelist_bytes"] = 512 << 20
+            dump["ledger"]["segments_resident"] += resident
+            with open(file, "w", encoding="utf-8") as changed:
+                json.dump(dump, changed, separators=(",", ":"))
+            found = json.loads(succeed("doctor", file, "--json"))["findings"]
+            found = [one for one in found if one["id"] == "freelist"]
+            check_equal([one["id"] for one in found], wanted, f"{resident} bytes are resident")
+        check(100 << 20 <= found[0]["bytes"] < 105 << 20, f"bytes: {found[0]}")
+        text = succeed("frag", file, "--human")
+        check(re.search(r"for reuse: 100\.\d MiB in\s+the freelist", text), text)
+
+
+@test
 def doctor_names_the_residue():
     """If most of the resident set is in no line of the ledger, doctor says so."""
     with allocate() as live, scratch() as where:

@@ -324,6 +324,17 @@ int64_t memory_own_most(const struct wire_ledger *ledger) {
     return tables > own ? tables : own;
 }
 
+int64_t memory_freelist_held(const struct model *model) {
+    int64_t bytes = model_tame(model->ledger.freelist_bytes);
+    int64_t left = model_tame(model->ledger.segments_resident);
+    if (!model->has_pages || model->ledger.segments_resident == WIRE_UNKNOWN)
+        return bytes;
+    for (size_t i = 0; i < model->page_count; i++)
+        left = model_tame(left - memory_held_bytes(&model->pages[i]));
+    left = left > 0 ? left : 0;
+    return left < bytes ? left : bytes;
+}
+
 int64_t memory_own_mappings(const struct model *model) {
     int64_t ours =
         model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);

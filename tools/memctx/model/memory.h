@@ -47,6 +47,10 @@ bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_ma
  * take. Some 50 KiB of other data in the library's .bss count as the program's here. */
 int64_t memory_own_mappings(const struct model *model);
 
+/* Returns how much of the freelist may be resident. Its memory may never have been touched: a large
+ * chunk goes to the freelist as a whole. */
+int64_t memory_freelist_held(const struct model *model);
+
 /* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
  * the answers of the control thread. */
 int64_t memory_own_bytes(const struct wire_ledger *ledger);
