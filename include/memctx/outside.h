@@ -46,6 +46,7 @@
     X(pages_clock_begin)                                                                           \
     X(options)                                                                                     \
     X(resizes_lost)                                                                                \
+    X(sums_resets)                                                                                 \
     X(rule_list)                                                                                   \
     X(buffers_stack_top)                                                                           \
     X(tree_count_shown)                                                                            \

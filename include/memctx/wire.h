@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 9
+#define WIRE_VERSION 10
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -137,7 +137,7 @@ struct wire_dump {
     /* 1: no operation was lost. Operations are lost if memory for a table is short, and by some
      * forks */
     uint32_t exact;
-    uint32_t flags;    /* the flags of the request */
+    uint32_t resets;   /* how often counters were reset: all of them, or those of a subtree */
     uint32_t contexts; /* every id is less than this */
     uint32_t took_ns;  /* time to build this answer */
     /* Sums over the whole process; WIRE_UNKNOWN unless the request has WIRE_DUMP_SUMS. */

@@ -530,7 +530,7 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
     dump->pid = os_process_id();
     dump->depth = (uint32_t)load_relaxed(&options.depth);
     dump->exact = !load_relaxed(&heap_global.lost_views);
-    dump->flags = request->flags;
+    dump->resets = sums_resets;
     dump->contexts = tree_count();
     dump->requested_bytes = sums ? all.live_bytes : WIRE_UNKNOWN;
     dump->live_chunks = sums ? all.allocs - all.frees : WIRE_UNKNOWN;

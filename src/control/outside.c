@@ -15,6 +15,7 @@
 #include "control/marks.h"
 #include "figures/buffers.h"
 #include "figures/pages.h"
+#include "figures/sums.h"
 #include "named/named.h"
 #include "os/meta.h"
 #include "region/heap.h"

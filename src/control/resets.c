@@ -119,7 +119,7 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
     asked_bytes += made.bytes; /* also if the reset is refused: the baselines stay */
     if (!has_room)
         return refuse_reset(text, &reset);
-    sums_resets_made = true;
+    sums_resets++;
     marks_forget_counters();
     if (!reset_heaps(&reset, RESET_RESETS))
         return refuse_reset(text, &reset);

@@ -17,7 +17,7 @@
  * chunks meanwhile: the reader may have been preempted. */
 #define TRIES_MAX 8U
 
-bool sums_resets_made;
+uint32_t sums_resets;
 
 void sums_begin(void) {
     lock_take(&heap_global.lock); /* while it is held, no heap is parked or adopted */
@@ -38,7 +38,7 @@ void sums_pause(uint32_t steps) {
 
 static void add_base(struct sum *sum, struct heap *heap, const struct view *view) {
     const struct baseline *base =
-        sums_resets_made ? heap_baseline(heap, view->index, TABLES_UNCOUNTED) : NULL;
+        sums_resets ? heap_baseline(heap, view->index, TABLES_UNCOUNTED) : NULL;
     if (!base)
         return;
     sum->base_allocs += (int64_t)base->allocs;
@@ -136,7 +136,7 @@ struct sum sums_base(uint32_t context) {
     struct heap_views walk = heap_views_of(context);
     struct sum sum = {0};
     const struct view *view;
-    while (sums_resets_made && (view = heap_views_next(&walk)))
+    while (sums_resets && (view = heap_views_next(&walk)))
         add_base(&sum, walk.heap, view);
     return sum;
 }

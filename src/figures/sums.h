@@ -48,8 +48,8 @@ struct sum sums_of(uint32_t context);   /* calls sums_begin and sums_end itself 
 struct sum sums_base(uint32_t context); /* returns only the base_ fields */
 /* Allocs, frees and bytes of all contexts. Takes heap_global.lock itself. */
 struct sum sums_all(void);
-/* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread
- * only. */
-INTERNAL bool sums_resets_made;
+/* Number of resets of counters. Unless it is 0, views may have a baseline (heap_baseline). Control
+ * thread only. */
+INTERNAL uint32_t sums_resets;
 
 #endif

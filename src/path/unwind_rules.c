@@ -169,6 +169,48 @@ static void read_program_name(void) {
         global.exe[0] = 0;
 }
 
+/* Adds the digits of an address without "0x", as names in /proc have them. */
+static void add_digits(struct text *text, uintptr_t address) {
+    char digits[24] = {0};
+    struct text all = {.bytes = digits, .capacity = sizeof digits - 1};
+    text_add_hex(&all, address);
+    text_add(text, digits + 2);
+}
+
+/* Reads the path of the file that is mapped as an object's first segment. Returns false if the
+ * kernel does not tell it. */
+static bool read_mapped_path(const struct link_map *map, char *path, size_t capacity) {
+    char link[64] = {0};
+    struct text text = {.bytes = link, .capacity = sizeof link - 1};
+    unsigned count = 0;
+    const ElfW(Phdr) *segment = program_headers(map, &count);
+    for (; segment && count && segment->p_type != PT_LOAD; segment++)
+        count--;
+    if (!segment || !count || load_relaxed(&os_restricted))
+        return false;
+    uintptr_t start = map->l_addr + segment->p_vaddr;
+    text_add(&text, "/proc/self/map_files/");
+    add_digits(&text, start & ~(OS_PAGE_BYTES - 1));
+    text_add(&text, "-");
+    add_digits(&text, align_up(start + segment->p_filesz, OS_PAGE_BYTES));
+    int64_t length = os_read_link(link, path, capacity);
+    return length > 0 && (size_t)length < capacity - 1 && *path == '/'; /* not cut off */
+}
+
+/* Returns a copy of an object's path, and sets *bytes to its size. glibc keeps a library's path as
+ * the program or LD_LIBRARY_PATH gave it. The command runs in another directory, where a relative
+ * path is of no use. */
+NOINLINE static char *copy_path(const struct link_map *map, const char *name, size_t *bytes) {
+    char mapped[512];
+    if (*name != '/' && read_mapped_path(map, mapped, sizeof mapped))
+        name = mapped;
+    *bytes = text_length(name) + 1;
+    char *copy = meta_alloc(*bytes);
+    if (copy)
+        __builtin_memcpy(copy, name, *bytes);
+    return copy;
+}
+
 static bool is_same(const struct module *a, const struct module *b) {
     return a->start == b->start && a->end == b->end && a->bias == b->bias && a->build_id_bytes &&
            a->build_id_bytes == b->build_id_bytes &&
@@ -198,11 +240,10 @@ static uint32_t module_learn(const struct cfi_object *object) {
     read_program_name();
     bool is_program = !map->l_name || !*map->l_name;
     const char *name = is_program ? global.exe : map->l_name;
-    size_t length = text_length(name) + 1;
-    char *copy = meta_alloc(length);
+    size_t length;
+    char *copy = copy_path(map, name, &length);
     if (!copy)
         return MODULE_NONE;
-    __builtin_memcpy(copy, name, length);
     struct module learnt = {.start = object->start,
                             .end = object->end,
                             .bias = map->l_addr,

@@ -54,8 +54,9 @@ def generated_code_is_named_by_perf_map():
         path = f"/tmp/perf-{live.pid}.map"
         try:
             with open(path, "w", encoding="ascii") as file:
-                file.write("4000000 10 before\nbroken line\n5000000 40 Lfast;\033[2Jpath\n"
-                           "6000000 10 after\n")
+                # newer code has taken the place of "stale"
+                file.write("4000000 10 before\nbroken line\n5000000 10 stale\n"
+                           "4ffff00 200 Lfast;\033[2Jpath\n6000000 10 after\n")
             dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
             check_equal(dump["contexts"][2]["frame"]["function"], "Lfast;?[2Jpath", "its name")
             # The command rejects a socket that belongs to another user.
@@ -69,7 +70,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 50 and this memctx .* speaks 9; use the memctx"),
+    ("version", 1, r"wire version 51 and this memctx .* speaks 10; use the memctx"),
     ("garbage", 1, r"does not answer like libmemctx.so"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
@@ -79,7 +80,7 @@ HELLO_FAULTS = [
     ("hello-ticks", 3, r"the pid was used again"),
 ]
 ANSWER_FAULTS = [
-    ("answer-version", 1, r"wire version 10 and this memctx"),
+    ("answer-version", 1, r"wire version 11 and this memctx"),
     ("answer-type", 1, r"damaged answer; a frame of type"),
     ("answer-huge", 1, r"announces 1152921504606846976 bytes"),
     ("answer-short", 1, r"8 bytes are not the head"),

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import time
+import xml.etree.ElementTree
 
 import pprof_file
 from clitest import CLI, expect, fake, scratch, succeed, target
@@ -351,6 +352,20 @@ def profile_strings_are_utf8():
 
 
 @test
+def flame_graph_has_letters_of_any_language():
+    with scratch() as where:
+        made = Made(where)
+        made.add(0, "größe<&>", kind="named", requested_bytes=1000, allocs=1)
+        made.add(0, "量" * 300, kind="named", requested_bytes=1000, allocs=1)
+        name = "{http://www.w3.org/2000/svg}"
+        root = xml.etree.ElementTree.fromstring(succeed("dump", made.save(), "--svg", "-"))
+        found = [title.text.split(":")[0] for title in root.iter(name + "title")]
+        check_equal(sorted(found), ["all", "größe<&>", "量" * 300], "titles")
+        shown = [text.text for text in root.iter(name + "text")]
+        check(any(text.startswith("量量") and text.endswith("量..") for text in shown), f"{shown}")
+
+
+@test
 def profile_of_extreme_figures():
     """Extreme figures of a damaged target overflow nothing, also when samples are added up."""
     with fake("extreme") as live, scratch() as where:
@@ -360,6 +375,28 @@ def profile_of_extreme_figures():
         # heaptrack's format would take a line for each of these chunks
         expect(1, "live chunks", "export", live.pid, "--heaptrack", os.path.join(where, "heaptrack"), env=live.cli_env)
         check("heaptrack" not in " ".join(os.listdir(where)), f"files: {os.listdir(where)}")
+
+
+@test
+def profile_of_a_recording_has_no_pages():
+    """A recording has no figures of pages. Its profiles leave them out, and do not say 0."""
+    with scratch() as where:
+        program = build_program("tests/cli/programs/allocate.c")
+        with target([program], MEMCTX_RECORD=where) as live:
+            file = os.path.join(where, f"memctx-{live.pid}-allocate.rec")
+            deadline = time.monotonic() + 60
+            while not os.path.exists(file) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            live.process.stdin.close()  # the program ends, and its recording with it
+            live.process.wait(60)
+        profile = export(file, where)
+        kinds = [profile["string_table"][kind["type"]].decode() for kind in profile["sample_type"]]
+        check_equal(kinds, [kind for kind, _ in TYPES[:4]], "types of the samples")
+        check(pprof_file.sums(profile)["inuse_space"] >= 100000, "live bytes")
+        speedscope = json.loads(succeed("export", file, "--speedscope", "-"))
+        check_equal([one["name"] for one in speedscope["profiles"]],
+                    ["requested", "live chunks", "allocations"], "profiles of speedscope")
+        succeed("export", file, "--otlp", os.path.join(where, "otlp"))
 
 
 # --- gzip -----------------------------------------------------------------------------------------

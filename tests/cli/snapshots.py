@@ -6,10 +6,11 @@ import json
 import os
 import re
 import random
+import signal
 import stat
 import subprocess
 
-from clitest import CLI, cli, expect, fake, scratch, succeed, target
+from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target, tool
 from harness import (build_program, check, check_equal, check_sums, dump_json, test)
 
 T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
@@ -157,6 +158,48 @@ def frag_adds_up():
 
 
 @test
+def rounded_figures_have_the_next_unit():
+    """A size that would be rounded to 1024.0 KiB has the next unit, and a share to -0.0 % no sign."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
+        dump = json.loads(read(file))
+        for context in dump["contexts"]:
+            if context["self"]["requested_bytes"] == 100000:
+                context["self"]["requested_bytes"] = 1048570
+        with open(file, "w", encoding="utf-8") as changed:
+            json.dump(dump, changed, separators=(",", ":"))
+        text = succeed("dump", file, "--human")
+        check(re.search(r"allocate_first.*; 1\.0 MiB requested$", text, re.M), f"dump: {text}")
+        last = re.split(r"\n\n", succeed("frag", file))[0].split("\n")[-1]
+        dump["ledger"]["rss_bytes"] -= int(last.split()[0]) + 1
+        with open(file, "w", encoding="utf-8") as changed:
+            json.dump(dump, changed, separators=(",", ":"))
+        check(" -1    0.0 %  " in succeed("frag", file), "frag")
+
+
+@test
+def doctor_counts_the_freelist_that_is_resident():
+    """A large chunk that the program never touched goes to the freelist as a whole. Trim returns
+    only what is resident."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
+        dump = json.loads(read(file))
+        for resident, wanted in ((0, []), (100 << 20, ["freelist"])):
+            dump["ledger"]["freelist_bytes"] = 512 << 20
+            dump["ledger"]["segments_resident"] += resident
+            with open(file, "w", encoding="utf-8") as changed:
+                json.dump(dump, changed, separators=(",", ":"))
+            found = json.loads(succeed("doctor", file, "--json"))["findings"]
+            found = [one for one in found if one["id"] == "freelist"]
+            check_equal([one["id"] for one in found], wanted, f"{resident} bytes are resident")
+        check(100 << 20 <= found[0]["bytes"] < 105 << 20, f"bytes: {found[0]}")
+        text = succeed("frag", file, "--human")
+        check(re.search(r"for reuse: 100\.\d MiB in\s+the freelist", text), text)
+
+
+@test
 def doctor_names_the_residue():
     """If most of the resident set is in no line of the ledger, doctor says so."""
     with allocate() as live, scratch() as where:
@@ -208,6 +251,72 @@ def snapshots_of_two_runs_compare():
 
 
 @test
+def snapshots_before_and_after_a_reset():
+    """Counters that were reset between two states have no growth, also if they are higher than
+    before. Live bytes have theirs."""
+    with allocate() as live, scratch() as where:
+        before, packed = os.path.join(where, "before"), os.path.join(where, "packed")
+        written = os.path.join(where, "json")
+        check_equal(live.ask("grow"), "ok", "grow")
+        succeed("dump", live.pid, "-o", before, env=live.cli_env)
+        check("counter_resets" not in live.dump(), "no reset yet")
+        succeed("reset", live.pid, "--site", "allocate_more", env=live.cli_env)
+        for _ in range(2):
+            check_equal(live.ask("grow"), "ok", "grow")
+        check_equal(live.dump()["counter_resets"], 1, "resets")
+        os.kill(live.pid, signal.SIGSTOP)
+        outside = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+        check_equal((outside["how"] is not None, outside["counter_resets"]), (True, 1), "outside")
+        os.kill(live.pid, signal.SIGCONT)
+        succeed("dump", live.pid, "-o", packed, env=live.cli_env)
+        succeed("dump", live.pid, "--json", "-o", written, env=live.cli_env)
+        for after in (packed, written, live.pid):
+            done = expect(0, "note: counters were reset between .*; how many allocs and frees",
+                          "diff", before, after, "--json", env=live.cli_env)
+            diff = json.loads(done.stdout)
+            grown = diff["contexts"][0]
+            check("allocate_more" in grown["path"][0], f"path: {grown['path']}")
+            for growth in (grown["growth"], diff["totals"]["growth"]):
+                check_equal([growth[key] for key in ("requested_bytes", "allocs", "frees",
+                                                     "requested_cum_bytes")],
+                            [1000000, None, None, None], "growth")
+        done = cli("diff", packed, written)
+        check_equal(done.stderr, "", "no reset between these two")
+
+
+@test
+def snapshots_of_two_builds_compare_by_function():
+    """In another build of a program, functions have other offsets. The build may stand in another
+    folder. A state of another program gets a note."""
+    source = os.path.join(HERE, "programs/rebuilt.c")
+    with scratch() as where:
+        files = {}
+        for name, place, flags in (("old", "old/shop", []), ("here", "old/shop", ["-DNEWER"]),
+                                   ("there", "new/shop", ["-DNEWER"]), ("other", "other", [])):
+            program, files[name] = (os.path.join(where, end) for end in (place, name + ".mctx"))
+            os.makedirs(os.path.dirname(program), exist_ok=True)
+            tool("gcc", "-O1", "-g", "-Wl,--build-id", *flags, source, "-o", program)
+            with target([program]) as live:
+                succeed("dump", live.pid, "-o", files[name], env=live.cli_env)
+        for name in ("here", "there"):
+            done = expect(0, r"note: \S+ is of another build of \S+shop than \S+old\.mctx; there",
+                          "diff", files["old"], files[name], "--json")
+            rows = [(row["frame"]["function"], row["before"]["requested_bytes"],
+                     row["after"]["requested_bytes"]) for row in json.loads(done.stdout)["contexts"]]
+            check_equal(rows, [("first", 1000, 1500), ("added", 0, 300)], f"{name}: growth")
+            expect(0, "another build", "report", files[name], "--before", files["old"], "-o",
+                   os.path.join(where, "page.html"))
+            done = cli("diff", files["old"], files[name], "--no-symbols", "--json")
+            same = [row for row in json.loads(done.stdout)["contexts"]
+                    if row["before"]["allocs"] and row["after"]["allocs"]]
+            check_equal(same, [], "offsets of two builds are not compared")
+        expect(0, r"note: \S+old.mctx is of the program shop and \S+other.mctx of other; only", "diff",
+               files["old"], files["other"])
+        done = cli("diff", files["old"], files["old"])
+        check_equal(done.stderr, "", "a build and itself")
+
+
+@test
 def snapshot_file_is_whole_or_absent():
     with fake("none") as live, scratch() as where:
         path = os.path.join(where, "snapshot")
@@ -219,6 +328,14 @@ def snapshot_file_is_whole_or_absent():
         check_equal(stat.S_IMODE(os.stat(path).st_mode), 0o640, "mode")
         succeed("dump", live.pid, "-o", path, env=live.cli_env)
         check_equal(os.listdir(where), ["snapshot"], "what is left in the directory")
+        for mode, kept in ((0o600, 0o600), (0o777, 0o644)):
+            os.chmod(path, mode)
+            old_mask = os.umask(0o022)
+            try:
+                succeed("dump", live.pid, "-o", path, env=live.cli_env)
+            finally:
+                os.umask(old_mask)
+            check_equal(stat.S_IMODE(os.stat(path).st_mode), kept, "mode of a file that was there")
 
 
 @test
@@ -337,6 +454,8 @@ def text_options():
         text = succeed("dump", live.pid, "--min", "400K", env=env)
         check("allocate_more" in text and "allocate_first" not in text, f"--min: {text}")
         check("more contexts, " in text, f"what is hidden has a line: {text}")
+        text = succeed("dump", live.pid, "--min", "1M", "--site", "allocate_first", env=env)
+        check("\n... 1 more contexts, 100000 bytes\n" in text, f"--min and --site: {text}")
         text = succeed("dump", live.pid, "--no-symbols", env=env)
         check("allocate_more" not in text and "allocate+0x" in text, f"--no-symbols: {text}")
         check_equal(live.dump("--no-symbols")["contexts"][-1]["frame"]["function"], None, "name")

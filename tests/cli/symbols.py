@@ -166,6 +166,24 @@ def compressed_symbol_table():
 
 
 @test
+def libraries_loaded_by_relative_paths():
+    """A library that dlopen got by a relative path, and one that LD_LIBRARY_PATH=. found, have
+    names, although the command runs in another directory and the program has left its own."""
+    with scratch() as where:
+        source = os.path.join(SOURCES, "relative.c")
+        for part in ("near", "plugin"):
+            tool("gcc", "-O1", "-g", "-shared", "-fPIC", f"-DPART={part}", source, "-o",
+                 os.path.join(where, f"{part}.so"))
+        tool("gcc", "-O1", "-g", source, "near.so", "-o", "program", cwd=where)
+        with target(["env", "-C", where, "./program"], LD_LIBRARY_PATH=".") as live:
+            dump = live.dump()
+        for part, size in (("near", 1111), ("plugin", 2222)):
+            check_equal(path_of_size(dump, size)[0]["function"], f"{part}_allocate", part)
+            check_equal(module_of(dump, os.path.join(where, f"{part}.so"))["symbols"], "dwarf",
+                        "source")
+
+
+@test
 def cxx_names():
     with scratch() as where:
         for flags in (["-g"], []):
@@ -245,6 +263,18 @@ def file_that_was_replaced():
         frames = path_of_size(json.loads(done.stdout), 12345)
         check_equal(frames[0]["function"], "another", "the name in the file of today")
         check("no build-id" in done.stderr, f"note: {done.stderr}")
+
+
+@test
+def program_that_was_removed():
+    """An upgrade removes the file of a running program. The program keeps its name, by which doctor
+    knows the runtimes of languages."""
+    with scratch() as where:
+        program = os.path.realpath(compile_c(where, "-g", name="node"))
+        with target([program]) as live:
+            os.unlink(program)
+            dump = live.dump()
+            check_equal((dump["exe"], module_of(dump, program)["path"]), (program, program), "exe")
 
 
 def section_ranges(program):

@@ -327,14 +327,16 @@ def read(data):
     texts = texts_of(blocks)
     table = Table(blocks, PROCESS)
     (pid,), (depth,), (build,) = table.figures(1), table.figures(4), table.figures(8)
-    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,), (lost,), (slept,) = map(
-        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15))
+    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,), (lost,), (slept,), (resets,) = map(
+        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17))
     dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe], "program": texts[program] or texts[exe].rsplit("/", 1)[-1],
             "depth": depth, "exact": exact != 0,
             "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6), "start_ticks": ticks,
             "library_version": texts[version], "build_ns": build, "has_names": names != 0, "filtered": False}
     if slept:
         dump["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
+    if resets:
+        dump["counter_resets"] = resets
     table = Table(blocks, FIGURES)
     for group, key in ((1, "ledger"), (2, "mappings")):
         if key == "ledger" or has_mappings:

@@ -52,6 +52,31 @@ Test(model, the_mapping_that_grew_most_is_found) {
     cr_assert_eq(growth.new_places, 1);
 }
 
+/* Names of more than 60 bytes, and what dump shows of them. */
+Test(model, long_names_keep_the_function) {
+    static const char *const names[][2] = {
+        {"decltype(auto) std::__do_visit<std::__detail::__deduce_visit_result<void>, "
+         "main::{lambda(auto:1&&)#1}, std::variant<int, long>&>(main::{lambda(auto:1&&)#1}&&)",
+         "std::__do_visit<...>(main::{lambda(auto:1&&)#1}&&)"},
+        {"decltype ((to_json({parm#1}, (forward<int>)({parm#2}))), ((void)0)) "
+         "nlohmann::to_json_fn::operator()<int>(nlohmann::json&, int&&) const",
+         "nlohmann::to_json_fn::operator()<...>(...)"},
+        {"<alloc::vec::Vec<T> as alloc::vec::spec_from_iter::SpecFromIter<T,I>>::from_iter",
+         "<alloc::vec::Vec<> as alloc::vec::spec_from_iter::SpecFromIter<...>>::from_iter"},
+        {"<alloc::boxed::Box<dyn core::ops::Fn(u8) -> u8> as core::clone::Clone>::clone_from<u8>",
+         "<alloc::boxed::Box<...> as core::clone::Clone>::clone_from<>"},
+        {"<fn(u8) -> core::option::Option<u8> as core::ops::function::FnOnce>::call_once",
+         "<fn(u8) -> core::option::Option<> as core::ops::function::FnOnce>::call_once"},
+        {"core::ops::function::FnOnce<fn(core::option::Option<u8>) -> i32>::call_once::long_name",
+         "core::ops::function::FnOnce<...>::call_once::long_name"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *text = shorten_function(names[i][0]);
+        cr_expect_str_eq(text, names[i][1]);
+        free(text);
+    }
+}
+
 Test(model, a_long_name_is_cut_between_letters) {
     char name[200] = "";
     for (size_t i = 0; i < 60; i++)

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "model/memory.h"
 
@@ -15,7 +18,7 @@ static struct memory_places places;
 static void read_text(const char *text) {
     FILE *file = fmemopen((char *)text, strlen(text), "r");
     cr_assert(file);
-    bool good = memory_read_smaps(file, "/bin/program", &mappings, &places);
+    bool good = memory_read_smaps(file, "/bin/program", -1, &mappings, &places);
     cr_assert_eq(good, text[0] != '\n');
     fclose(file);
 }
@@ -129,6 +132,28 @@ Test(smaps, a_mapping_shown_twice_keeps_its_kind) {
               "11000-13000 rw-p 00000000 00:00 0\nRss: 8 kB\n");
     cr_assert_eq(mappings.file_bytes, 12 * KI);
     cr_assert_eq(mappings.anonymous_bytes, 0);
+}
+
+/* glibc 2.42 makes the guard page of a stack inside the stack's mapping. */
+Test(smaps, a_guard_page_inside_the_mapping_marks_a_stack) {
+    size_t bytes = 2 << 20;
+    int major, minor;
+    struct utsname kernel;
+    cr_assert(!uname(&kernel) && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
+    if (major < 6 || (major == 6 && minor < 15))
+        cr_skip("needs Linux 6.15");
+    /* the memory around the stack is not accessible, so the kernel merges the stack with nothing */
+    char *stack = mmap(NULL, 3 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack += bytes;
+    cr_assert_eq(mprotect(stack, bytes, PROT_READ | PROT_WRITE), 0);
+    if (madvise(stack, 4 * KI, 102 /* MADV_GUARD_INSTALL */))
+        cr_skip("no guard pages here");
+    memset(stack + bytes / 2, 1, 4 * KI);
+    cr_assert(memory_read_mappings(getpid(), &mappings, &places));
+    size_t at = 0;
+    while (at < places.count && places.list[at].end <= (uintptr_t)stack)
+        at++;
+    check_place(at, (uintptr_t)stack, (uintptr_t)stack + bytes, 4, MODEL_PLACE_STACK);
 }
 
 Test(smaps, text_without_mappings_is_told) {

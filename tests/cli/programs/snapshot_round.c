@@ -321,6 +321,7 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     model->start_ticks = extreme ? UINT64_MAX : 4242;
     model->uptime_s = 12.345678901234;
     model->slept_s = 3600.25;
+    model->resets = extreme ? UINT32_MAX : 3;
     model->build_ns = extreme ? WIRE_UNKNOWN : 99;
     model->depth = 32;
     model->exact = model->has_names = model->has_mappings = true;
@@ -462,9 +463,10 @@ static void compare_rest(const struct model *a, const struct model *b) {
 static void compare_process(const struct model *a, const struct model *b) {
     if (a->pid != b->pid || a->start_ticks != b->start_ticks || !same_text(a->exe, b->exe) ||
         !same_text(a->library_version, b->library_version) || a->uptime_s != b->uptime_s ||
-        a->slept_s != b->slept_s || a->build_ns != b->build_ns || a->depth != b->depth ||
-        a->exact != b->exact || a->has_names != b->has_names || a->has_threads != b->has_threads ||
-        a->has_pages != b->has_pages || a->has_mappings != b->has_mappings ||
+        a->slept_s != b->slept_s || a->resets != b->resets || a->build_ns != b->build_ns ||
+        a->depth != b->depth || a->exact != b->exact || a->has_names != b->has_names ||
+        a->has_threads != b->has_threads || a->has_pages != b->has_pages ||
+        a->has_mappings != b->has_mappings ||
         memcmp(&a->ledger, &b->ledger, sizeof a->ledger) != 0 ||
         memcmp(&a->mappings, &b->mappings, sizeof a->mappings) != 0 ||
         memcmp(&a->totals, &b->totals, sizeof a->totals) != 0) {

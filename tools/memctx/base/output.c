@@ -54,7 +54,7 @@ void output_begin(struct output *output, const char *path) {
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
     bool direct =
         standard || (exists && (!S_ISREG(status.st_mode) || is_open_as(&status, STDERR_FILENO)));
-    *output = (struct output){.path = path, .fd = -1};
+    *output = (struct output){.path = path, .fd = -1, .mode = exists ? status.st_mode : 0666};
     if (!direct) {
         output->temporary = cli_format("%s.XXXXXX", path);
         output->fd = mkstemp(output->temporary);
@@ -125,7 +125,8 @@ void output_finish(struct output *output) {
     bool direct = !output->temporary;
     mode_t mask = umask(0);
     umask(mask);
-    bool good = flush_all(output) && (direct || fchmod(output->fd, 0666 & ~mask) == 0);
+    bool good =
+        flush_all(output) && (direct || fchmod(output->fd, output->mode & 0666 & ~mask) == 0);
     int error = errno;
     if (output->file != stdout)
         good = fclose(output->file) == 0 && good;

@@ -4,8 +4,9 @@
  *
  * A path that exists and is not a regular file (a pipe), or is the standard output or error output
  * (/dev/stdout), is written to directly. These functions end the process with a message if the file
- * cannot be written. exit() removes an unfinished file; a signal that ends the process leaves its
- * temporary file behind. One file is written at a time.
+ * cannot be written. A new file that replaces an old one gives no permission that the old one did
+ * not give. exit() removes an unfinished file; a signal that ends the process leaves its temporary
+ * file behind. One file is written at a time.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H
@@ -19,6 +20,7 @@ struct output {
     const char *path;
     char *temporary; /* path of the temporary file; NULL: `path` is written to directly */
     int fd;
+    unsigned mode; /* permissions of the file that is replaced; all if there is none */
 };
 
 /* Begins to write to `path`; "-" is standard output. */

@@ -60,7 +60,7 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
 }
 
 static void look_for_freelist(struct look *look, const struct rule *rule) {
-    int64_t bytes = model_tame(look->model->ledger.freelist_bytes);
+    int64_t bytes = memory_freelist_held(look->model);
     if (bytes < floor_of(look, 32 * MIB, 20))
         return;
     struct finding *finding =

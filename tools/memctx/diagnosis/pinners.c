@@ -206,7 +206,7 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
                           : "";
     char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
                             "empty pages%s%s",
-                            render_bytes(freelist, model->ledger.freelist_bytes, human),
+                            render_bytes(freelist, memory_freelist_held(model), human),
                             render_bytes(kept, holders->kept_bytes, human), command, why);
     wrap_print(text, 0, 0);
     free(text);

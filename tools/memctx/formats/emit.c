@@ -361,6 +361,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     json_put_decimal(&json, "uptime_s", model->uptime_s);
     if (model->slept_s > 0)
         json_put_decimal(&json, "slept_s", model->slept_s);
+    if (model->resets > 0)
+        json_put_integer(&json, "counter_resets", model->resets);
     json_put_integer(&json, "depth", model->depth);
     json_put_boolean(&json, "exact", model->exact);
     if (model->how)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/output.h"
 #include "formats/profile.h"
 #include "formats/render.h"
 
@@ -135,17 +137,18 @@ static unsigned levels_of(const struct box *box, int64_t narrowest) {
     return most + 1;
 }
 
-static void put_text(FILE *file, const char *text, size_t length) {
-    for (size_t i = 0; i < length && text[i] != '\0'; i++) {
-        unsigned char letter = (unsigned char)text[i];
-        switch (letter) {
-        case '&': fputs("&amp;", file); break;
-        case '<': fputs("&lt;", file); break;
-        case '>': fputs("&gt;", file); break;
-        case '"': fputs("&quot;", file); break;
-        default: putc(letter >= 0x20 && letter < 0x7f ? letter : '?', file);
-        }
-    }
+/* Returns the bytes of the letter at `text`. A byte that is not UTF-8 counts as a letter. */
+static size_t letter_bytes(const char *text) {
+    size_t bytes = json_utf8_length(text);
+    return bytes > 0 ? bytes : 1;
+}
+
+/* Returns the bytes of the first letters of a text. */
+static size_t bytes_of(const char *text, size_t letters) {
+    const char *at = text;
+    while (letters-- > 0 && *at != '\0')
+        at += letter_bytes(at);
+    return (size_t)(at - text);
 }
 
 static void draw_box(struct drawing *drawing, const struct box *box, double left, unsigned level) {
@@ -158,7 +161,7 @@ static void draw_box(struct drawing *drawing, const struct box *box, double left
     for (const char *at = box->name; *at != '\0'; at++)
         hue = hue * 31 + (unsigned char)*at;
     fputs("<g><title>", file);
-    put_text(file, box->name, SIZE_MAX);
+    output_put_html(file, box->name, strlen(box->name));
     fprintf(file, ": %s%s, %.2f %%</title>", render_bytes(figure, box->figure, bytes),
             drawing->unit, 100 * (double)box->figure / (double)drawing->whole);
     fprintf(file,
@@ -169,8 +172,8 @@ static void draw_box(struct drawing *drawing, const struct box *box, double left
     size_t letters = (size_t)((width - 6) / LETTER_WIDTH);
     if (width > 6 + 3 * LETTER_WIDTH) {
         fprintf(file, "<text x=\"%.2f\" y=\"%.0f\">", left + 3, top + 12);
-        bool whole = strlen(box->name) <= letters;
-        put_text(file, box->name, whole ? letters : letters - 2);
+        bool whole = box->name[bytes_of(box->name, letters)] == '\0';
+        output_put_html(file, box->name, bytes_of(box->name, whole ? letters : letters - 2));
         fputs(whole ? "</text>" : "..</text>", file);
     }
     fputs("</g>\n", file);
@@ -208,7 +211,7 @@ void flame_write(const struct model *model, FILE *file, enum view_sort metric) {
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfbf5\"/>\n"
             "<text class=\"head\" x=\"%.0f\" y=\"26\">",
             WIDTH, drawing.height, WIDTH, drawing.height, MARGIN);
-    put_text(file, model->exe, 80);
+    output_put_html(file, model->exe, bytes_of(model->exe, 80));
     fprintf(file, " (pid %" PRId64 "): %s, %s%s</text>\n", model->pid, view_sort_word(metric),
             render_bytes(figure, root->figure, bytes), drawing.unit);
     draw(&drawing, root, MARGIN, 0);

@@ -45,6 +45,7 @@ static const struct dictionary_layout layout = {
     .function = {.name = 1, .system_name = 2, .file = 3},
 };
 
+/* The figures of pages come last, as in enum values_type (values_count). */
 static const enum values_type order[TYPES] = {
     TYPE_INUSE_SPACE, TYPE_INUSE_OBJECTS, TYPE_ALLOC_SPACE, TYPE_ALLOC_OBJECTS, TYPE_RESERVED,
     TYPE_WASTE,       TYPE_HOLES,         TYPE_PINNED,      TYPE_RESIDENT,
@@ -236,7 +237,7 @@ void profile_write_otlp(const struct model *model, FILE *file,
     message_put_text(&part, 1, "memctx");
     message_put_text(&part, 2, CLI_VERSION);
     message_put_message(&scope, 1, &part);
-    for (size_t i = 0; i < TYPES; i++)
+    for (size_t i = 0; i < values_count(model); i++)
         put_profile(&scope, &dict, order[i], &stacks, options);
     message_put_message(&of_process, 2, &scope);
     message_put_message(&request, 1, &of_process);

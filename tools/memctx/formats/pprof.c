@@ -42,7 +42,7 @@ static const struct dictionary_layout layout = {
 
 static void put_types(struct dictionary *dict, enum values_type default_type) {
     struct message part = {0};
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < values_count(dict->model); i++) {
         message_put_number(&part, 1, dictionary_string(dict, values_types[i][0]));
         message_put_number(&part, 2, dictionary_string(dict, values_types[i][1]));
         message_put_message(&dict->body, PROFILE_SAMPLE_TYPE, &part);
@@ -66,7 +66,7 @@ static void put_samples(struct dictionary *dict, const struct profile_values *op
             continue;
         dictionary_put_path(dict, i, &numbers);
         message_put_message(&sample, 1, &numbers);
-        for (size_t k = 0; k < TYPES; k++)
+        for (size_t k = 0; k < values_count(model); k++)
             message_put_varint(&numbers, (uint64_t)rows[i][k]);
         message_put_message(&sample, 2, &numbers);
         message_put_message(&dict->body, PROFILE_SAMPLE, &sample);

@@ -165,10 +165,13 @@ uint32_t profile_string_number(struct profile_numbers *numbers, const char *text
 static const struct {
     const char *name, *unit;
     enum view_sort metric;
+    bool of_pages; /* left out if the model has no pages */
 } profiles[] = {
-    {"requested", "bytes", VIEW_SORT_REQUESTED}, {"waste", "bytes", VIEW_SORT_WASTE},
-    {"pinned", "bytes", VIEW_SORT_PINNED},       {"live chunks", "none", VIEW_SORT_CHUNKS},
-    {"allocations", "none", VIEW_SORT_ALLOCS},
+    {"requested", "bytes", VIEW_SORT_REQUESTED, false},
+    {"waste", "bytes", VIEW_SORT_WASTE, true},
+    {"pinned", "bytes", VIEW_SORT_PINNED, true},
+    {"live chunks", "none", VIEW_SORT_CHUNKS, false},
+    {"allocations", "none", VIEW_SORT_ALLOCS, false},
 };
 
 static void write_samples(struct json_writer *json, const struct model *model,
@@ -231,6 +234,8 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     json_put_open(&json, "profiles", '[');
     for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
         int64_t sum = 0;
+        if (profiles[i].of_pages && model_has_sums_only(model))
+            continue;
         for (uint32_t k = 0; k < model->context_count; k++) {
             int64_t figure = view_key(&model->contexts[k].figures->self, profiles[i].metric);
             sum = figure > 0 ? model_add(sum, figure) : sum;

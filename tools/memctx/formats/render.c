@@ -33,7 +33,8 @@ char *render_bytes(char *text, int64_t bytes, bool human) {
     }
     double value = (double)bytes;
     int unit = 0;
-    while ((value >= 1024 || value <= -1024) && unit < 4) {
+    /* from 1023.95 on, the number would be rounded to 1024.0 */
+    while ((value >= 1023.95 || value <= -1023.95) && unit < 4) {
         value /= 1024;
         unit++;
     }
@@ -205,11 +206,15 @@ static bool is_shown(const struct tree *tree, uint32_t index) {
            tree->view->weights[index] >= tree->view->threshold;
 }
 
-static size_t count_below(const struct model *model, uint32_t index) {
-    size_t count = 1;
-    for (uint32_t at = model->contexts[index].first_child; at != WIRE_NONE;
-         at = model->contexts[at].next_sibling)
-        count += count_below(model, at);
+/* Counts a context and all below it. If the user chose contexts, counts only those of them that
+ * have figures. */
+static size_t count_below(const struct tree *tree, uint32_t index) {
+    const struct model_context *contexts = tree->model->contexts;
+    const bool *included = tree->view->included;
+    size_t count =
+        !included || (included[index] && model_totals_any(&contexts[index].figures->self));
+    for (uint32_t at = contexts[index].first_child; at != WIRE_NONE; at = contexts[at].next_sibling)
+        count += count_below(tree, at);
     return count;
 }
 
@@ -221,7 +226,7 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     int64_t bytes = 0, weight = 0;
     for (size_t i = 0; i < count; i++) {
         if (!is_shown(tree, children[i]) && tree->view->weights[children[i]] > 0) {
-            contexts += count_below(tree->model, children[i]);
+            contexts += count_below(tree, children[i]);
             bytes = model_add(bytes, tree->model->contexts[children[i]].total->requested_bytes);
             weight = model_add(weight, tree->view->weights[children[i]]);
         }

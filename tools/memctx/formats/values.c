@@ -19,6 +19,10 @@ const char *const values_types[TYPES][2] = {
     [TYPE_RESIDENT] = {"resident", "bytes"},
 };
 
+size_t values_count(const struct model *model) {
+    return model_has_sums_only(model) ? TYPE_RESERVED : TYPES;
+}
+
 static int64_t difference(int64_t a, int64_t b) {
     return a == WIRE_UNKNOWN || b == WIRE_UNKNOWN ? 0 : model_tame(a) - model_tame(b);
 }

@@ -13,7 +13,7 @@ enum values_type {
     TYPE_ALLOC_SPACE,
     TYPE_INUSE_OBJECTS,
     TYPE_INUSE_SPACE,
-    TYPE_RESERVED,
+    TYPE_RESERVED, /* from here on: figures of pages */
     TYPE_WASTE,
     TYPE_HOLES,
     TYPE_PINNED,
@@ -23,6 +23,9 @@ enum values_type {
 
 /* Name and unit of each type. */
 extern const char *const values_types[TYPES][2];
+/* Returns how many of the types a profile has, from the first on. A model without pages, as that of
+ * a recording, has only those in front of TYPE_RESERVED. */
+size_t values_count(const struct model *model);
 
 /* Returns a row for each context, by its index; the caller frees the rows. A row of zeros is no
  * sample. Sets *merged if small samples were added to the root's row. */

@@ -54,12 +54,20 @@ static int compare_rows(const void *a, const void *b) {
     return left->context < right->context ? -1 : left->context > right->context;
 }
 
-/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
- * Differences to them are right, but the counters themselves are not known. */
 static void forget_counters(struct compare_figures *figures) {
     figures->allocs = figures->frees = figures->requested_cum_bytes = WIRE_UNKNOWN;
 }
 
+/* Forgets the growth of counters that began anew between the two models, at different allocations
+ * in each context. */
+static void forget_growth(struct compare *compare) {
+    forget_counters(&compare->growth);
+    for (size_t i = 0; i < compare->count; i++)
+        forget_counters(&compare->rows[i].growth);
+}
+
+/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
+ * Differences to them are right, but the counters themselves are not known. */
 static bool was_reset(const struct compare_figures *figures) {
     return (figures->allocs < 0 && figures->allocs != WIRE_UNKNOWN) ||
            (figures->frees < 0 && figures->frees != WIRE_UNKNOWN) ||
@@ -191,10 +199,12 @@ void compare_with_mark(struct compare *compare, const struct model *model,
 
 /* A context that both models may have, identified by its parent and its own frame. */
 struct node {
-    uint32_t parent; /* index of a node */
-    uint32_t next;   /* next node in the bucket */
-    const char *module;
-    const char *label;
+    uint32_t parent;    /* index of a node */
+    uint32_t next;      /* next node in the bucket */
+    const char *module; /* name_module; NULL: the frame has none */
+    /* the module whose build-id counts; NULL: another build of the module counts as the same one */
+    const struct model_module *build;
+    const char *label; /* label of the frame, or function in a module that was built anew */
     uint64_t offset;
 };
 
@@ -204,6 +214,14 @@ struct merge {
     size_t count;
     uint32_t *buckets;
     size_t bucket_count;
+    bool same_program; /* the two models are of programs of one name */
+};
+
+/* One of the two models. */
+struct side {
+    const struct model *model;
+    bool is_after;
+    bool *rebuilt; /* for each module: the other model has only other builds of it */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
@@ -221,13 +239,48 @@ static bool same_text(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+static bool same_build(const struct model_module *a, const struct model_module *b) {
+    return !a || !b || a->build_id_bytes == 0 || b->build_id_bytes == 0 ||
+           (a->build_id_bytes == b->build_id_bytes &&
+            memcmp(a->build_id, b->build_id, a->build_id_bytes) == 0);
+}
+
+/* The name by which a module is matched: its path, or "" for the program itself, which may stand
+ * in another folder next time. */
+static const char *name_module(const struct merge *merge, const struct model *model,
+                               const struct model_module *module) {
+    return merge->same_program && strcmp(module->path, model->exe) == 0 ? "" : module->path;
+}
+
+static bool is_rebuilt(const struct merge *merge, const struct model *model,
+                       const struct model_module *module, const struct model *other) {
+    const char *name = name_module(merge, model, module);
+    bool any = false;
+    for (size_t i = 0; i < other->module_count; i++) {
+        const struct model_module *of_other = &other->modules[i];
+        if (strcmp(name_module(merge, other, of_other), name) != 0)
+            continue;
+        if (same_build(module, of_other))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+static void find_rebuilt(const struct merge *merge, struct side *side, const struct model *other) {
+    side->rebuilt = cli_alloc(side->model->module_count, sizeof *side->rebuilt);
+    for (size_t i = 0; i < side->model->module_count; i++)
+        side->rebuilt[i] = is_rebuilt(merge, side->model, &side->model->modules[i], other);
+}
+
 static uint32_t find_node(struct merge *merge, const struct node *wanted) {
     uint64_t hash = mix(mix(mix_text(0, wanted->label), wanted->parent), wanted->offset);
     uint32_t *bucket = &merge->buckets[hash & (merge->bucket_count - 1)];
     for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next) {
         const struct node *node = &merge->nodes[at];
         if (node->parent == wanted->parent && node->offset == wanted->offset &&
-            same_text(node->label, wanted->label) && same_text(node->module, wanted->module))
+            same_text(node->label, wanted->label) && same_text(node->module, wanted->module) &&
+            same_build(node->build, wanted->build))
             return at;
     }
     uint32_t index = (uint32_t)merge->count++;
@@ -237,7 +290,24 @@ static uint32_t find_node(struct merge *merge, const struct node *wanted) {
     return index;
 }
 
-static void merge_model(struct merge *merge, const struct model *model, bool is_after) {
+/* Identifies a frame by its module and offset. In another build of a module, an offset belongs to
+ * another function, so there the frame is identified by its function. */
+static void identify(const struct merge *merge, const struct side *side,
+                     const struct model_frame *frame, struct node *node) {
+    const struct model_module *module = &side->model->modules[frame->module];
+    const struct model_names *names = frame->names;
+    node->module = name_module(merge, side->model, module);
+    node->offset = frame->address - module->bias;
+    node->build = module;
+    if (side->rebuilt[frame->module] && names && names->functions[0].name) {
+        node->label = names->functions[0].name;
+        node->offset = 0;
+        node->build = NULL;
+    }
+}
+
+static void merge_model(struct merge *merge, const struct side *side) {
+    const struct model *model = side->model;
     uint32_t *node_of = cli_alloc(model->context_count, sizeof *node_of);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
@@ -246,15 +316,13 @@ static void merge_model(struct merge *merge, const struct model *model, bool is_
             wanted.parent = node_of[context->parent];
             wanted.label = context->frame->label;
         }
-        if (context->frame->module != WIRE_NONE) {
-            wanted.module = model->modules[context->frame->module].path;
-            wanted.offset = context->frame->address - model->modules[context->frame->module].bias;
-        }
+        if (context->frame->module != WIRE_NONE)
+            identify(merge, side, context->frame, &wanted);
         node_of[i] = find_node(merge, &wanted);
         struct compare_row *row = &merge->rows[node_of[i]];
         struct compare_figures figures = figures_of(&context->figures->self);
-        add_figures(is_after ? &row->after : &row->before, &figures);
-        if (!row->model || (is_after && row->model != model)) {
+        add_figures(side->is_after ? &row->after : &row->before, &figures);
+        if (!row->model || (side->is_after && row->model != model)) {
             row->model = model;
             row->context = (uint32_t)i;
         }
@@ -265,17 +333,32 @@ static void merge_model(struct merge *merge, const struct model *model, bool is_
 void compare_models(struct compare *compare, const struct model *before,
                     const struct model *after) {
     size_t most = before->context_count + after->context_count;
-    struct merge merge = {.bucket_count = 1024};
+    struct merge merge = {.bucket_count = 1024,
+                          .same_program = strcmp(model_program(before), model_program(after)) == 0};
+    struct side sides[] = {{before, false, NULL}, {after, true, NULL}};
     while (merge.bucket_count < most)
         merge.bucket_count *= 2;
     merge.nodes = cli_alloc(most, sizeof *merge.nodes);
     merge.rows = cli_alloc(most, sizeof *merge.rows);
     merge.buckets = cli_alloc(merge.bucket_count, sizeof *merge.buckets);
     memset(merge.buckets, 0xff, merge.bucket_count * sizeof *merge.buckets);
-    merge_model(&merge, before, false);
-    merge_model(&merge, after, true);
-    *compare = (struct compare){.rows = merge.rows, .count = merge.count};
+    find_rebuilt(&merge, &sides[0], after);
+    find_rebuilt(&merge, &sides[1], before);
+    merge_model(&merge, &sides[0]);
+    merge_model(&merge, &sides[1]);
+    *compare = (struct compare){
+        .rows = merge.rows, .count = merge.count, .reset = before->resets != after->resets};
+    for (size_t i = after->module_count; i-- > 0;) {
+        if (sides[1].rebuilt[i]) {
+            compare->rebuilt = after->modules[i].path;
+            compare->rebuilt_count++;
+        }
+    }
     finish(compare);
+    if (compare->reset)
+        forget_growth(compare);
+    free(sides[0].rebuilt);
+    free(sides[1].rebuilt);
     free(merge.nodes);
     free(merge.buckets);
 }

@@ -3,13 +3,14 @@
  * memory.c - reads the kernel's map of a process and makes the ledger.
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
- * file), stacks (the main one, and others by the single guard page that pthread puts below them),
+ * file), stacks (the main one, and others by the guard page that pthread puts below them),
  * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
  * The rest is anonymous memory of the library, its .bss among it, and of the program. The library
  * knows how much of its own memory is resident; the remaining anonymous memory is the program's.
  */
 #include "model/memory.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,8 @@
 #define THREAD_STACK_MIN_BYTES (1 << 20)
 #define BSS_MAX_BYTES (256 << 20)
 #define GUARD_BYTES 4096
-#define MAPPING_PATH_BYTES 256 /* longer paths are cut */
+#define PAGEMAP_GUARD (1ULL << 58) /* a page in /proc/PID/pagemap, since Linux 6.15 */
+#define MAPPING_PATH_BYTES 256     /* longer paths are cut */
 
 struct mapping {
     uint64_t start, end, offset;
@@ -216,13 +218,27 @@ static void count_entry(const struct entry *entry, struct model_mappings *mappin
         free(entry->place.path);
 }
 
-bool memory_read_smaps(FILE *file, const char *exe, struct model_mappings *mappings,
+/* True for a thread's stack whose guard page is a part of its mapping: glibc 2.42 makes guard pages
+ * with MADV_GUARD_INSTALL. */
+static bool has_guard_inside(const struct model_place *place, int pagemap) {
+    uint64_t page;
+    return place->kind == MODEL_PLACE_ANONYMOUS &&
+           place->end - place->start >= THREAD_STACK_MIN_BYTES && pagemap >= 0 &&
+           pread(pagemap, &page, sizeof page, (off_t)(place->start / GUARD_BYTES * sizeof page)) ==
+               sizeof page &&
+           (page & PAGEMAP_GUARD) != 0;
+}
+
+bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
                        struct memory_places *places) {
     struct entries entries = read_entries(file, exe);
     *mappings = (struct model_mappings){.peak_rss_bytes = WIRE_UNKNOWN};
     *places = (struct memory_places){cli_alloc(entries.count, sizeof *places->list), 0};
-    for (size_t i = 0; i < entries.count; i++)
+    for (size_t i = 0; i < entries.count; i++) {
+        if (has_guard_inside(&entries.list[i].place, pagemap))
+            entries.list[i].place.kind = MODEL_PLACE_STACK;
         count_entry(&entries.list[i], mappings, places);
+    }
     free(entries.list);
     return entries.count > 0;
 }
@@ -240,8 +256,12 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(path, exe, sizeof exe - 1);
     exe[length > 0 ? length : 0] = '\0';
-    bool good = memory_read_smaps(file, length > 0 ? exe : NULL, mappings, places);
+    snprintf(path, sizeof path, "/proc/%d/pagemap", (int)pid);
+    int pagemap = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = memory_read_smaps(file, length > 0 ? exe : NULL, pagemap, mappings, places);
     fclose(file);
+    if (pagemap >= 0)
+        close(pagemap);
     mappings->peak_rss_bytes = peak;
     return good;
 }
@@ -302,6 +322,17 @@ int64_t memory_own_most(const struct wire_ledger *ledger) {
     int64_t tables = model_tame(ledger->metadata_mapped), own = memory_own_bytes(ledger);
     tables = model_tame(tables + model_tame(ledger->control_bytes));
     return tables > own ? tables : own;
+}
+
+int64_t memory_freelist_held(const struct model *model) {
+    int64_t bytes = model_tame(model->ledger.freelist_bytes);
+    int64_t left = model_tame(model->ledger.segments_resident);
+    if (!model->has_pages || model->ledger.segments_resident == WIRE_UNKNOWN)
+        return bytes;
+    for (size_t i = 0; i < model->page_count; i++)
+        left = model_tame(left - memory_held_bytes(&model->pages[i]));
+    left = left > 0 ? left : 0;
+    return left < bytes ? left : bytes;
 }
 
 int64_t memory_own_mappings(const struct model *model) {

@@ -38,13 +38,18 @@ struct memory_places {
  * tables for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
 /* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. `exe`:
- * path of the program's file; NULL: not known. Returns false if the text has no mapping. */
-bool memory_read_smaps(FILE *file, const char *exe, struct model_mappings *mappings,
+ * path of the program's file; NULL: not known. `pagemap`: descriptor of the process's pagemap; -1:
+ * none. Returns false if the text has no mapping. */
+bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
                        struct memory_places *places);
 
 /* Returns the resident anonymous memory that neither the segments nor the tables of the library
  * take. Some 50 KiB of other data in the library's .bss count as the program's here. */
 int64_t memory_own_mappings(const struct model *model);
+
+/* Returns how much of the freelist may be resident. Its memory may never have been touched: a large
+ * chunk goes to the freelist as a whole. */
+int64_t memory_freelist_held(const struct model *model);
 
 /* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
  * the answers of the control thread. */

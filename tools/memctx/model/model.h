@@ -267,6 +267,7 @@ struct model {
     double slept_s;  /* how long the machine has slept since it was booted */
     int64_t build_ns;
     int64_t depth;
+    uint32_t resets; /* how often counters were reset (memctx reset), also those of a subtree */
     bool exact;
     bool lost; /* the process itself says that its figures are not exact */
     /* The command paused, or had to connect again, while it read the contexts: some figures may

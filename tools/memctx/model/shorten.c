@@ -28,15 +28,33 @@ static size_t operator_length(const char *start, const char *at) {
     return signs > 0 ? word + signs : 0;
 }
 
-/* Replaces the text between < and > by "..."; removes it if it is shorter than that. */
+/* Removes a return type that begins with "decltype(...)" or "decltype (...)": all up to the next
+ * space outside of brackets. */
+static void drop_decltype(char *name) {
+    int parentheses = 0, arguments = 0;
+    if (strncmp(name, "decltype(", 9) != 0 && strncmp(name, "decltype (", 10) != 0)
+        return;
+    for (char *at = strchr(name, '('); *at != '\0'; at++) {
+        parentheses += (*at == '(') - (*at == ')');
+        if (parentheses == 0) /* the signs < and > in an expression are not brackets */
+            arguments += (*at == '<') - (*at == '>');
+        if (*at == ' ' && parentheses == 0 && arguments == 0) {
+            memmove(name, at + 1, strlen(at + 1) + 1);
+            return;
+        }
+    }
+}
+
+/* Replaces the text between < and > by "..."; removes it if it is shorter than that. Rust writes
+ * "<Type as Trait>::method": the text in these brackets, which open the name, stays. */
 static void drop_templates(char *name) {
     char *out = name;
     const char *at = name, *opened = name;
-    int depth = 0;
+    int depth = 0, kept = name[0] == '<'; /* text at a depth up to `kept` stays */
     while (*at != '\0') {
         size_t length = operator_length(name, at);
         if (length > 0) {
-            if (depth == 0) {
+            if (depth <= kept) {
                 memmove(out, at, length);
                 out += length;
             }
@@ -44,26 +62,50 @@ static void drop_templates(char *name) {
             continue;
         }
         bool opens = *at == '<';
-        bool closes = *at == '>' && depth > 0;
-        if (opens && depth == 0)
+        bool closes = *at == '>' && depth > 0 && at[-1] != '-';
+        if (opens && depth == kept)
             opened = at;
-        if (closes && depth == 1 && at - opened > 3) {
+        if (closes && depth == kept + 1 && at - opened > 3) {
             memmove(out, "...", 3);
             out += 3;
         }
-        if ((opens && depth == 0) || (closes && depth == 1) || (depth == 0 && !closes))
+        if (depth <= kept || (closes && depth == kept + 1))
             *out++ = *at;
         depth += opens - closes;
+        if (closes && depth == 0)
+            kept = 0;
         at++;
     }
     *out = '\0';
 }
 
-/* Replaces the parameters by "...". Parentheses in braces (lambdas) and around namespaces stay. */
+/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not
+ * end. *nested tells whether they have template arguments of their own. */
+static char *end_of_arguments(const char *name, char *at, bool *nested) {
+    int depth = 0;
+    *nested = false;
+    for (; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        if (length > 0) {
+            at += length - 1;
+        } else if (*at == '<') {
+            *nested = *nested || depth > 0;
+            depth++;
+        } else if (*at == '>' && at[-1] != '-' && --depth == 0) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Replaces the parameters by "...". Parentheses in braces (lambdas), around namespaces and in
+ * brackets that open the name stay. */
 static void drop_parameters(char *name) {
     static const char anonymous[] = "(anonymous namespace)";
     int braces = 0;
-    for (char *at = name; *at != '\0'; at++) {
+    bool nested;
+    char *type = name[0] == '<' ? end_of_arguments(name, name, &nested) : NULL;
+    for (char *at = type ? type : name; *at != '\0'; at++) {
         size_t length = operator_length(name, at);
         if (length > 0) {
             at += length - 1;
@@ -93,6 +135,8 @@ static void cut(char *text) {
 char *shorten_function(const char *name) {
     char *text = cli_copy(name);
     if (strlen(text) > LONG_COLUMNS)
+        drop_decltype(text);
+    if (strlen(text) > LONG_COLUMNS)
         drop_templates(text);
     if (strlen(text) > LONG_COLUMNS)
         drop_parameters(text);
@@ -109,25 +153,6 @@ static void remove_part(char *name, const char *part) {
     size_t length = strlen(part);
     for (char *at = name; (at = strstr(at, part));)
         memmove(at, at + length, strlen(at + length) + 1);
-}
-
-/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not
- * end. *nested tells whether they have template arguments of their own. */
-static char *end_of_arguments(const char *name, char *at, bool *nested) {
-    int depth = 0;
-    *nested = false;
-    for (; *at != '\0'; at++) {
-        size_t length = operator_length(name, at);
-        if (length > 0) {
-            at += length - 1;
-        } else if (*at == '<') {
-            *nested = *nested || depth > 0;
-            depth++;
-        } else if (*at == '>' && at[-1] != '-' && --depth == 0) {
-            return at;
-        }
-    }
-    return NULL;
 }
 
 /* Replaces template arguments by "..." if they are long or nested; with `plain`, removes all of
@@ -234,12 +259,16 @@ static void drop_hash(char *name) {
 char *shorten_to_name(const char *name, bool plain) {
     char *text = cli_copy(name);
     remove_part(text, "(anonymous namespace)::");
-    remove_part(text, "decltype(auto) ");
     remove_part(text, "__cxx11::");
+    drop_decltype(text);
     drop_hash(text);
+    /* A C++ name with a return type has parameters. The name of JavaScript or Python code may have
+     * spaces, too: "JS:*resolve /srv/app.js:10:5". */
+    bool has_parameters = strchr(text, '(') != NULL;
     replace_arguments(text, plain);
     cut_parameters(text);
-    drop_return_type(text);
+    if (has_parameters)
+        drop_return_type(text);
     if (text[0] == '\0') {
         free(text);
         return cli_copy("?");

@@ -71,6 +71,15 @@ void loader_begin(struct loader *loader, struct model *model, const char *source
     model_begin(model, source);
 }
 
+/* Removes the end that the kernel adds to the path of a file that was removed or replaced. */
+static char *drop_deleted(char *path) {
+    static const char end[] = " (deleted)";
+    size_t length = strlen(path), end_length = strlen(end);
+    if (length > end_length && strcmp(path + length - end_length, end) == 0)
+        path[length - end_length] = '\0';
+    return path;
+}
+
 bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     struct model *model = loader->model;
     struct wire_dump head;
@@ -83,9 +92,10 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     if (!memchr(head.exe, 0, sizeof head.exe))
         return damaged(loader, "the name of the program is cut off");
     if (!model->exe) {
-        model->exe = cli_clean(cli_copy(head.exe));
+        model->exe = drop_deleted(cli_clean(cli_copy(head.exe)));
         model->uptime_s = (double)head.uptime_ns / 1e9;
         model->slept_s = (double)head.slept_ns / 1e9;
+        model->resets = head.resets;
         model->depth = head.depth;
     }
     model->exact = head.exact != 0;

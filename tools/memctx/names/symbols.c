@@ -205,16 +205,6 @@ static enum symbols_source finish_lookup(struct lookup *lookup, struct model *mo
 
 /* --- perf maps --------------------------------------------------------------------------- */
 
-struct map_entry {
-    uint64_t start, end;
-    char *name;
-};
-
-static int compare_entries(const void *a, const void *b) {
-    const struct map_entry *left = a, *right = b;
-    return left->start < right->start ? -1 : left->start > right->start;
-}
-
 /* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp, so a file is ignored
  * unless it belongs to the target's user, to root or to this user. */
 static FILE *open_perf_map(const struct symbols_options *options) {
@@ -239,39 +229,37 @@ static FILE *open_perf_map(const struct symbols_options *options) {
     return NULL;
 }
 
-static size_t read_perf_map(FILE *file, struct map_entry **entries) {
+/* Returns the index of the first wish at this address or a higher one. */
+static size_t first_from(const struct wish *wishes, size_t count, uint64_t address) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (wishes[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Sets the names of the wishes that the lines of a perf map cover. Generated code may take the
+ * place of older code, whose line stays in the file, so the last line counts. */
+static void read_perf_map(FILE *file, const struct wish *wishes, size_t count, char **names) {
     char *line = NULL;
-    size_t line_bytes = 0, count = 0, capacity = 0;
-    *entries = NULL;
+    size_t line_bytes = 0;
     while (getline(&line, &line_bytes, file) > 0) {
         unsigned long long start, bytes;
         int name_at = 0;
         if (sscanf(line, "%llx %llx %n", &start, &bytes, &name_at) < 2 || name_at == 0)
             continue;
         line[strcspn(line, "\n")] = '\0';
-        if (count == capacity) {
-            capacity = 2 * capacity + 256;
-            *entries = cli_grow(*entries, capacity, sizeof **entries);
+        size_t at = first_from(wishes, count, start);
+        for (; at < count && wishes[at].address - start < bytes; at++) {
+            free(names[at]);
+            names[at] = cli_clean(cli_copy(line + name_at));
         }
-        (*entries)[count++] =
-            (struct map_entry){start, start + bytes, cli_clean(cli_copy(line + name_at))};
     }
     free(line);
-    if (count > 0)
-        qsort(*entries, count, sizeof **entries, compare_entries);
-    return count;
-}
-
-static const char *find_in_map(const struct map_entry *entries, size_t count, uint64_t address) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (entries[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 && address < entries[low - 1].end ? entries[low - 1].name : NULL;
 }
 
 static void resolve_generated(const struct wish *wishes, size_t count,
@@ -279,22 +267,19 @@ static void resolve_generated(const struct wish *wishes, size_t count,
     FILE *file = options->live_pid != 0 ? open_perf_map(options) : NULL;
     if (!file)
         return;
-    struct map_entry *entries;
-    size_t entry_count = read_perf_map(file, &entries);
+    char **found = cli_alloc(count, sizeof *found);
+    read_perf_map(file, wishes, count, found);
     fclose(file);
     for (size_t i = 0; i < count; i++) {
-        const char *name = find_in_map(entries, entry_count, wishes[i].address);
-        if (name) {
+        if (found[i]) {
             struct model_names *names = cli_alloc(1, sizeof *names);
             names->count = 1;
             names->functions = cli_alloc(1, sizeof *names->functions);
-            names->functions[0].name = cli_copy(name);
+            names->functions[0].name = found[i];
             wishes[i].frame->names = names;
         }
     }
-    for (size_t i = 0; i < entry_count; i++)
-        free(entries[i].name);
-    free(entries);
+    free(found);
 }
 
 /* --- all of them ------------------------------------------------------------------------- */

@@ -248,7 +248,7 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
-    dump->flags = request->flags;
+    dump->resets = (uint32_t)tables_word(tables, ADDRESS(tables, sums_resets), sizeof dump->resets);
     dump->contexts = tables->node_count;
     dump->requested_bytes = dump->live_chunks = dump->allocs = dump->frees = 0;
     for (uint32_t id = 0; id < tables->node_count; id++) {

@@ -113,6 +113,7 @@ enum snapshot_process {
     PROCESS_SLEPT = 15,
     /* text: how the process's memory was read; no text: the process answered the requests */
     PROCESS_HOW = 16,
+    PROCESS_RESETS = 17, /* number: how often counters were reset */
 };
 
 /* Figures of the process, one a row, under the names that they have in the JSON form. A reader

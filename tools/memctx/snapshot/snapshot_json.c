@@ -474,6 +474,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     model->program = text_of(root, "program");
     model->uptime_s = json_number_value(json_object_get(root, "uptime_s"));
     model->slept_s = json_number_value(json_object_get(root, "slept_s"));
+    model->resets = (uint32_t)json_integer_value(json_object_get(root, "counter_resets"));
     model->depth = integer_of(root, "depth");
     model->exact = json_is_true(json_object_get(root, "exact"));
     model->how = text_of(root, "how");

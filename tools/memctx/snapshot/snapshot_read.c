@@ -212,6 +212,7 @@ static void read_process(struct snapshot_reader *reader) {
     model->lost_reallocs =
         model_tame((int64_t)unpack_number(&reader->block, PROCESS_LOST_REALLOCS));
     model->how = get_text(reader, PROCESS_HOW);
+    model->resets = (uint32_t)unpack_number(block, PROCESS_RESETS);
 }
 
 static void take_figure(struct model *model, uint64_t group, const char *name, int64_t value) {

@@ -170,6 +170,7 @@ static void write_process(struct snapshot_writer *writer) {
     pack_number(pack, PROCESS_LOST_REALLOCS, (uint64_t)model->lost_reallocs);
     if (model->how)
         put_text(writer, PROCESS_HOW, model->how);
+    pack_number(pack, PROCESS_RESETS, model->resets);
     pack_end_row(pack);
     pack_end_table(pack);
 }

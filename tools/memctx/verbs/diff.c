@@ -270,6 +270,8 @@ int diff_main(int argc, char **argv) {
         reading_resolve(&later, &other, &request.names);
         progress_tell("comparing");
         compare_models(&compare, &model, &later);
+        progress_end();
+        reading_note_differences(&compare, &model, &later);
         ends = (struct diff_ends){&model,
                                   &later,
                                   model.source,

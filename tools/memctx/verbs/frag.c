@@ -130,7 +130,10 @@ static int64_t ledger_line(const struct memory_ledger *ledger, const char *key) 
 
 static void print_share(int64_t bytes, int64_t whole, bool human, const char *name) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%14s %6.1f %%  ", render_bytes(text, bytes, human), 100 * share(bytes, whole));
+    double percent = 100 * share(bytes, whole);
+    if (percent < 0 && percent > -0.05)
+        percent = 0; /* not "-0.0" */
+    printf("%14s %6.1f %%  ", render_bytes(text, bytes, human), percent);
     wrap_print(name, 25, 25);
 }
 

@@ -3,6 +3,8 @@
 #include "verbs/reading.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/terminal.h"
@@ -115,6 +117,30 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
 
 struct reading_began reading_find_began(const struct model *model, double asked_s) {
     return (struct reading_began){asked_s - model->uptime_s, clock_now_s() - model->uptime_s};
+}
+
+void reading_note_differences(const struct compare *compare, const struct model *before,
+                              const struct model *after) {
+    const char *earlier = model_program(before), *later = model_program(after);
+    if (strcmp(earlier, later) != 0) {
+        cli_warn("note: %s is of the program %s and %s of %s; only call paths through the same "
+                 "files match",
+                 before->source, earlier, after->source, later);
+    }
+    if (compare->rebuilt) {
+        char *more = compare->rebuilt_count > 1
+                         ? cli_format(" and %zu more files", compare->rebuilt_count - 1)
+                         : cli_copy("");
+        cli_warn("note: %s is of another build of %s%s than %s; there call paths are matched by "
+                 "function, and not at all where a function has no name",
+                 after->source, compare->rebuilt, more, before->source);
+        free(more);
+    }
+    if (compare->reset) {
+        cli_warn("note: counters were reset between %s and %s (memctx reset); how many allocs and "
+                 "frees there were meanwhile is not known",
+                 before->source, after->source);
+    }
 }
 
 #define CLOCK_SLACK_S 0.1 /* the uptime of a process may be rounded */

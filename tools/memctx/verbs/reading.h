@@ -6,6 +6,7 @@
 #ifndef MEMCTX_READING_H
 #define MEMCTX_READING_H
 
+#include "model/compare.h"
 #include "target/target.h"
 
 struct reading_names {
@@ -87,6 +88,10 @@ const char *reading_doubt(const struct model *model);
 /* Warns if the figures are not exact, for output in a format that has no place for such a remark.
  */
 void reading_warn_doubt(const struct model *model);
+/* Notes on standard error if two states that were compared are of different programs or builds, or
+ * if counters were reset between them. */
+void reading_note_differences(const struct compare *compare, const struct model *before,
+                              const struct model *after);
 /* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
  * word or more than `maximum` words are left. */
 const char *reading_target_word(int argc, char **argv, int maximum);

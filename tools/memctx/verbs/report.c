@@ -109,6 +109,7 @@ int report_main(int argc, char **argv) {
         memory_make_ledger(&other, &then.ledger);
         then.title = other.source;
         compare_models(&compare, &other, &model);
+        reading_note_differences(&compare, &other, &model);
     }
     if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);

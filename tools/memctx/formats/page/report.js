@@ -9,7 +9,7 @@ const bytesText = (value) => {
   if (value === null || value === undefined) return "?";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = Math.abs(value), unit = 0;
-  while (size >= 1024 && unit < 4) { size /= 1024; unit++; }
+  while (size >= (unit ? 1023.95 : 1024) && unit < 4) { size /= 1024; unit++; }
   return (value < 0 ? "-" : "") + (unit ? size.toFixed(1) : String(size)) + " " + units[unit];
 };
 const numberText = (value) => value === null || value === undefined ? "?" : value.toLocaleString("en");
