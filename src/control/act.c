@@ -8,6 +8,7 @@
 #include "os/meta.h"
 #include "region/punch.h"
 #include "region/terms.h"
+#include "rules/rules.h"
 
 #include <time.h>
 
@@ -47,8 +48,10 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
 
 /* --- placing ---------------------------------------------------------------------------------- */
 
+/* PLACE_DEFAULT leaves the context to its rule and to the allocator again. */
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     enum placement placement = (enum placement)(verb & PLACE_MASK);
+    bool by_hand = placement != PLACE_DEFAULT;
     /* A named context always has pages of its own: by default those of the program's policy. */
     if (placement == PLACE_DEFAULT && tree_is_named(context))
         placement = named_placement(context);
@@ -56,7 +59,11 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     if (placement < PLACE_SLAB && terms_with(context, TERMS_OWN))
         placement = PLACE_APART;
     heap_set_placement(context, placement);
-    or_release(byte, PLACED_BY_HAND);
+    if (by_hand)
+        or_release(byte, PLACED_BY_HAND);
+    else
+        and_release(byte, (uint8_t)~PLACED_BY_HAND);
+    policy_rules_placed(context);
 }
 
 /* A named context keeps pages of its own, because its reset frees whole pages. A context whose rule

@@ -17,7 +17,7 @@ static void list_rules(struct text *text) {
     sums_begin();
     for (uint32_t i = 0; i < nodes; i++) {
         struct sum sum;
-        unsigned rule = policy_rules_of(i);
+        unsigned rule = policy_rules_held(i);
         sums_pause(i);
         if (!rule || rule > count)
             continue;

@@ -90,7 +90,8 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
         wrong = parse_word(word, rule, terms);
         word = next;
     }
-    if (rule->placement == PLACE_COUNT)
+    rule->names_policy = rule->placement != PLACE_COUNT;
+    if (!rule->names_policy)
         rule->placement = PLACE_DEFAULT;
     bool own = terms->flags & TERMS_OWN;
     if (!wrong && own && rule->placement == PLACE_SHARED)

@@ -15,6 +15,7 @@ struct policy_rule {
     const char *pattern;     /* the text between the kind's prefix and the =, ended by a 0 */
     uint32_t context;        /* OF_CONTEXT: id of the context */
     uint8_t kind, placement; /* enum rule_kind; enum placement */
+    bool names_policy;       /* false: the rule has options alone */
 };
 
 struct rule_list {

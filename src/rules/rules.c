@@ -23,15 +23,26 @@ static struct {
     char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
     size_t texts_used;       /* bytes */
     bool clearing;           /* some contexts may still have a rule that was cleared */
-    /* a byte for each context: number of the rule of its path, counted from 1 */
+    /* a byte for each context: number of the rule of its path, counted from 1, and RULE_IDLE */
     void *matched[PLACED_LEAVES];
 } state;
 void *const *const rules_matched_shown = state.matched;
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
+/* A flag beside the number of a context's rule: nothing that the rule asks for holds for the
+ * context. With the flag the byte is no number of a rule, and the command's outside/answer.c takes
+ * it for none. */
+#define RULE_IDLE 128U
+_Static_assert(POLICY_RULES_MAX < RULE_IDLE, "a number and the flag are one byte");
+
 unsigned policy_rules_of(uint32_t context) {
-    return heap_leaf_byte(state.matched, context);
+    return heap_leaf_byte(state.matched, context) & ~RULE_IDLE;
+}
+
+unsigned policy_rules_held(uint32_t context) {
+    unsigned rule = heap_leaf_byte(state.matched, context);
+    return rule & RULE_IDLE ? 0 : rule;
 }
 
 /* Notes the rule of a context. False: out of memory. */
@@ -54,19 +65,49 @@ static uint8_t rule_of_context(uint32_t context) {
     return 0;
 }
 
+static bool is_by_hand(uint32_t context) {
+    return heap_leaf_byte(heap_placed, context) & PLACED_BY_HAND;
+}
+
+/* Returns the placement for a context that gets `rule` in place of the rule `before`. */
+static enum placement placement_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    static const struct policy_rule none = {.placement = PLACE_DEFAULT};
+    const struct policy_rule *asked = rule ? &rule_list.rules[rule - 1] : &none;
+    enum placement now = heap_placement(context);
+    if (!is_by_hand(context))
+        return (enum placement)asked->placement;
+    /* A later policy for the context's own number replaces what was placed by hand. */
+    if (names_context(rule) && rule != before && asked->names_policy) {
+        and_release(heap_placed_byte(context), (uint8_t)~PLACED_BY_HAND);
+        return (enum placement)asked->placement;
+    }
+    /* Mixed pages cannot keep what terms such as `zero` promise. */
+    return now < PLACE_SLAB && terms_table[rule].flags & TERMS_OWN ? PLACE_APART : now;
+}
+
 /* Gives a context the placement and the terms of `rule`, in place of those of the rule `before`.
  * True: the context has a new placement, or new terms. */
 static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
-    /* Named contexts keep the placement that their program asks for. */
-    bool named = tree_is_named(context);
-    bool moved = !named && terms_number(context) != rule && terms_set(context, rule);
-    uint8_t *byte = heap_placed_byte(context);
-    enum placement placement =
-        rule ? (enum placement)rule_list.rules[rule - 1].placement : PLACE_DEFAULT;
-    if (!byte || named || (*byte & PLACED_BY_HAND && !names_context(rule)) || (!rule && !before) ||
-        heap_placement(context) == placement)
+    if (tree_is_named(context)) /* the context keeps the placement that its program asks for */
+        return false;
+    bool moved = terms_number(context) != rule && terms_set(context, rule);
+    if (!heap_placed_byte(context))
         return moved;
-    return heap_set_placement(context, placement) || moved;
+    enum placement placement = placement_by_rule(context, rule, before);
+    return (heap_placement(context) != placement && heap_set_placement(context, placement)) ||
+           moved;
+}
+
+/* Notes the context's rule, and whether the rule holds. True: the context has a new placement, or
+ * new terms. Under tree_lock. */
+static bool apply_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    if (!set_rule(context, rule))
+        return false;
+    bool moved = place_by_rule(context, rule, before);
+    bool idle = tree_is_named(context) || (is_by_hand(context) && !terms_table[rule].flags);
+    if (rule && idle)
+        set_rule(context, rule | RULE_IDLE);
+    return moved;
 }
 
 bool policy_rules_exist(void) {
@@ -85,7 +126,15 @@ static bool match(uint32_t context) {
         rule = own;
     else if (!names_context(rule))
         rule = rule_first(rule, rule_list.count ? objects_rule_of(node) : 0);
-    return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
+    return (rule || before) && apply_rule(context, rule, before);
+}
+
+void policy_rules_placed(uint32_t context) {
+    lock_take(&tree_lock);
+    uint8_t rule = (uint8_t)policy_rules_of(context);
+    if (rule)
+        apply_rule(context, rule, rule);
+    lock_release(&tree_lock);
 }
 
 static bool is_ruled(uint32_t context) {

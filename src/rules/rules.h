@@ -14,7 +14,7 @@
  * A node is matched when it is made (tree_watch), by the names that the library knows at that time.
  * Ten times a second the control thread reads the names of new objects, and matches the nodes that
  * were made since its last look. A context that was placed by hand (memctx set, isolate, merge)
- * keeps its placement.
+ * keeps its placement, until a later rule with a policy names it, or a context above it, by number.
  *
  * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
@@ -41,8 +41,13 @@ bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
 /* Stores ranges that the command resolved. False: refused, with the reason in `text`. */
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
-/* Returns the rule that places a context, counted from 1; 0: none. */
+/* Returns the first rule that matches a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);
+/* Like policy_rules_of, but also 0 when nothing of the rule holds: a user placed the context, and
+ * the rule has no options; or the context is named. */
+unsigned policy_rules_held(uint32_t context);
+/* Called when a user has placed the context, or no longer does (PLACED_BY_HAND). */
+void policy_rules_placed(uint32_t context);
 INTERNAL void *const *const rules_matched_shown; /* for control/outside.c */
 uint32_t policy_rules_count(void);
 /* Returns the rule's text; NULL: no such rule. */

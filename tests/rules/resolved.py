@@ -258,5 +258,20 @@ def contexts_get_rules_of_their_own():
         check_equal(len(listed(process)), 2, "rules after requests that are refused")
         check_equal(json.loads(run_cli("rules", process.pid, "--clear", "--json", env=process.cli_env).stdout)["rules"], [], "none")
         check_equal({context.get("why") for context in rows()}, {None}, "why, without rules")
+
+        def placement():
+            return next(context.get("placement") for context in rows() if context["id"] == row["id"])
+
+        def place(policy):
+            done = run_cli("set", process.pid, row["id"], f"policy={policy}", env=process.cli_env)
+            check_equal(done.returncode, 0, done.stderr)
+            return placement()
+        check_equal([place(policy) for policy in ("generation", "guard", "limit:64M", "bump,zero", "slab")],
+                    ["generation", "generation", "generation", "bump", "slab"], "options alone leave the policy as it was")
+        run_cli("rules", process.pid, "--add", "nothing=slab", env=process.cli_env)
+        check_equal(placement(), "slab", "a policy that was set later than the rule")
+        check_equal(place("bump,zero"), "bump", "a rule that was added later")
+        check_equal(rules_json(process, "--clear")["rules"], [], "none")
+        check_equal(placement(), None, "without the rule")
         process.say("")
         check_equal(process.hear(), "begun", "all freed")
