@@ -50,7 +50,7 @@ static void list_rules(struct text *text) {
 uint32_t rules_run(const char *body, struct text *text) {
     bool may_open = descriptors_are_own;
     if (text_equal(body, "list")) {
-        policy_rules_apply(may_open);
+        policy_rules_apply_all(may_open);
         list_rules(text);
         return WIRE_OK;
     }

@@ -122,6 +122,8 @@ const char *parse_pattern(struct policy_rule *rule) {
         if (tree_is_named((uint32_t)number))
             return "only its program decides how a named context is placed";
         rule->context = (uint32_t)number;
+        rule->parent = tree_node(rule->context)->parent;
+        rule->address = tree_node(rule->context)->address;
     }
     return NULL;
 }

@@ -19,13 +19,17 @@ struct rule_list rule_list;
 /* The control thread or the constructor writes these fields. Any thread that makes a node writes
  * `matched`, under tree_lock. */
 static struct {
-    uint32_t seen;           /* all contexts with a lower id were looked at */
+    uint32_t seen; /* this look at the contexts has reached this id */
+    bool ended;    /* the look has reached the last context */
+    /* Smallest id of the contexts that were made before the names of their object were read: the
+     * next look begins there, because ids are used again. UINT32_MAX: there is none. */
+    uint32_t unread;
     char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
     size_t texts_used;       /* bytes */
     bool clearing;           /* some contexts may still have a rule that was cleared */
     /* a byte for each context: number of the rule of its path, counted from 1, and RULE_IDLE */
     void *matched[PLACED_LEAVES];
-} state;
+} state = {.unread = UINT32_MAX};
 void *const *const rules_matched_shown = state.matched;
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -59,9 +63,13 @@ static bool names_context(uint8_t rule) {
 }
 
 static uint8_t rule_of_context(uint32_t context) {
-    for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;)
-        if (rule_list.rules[i].kind == OF_CONTEXT && rule_list.rules[i].context == context)
+    const struct tree_node *node = tree_node(context);
+    for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;) {
+        const struct policy_rule *rule = &rule_list.rules[i];
+        if (rule->kind == OF_CONTEXT && rule->context == context &&
+            rule->address == node->address && rule->parent == node->parent)
             return (uint8_t)(i + 1); /* the newest rule */
+    }
     return 0;
 }
 
@@ -153,6 +161,14 @@ static bool is_wanted(struct tree_frame frame) {
 /* Called for each new context as it is made, under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
+    if (context < state.unread && !objects_is_read(tree_node(context)->module))
+        state.unread = context;
+}
+
+/* Lets all contexts be looked at again, because the rules have changed, or are resolved. */
+static void match_again(void) {
+    state.seen = 0;
+    state.ended = false;
 }
 
 /* Returns the live bytes of all contexts of a rule. The lock keeps the views of an ending thread
@@ -183,12 +199,25 @@ static void look_at_limits(void) {
         heaps_reconsider();
 }
 
+/* Goes back to the contexts that were made before the names of their object were read. */
+static void begin_look(void) {
+    lock_take(&tree_lock);
+    if (state.unread < state.seen)
+        state.seen = state.unread;
+    state.unread = UINT32_MAX;
+    lock_release(&tree_lock);
+}
+
 void policy_rules_apply(bool may_open) {
     static unsigned turns;
     uint32_t count = tree_count();
     bool moved = false;
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
+    /* Only when a look has ended, so that contexts with high ids have their turn, too. */
+    if (state.ended)
+        begin_look();
+    uint32_t all = count;
     if (count - state.seen > NODES_PER_TURN)
         /* One call looks at a bounded number, because other threads need tree_lock, too. */
         count = state.seen + NODES_PER_TURN;
@@ -200,8 +229,9 @@ void policy_rules_apply(bool may_open) {
         moved |= match(state.seen);
         lock_release(&tree_lock);
     }
-    state.clearing &= state.seen < tree_count();
-    if (!policy_rules_exist() && tree_watch) { /* ids of removed nodes may be reused again */
+    state.ended = state.seen == all;
+    state.clearing &= !state.ended;
+    if (!policy_rules_exist() && tree_watch) {
         lock_take(&tree_lock);
         tree_watch = NULL;
         lock_release(&tree_lock);
@@ -210,6 +240,12 @@ void policy_rules_apply(bool may_open) {
         heaps_reconsider();
     if (turns++ % LIMITS_EVERY == 0)
         look_at_limits();
+}
+
+void policy_rules_apply_all(bool may_open) {
+    do
+        policy_rules_apply(may_open);
+    while (!state.ended);
 }
 
 /* --- rules as text ---------------------------------------------------------------------------- */
@@ -311,15 +347,6 @@ void policy_rules_begin(const char *ranges) {
     resolved_read(ranges);
 }
 
-/* Matches all contexts anew, because the rules have changed. */
-static void match_all_again(bool may_open, bool cleared) {
-    lock_take(&tree_lock);
-    objects_forget(cleared);
-    lock_release(&tree_lock);
-    state.seen = 0;
-    policy_rules_apply(may_open);
-}
-
 static void forget_rules(void) {
     lock_take(&tree_lock);
     rule_list.version++;
@@ -329,6 +356,7 @@ static void forget_rules(void) {
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
     /* A context that still has one of the cleared rules has no terms from now on. */
     __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
+    objects_forget();
     lock_release(&tree_lock);
 }
 
@@ -343,23 +371,24 @@ const char *policy_rules_text(unsigned rule) {
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
     /* The new rule may get the number of a cleared one, so no context may still have that number.
      */
-    for (unsigned turns = 0; state.clearing && turns <= tree_count() / NODES_PER_TURN; turns++)
-        policy_rules_apply(may_open);
+    if (state.clearing)
+        policy_rules_apply_all(may_open);
     if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
-    match_all_again(may_open, false);
+    match_again();
+    policy_rules_apply_all(may_open);
     return true;
 }
 
 void policy_rules_clear(bool may_open) {
     forget_rules();
-    if (objects_exist())
-        match_all_again(may_open, true);
+    match_again();
+    policy_rules_apply(may_open);
 }
 
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
     bool taken = resolved_take(request, text);
     if (taken && request->last)
-        state.seen = 0; /* existing contexts may match now */
+        match_again();
     return taken;
 }

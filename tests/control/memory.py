@@ -88,6 +88,18 @@ def verbs(target, directory):
 
 
 @test
+def rules_hold_for_all_contexts_at_once():
+    def contexts(client):
+        return int(client.ask(frame(constant("WIRE_RULES"), b"list"))[1].split(b"\t")[1])
+    with many_contexts() as target, Wire(target.wait_socket()) as client:
+        client.ask(frame(constant("WIRE_RULES"), b"main=slab"))
+        at_once = contexts(client)
+        time.sleep(2)
+        check_equal(contexts(client), at_once, "two seconds later")
+        check(at_once > CHUNKS / 2, f"{at_once} contexts")
+
+
+@test
 def asking_costs_no_memory():
     """No verb makes the target's resident set rise by more than 1 MiB."""
     worst = (-1, "")

@@ -183,6 +183,22 @@ def files_that_are_gone_or_others():
 
 
 @test
+def rules_outlive_the_files_that_they_came_from():
+    copy = os.path.join(harness.BIN, f"rules-code-{os.getpid()}")
+    shutil.copy(program(), copy)
+    with runtime_dir() as directory, Target([copy, "patterns"], directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="row_new=own") as process:
+        check_equal(process.hear(), "begun", "first")
+        process.wait_socket()
+        os.unlink(copy)
+        rows = {context.get("why"): context["id"] for context in dump_json(process.pid, env=process.cli_env)["contexts"]
+                if context["self"]["requested_bytes"] == 3000}
+        check_equal(len(rows), 2, f"rows by the reason of their placement: {rows}")
+        done = run_cli("set", process.pid, rows[None], "policy=slab,own", env=process.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        check_equal([rule["contexts"] for rule in listed(process)], [1, 1], "both rules hold")
+
+
+@test
 def hostile_ranges_are_refused():
     with runtime_dir() as directory, target(directory, "patterns", "regex:^x=own") as process:
         check_equal(process.hear(), "begun", "first")

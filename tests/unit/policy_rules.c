@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "context/tree.h"
 #include "control/commands.h"
 #include "control/rules_request.h"
+#include "region/heap.h"
 #include "rules/elf_symbols.h"
 #include "rules/objects.h"
 #include "rules/resolved.h"
@@ -194,6 +196,80 @@ static unsigned rule_at_address(uint32_t module, uint64_t address) {
                              .module = (uint16_t)module,
                              .exact = true};
     return objects_rule_of(&node);
+}
+
+static uint32_t new_node(uintptr_t address, uint32_t module) {
+    struct tree_frame frame = {.address = address, .module = (uint16_t)module, .exact = true};
+    uint32_t id = tree_child(TREE_ROOT, frame, TABLES_MUST);
+    cr_assert_gt(id, 0);
+    return id;
+}
+
+static void remove_node(uint32_t id) {
+    lock_take(&tree_lock);
+    cr_assert(tree_unlink(id));
+    tree_remove(id);
+    lock_release(&tree_lock);
+}
+
+Test(policy_rules, ids_are_used_again) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    uintptr_t landmark = start + unwind_rules_module(module)->bias;
+    answer("regex:^x=slab", &status);
+    uint32_t first = new_node(1000, MODULE_NONE), behind = new_node(2000, MODULE_NONE);
+    answer("policy_rules_landmark=bump", &status);
+    remove_node(first);
+    cr_assert_eq(new_node(landmark, module), first, "while there are rules");
+    cr_assert_eq(policy_rules_of(first), 0, "the object's names were not read");
+    policy_rules_apply(true);
+    cr_assert_eq(policy_rules_of(first), 2);
+    cr_assert_eq(heap_placement(first), PLACE_BUMP);
+    remove_node(first);
+    cr_assert_eq(new_node(landmark + 1, module), first);
+    cr_assert_eq(policy_rules_of(first), 2, "at once, because its names are known");
+    remove_node(first);
+    cr_assert_eq(new_node(3000, MODULE_NONE), first);
+    cr_assert_eq(policy_rules_of(first), 0, "another path");
+    cr_assert_eq(heap_placement(first), PLACE_DEFAULT);
+    char rule[40];
+    snprintf(rule, sizeof rule, "context:%u=slab", behind);
+    answer(rule, &status);
+    cr_assert_eq(policy_rules_of(behind), 3);
+    remove_node(behind);
+    cr_assert_eq(new_node(4000, MODULE_NONE), behind);
+    cr_assert_eq(policy_rules_of(behind), 0, "the rule is for the context, not for its number");
+}
+
+Test(policy_rules, names_that_were_read_stay) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    answer("policy_rules_landmark=bump", &status);
+    objects_read(module, true);
+    cr_assert_eq(rule_at_address(module, start), 1);
+    ((struct module *)(uintptr_t)unwind_rules_module(module))->path = "/no/such/file";
+    answer("answer=slab", &status);
+    objects_read(module, true);
+    cr_assert(objects_is_read(module));
+    cr_assert_eq(rule_at_address(module, start), 1, "the file is gone, and its names are known");
+}
+
+Test(policy_rules, the_first_rule_of_a_function_holds) {
+    static const char *const rules[] = {"x=slab", "policy_rules_l*=bump",
+                                        "policy_rules_landmark=aset", "see=slab", "*=slab"};
+    static const uint8_t numbers[] = {2, 4};
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        answer(rules[i], &status);
+        objects_read(module, true);
+    }
+    cr_assert_eq(rule_at_address(module, start), numbers[0]);
+    uint64_t other = start + (uintptr_t)&see - (uintptr_t)&policy_rules_landmark;
+    cr_assert_eq(rule_at_address(module, other), numbers[1]);
 }
 
 struct request {
