@@ -194,8 +194,11 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    trim_wanted.all = !some;
-    trim_wanted.punch = some;
+    /* A thread answers the newest request alone, so this request has to include those before it
+     * that a thread has not answered. */
+    bool owed = count_waiting(&trim->threads);
+    trim_wanted.all = !some || (owed && trim_wanted.all);
+    trim_wanted.punch = some || (owed && trim_wanted.punch);
     store_owner(&trim_wanted.released, 0);
     store_release(&trim_number, trim_number + 1);
     trim_idle_heaps();
