@@ -13,6 +13,7 @@
 #include "control/rules_request.h"
 #include "region/heap.h"
 #include "rules/elf_symbols.h"
+#include "rules/mangled.h"
 #include "rules/objects.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"
@@ -179,6 +180,49 @@ Test(policy_rules, text_is_understood_or_refused) {
     cr_assert_eq(warnings.length, 0);
     cr_assert_str_eq(answer("list", &status),
                      "a=slab\t0\t0\t0\t0\t0\t0\t0\nb=bump\t0\t0\t0\t0\t0\t0\t0\n");
+}
+
+static const char *read_mangled(const char *symbol) {
+    static char room[64];
+    struct text name = {.bytes = room, .capacity = sizeof room - 1};
+    bool whole = mangled_read(symbol, &name);
+    room[name.length] = '\0';
+    return whole ? room : NULL;
+}
+
+Test(mangled, names_are_read) {
+    static const char *const names[][2] = {
+        {"_Z3foov", "foo"},
+        {"_ZL3fooIiEvT_", "foo"},
+        {"_ZNK4shop4till4openEi", "shop::till::open"},
+        {"_ZN4shop4tillC2ERKS0_", "shop::till::till"},
+        {"_ZN4shop4tillD0Ev", "shop::till::~till"},
+        {"_ZN4shop5cacheINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES6_E3putES6_S6_",
+         "shop::cache::put"},
+        {"_ZN4shop5crateILNS_4kindE3ELb1EE4packEv", "shop::crate::pack"},
+        {"_ZN4shop5crateIXadL_Z3foovEEE4packEv", "shop::crate::pack"},
+        {"_ZN4shop5crateIA5_cZ4mainEUlvE_Ut0_E4packEv", "shop::crate::pack"},
+        {"_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector::push_back"},
+        {"_ZNSs6appendEPKc", "std::basic_string::append"},
+        {"_ZStlsISt11char_traitsIcEERSt13basic_ostreamIcT_ES5_PKc", "std::operator<<"},
+        {"_ZN4shop4tillnwEm", "shop::till::operator new"},
+        {"_ZN12_GLOBAL__N_13fooEv", "(anonymous namespace)::foo"},
+        {"_ZN4shop4nameB5cxx11Ev", "shop::name"},
+        {"_ZZN4shop4till4openEvENKUliE0_clEi", "shop::till::open()::{lambda}::operator()"},
+        {"_ZZ4mainEN5local3runEv", "main::local::run"},
+        {"_ZN5names4shop4open17h4acc08d9aa7dc810E", "names::shop::open"},
+    };
+    static const char *const cut[] = {"_Z",        "_Z9foo", "_ZN",       "_ZN3foo",
+                                      "_ZN3fooIE", "_Z0_",   "_ZNS_3fooE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *read = read_mangled(names[i][0]);
+        cr_assert(read && strcmp(read, names[i][1]) == 0, "%s: %s", names[i][0], read);
+    }
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
+        cr_assert_null(read_mangled(cut[i]), "%s", cut[i]);
+    char deep[400] = "_Z3foo";
+    memset(deep + 6, 'I', 300);
+    cr_assert_null(read_mangled(deep));
 }
 
 /* --- what the command resolved ---------------------------------------------------------------- */

@@ -485,7 +485,7 @@ static const struct cli_verb verbs[] = {
      "and\n"
      "applies to every call path with a frame that matches PATTERN. The first rule that matches a\n"
      "call path wins.\n\n"
-     "PATTERN  the name of a function; for C++ with its namespaces (ns::type::function)\n"
+     "PATTERN  the name of a function; for C++ and Rust also ns::type::function\n"
      "         regex:EXPRESSION    a POSIX extended expression that is found in a function's name\n"
      "         module:NAME         the file name of an executable or library\n"
      "         file:NAME           a source file; needs debug information\n"
