@@ -70,6 +70,7 @@ enum wire_type {
      * contexts, live bytes, live chunks, limit, refused allocations (or warnings), guarded chunks,
      * chunks that got no guard;
      * text "clear", or a rule "PATTERN=POLICY" to add behind all other rules -> text;
+     * text "check", a newline and a rule, which is not added -> text;
      * text "unresolved" -> text: the version of the list of rules, then a line with the index of
      * each open module that some rule was not resolved for */
     WIRE_RULES = 12,

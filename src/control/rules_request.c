@@ -63,6 +63,13 @@ uint32_t rules_run(const char *body, struct text *text) {
         text_add(text, "no rules");
         return WIRE_OK;
     }
+    static const char check[] = "check\n";
+    if (__builtin_strncmp(body, check, sizeof check - 1) == 0) {
+        if (!policy_rules_check(body + sizeof check - 1, text))
+            return WIRE_REFUSED;
+        text_add(text, "checked");
+        return WIRE_OK;
+    }
     if (!policy_rules_add(body, text, may_open))
         return WIRE_REFUSED;
     text_add(text, "added");

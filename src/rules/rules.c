@@ -250,8 +250,15 @@ void policy_rules_apply_all(bool may_open) {
 
 /* --- rules as text ---------------------------------------------------------------------------- */
 
-/* Adds a rule to the list. False: refused, with the reason in `text`. */
-static bool add_rule_in_force(const char *rule, size_t length, struct text *text) {
+/* Returns how many bytes the texts of a rule take: the rule, and a second copy with a 0 at the end
+ * of each part. */
+static size_t texts_bytes(size_t length) {
+    return 2 * (length + 1);
+}
+
+/* Reads a rule, whose texts then are at `copy`. False: refused, with the reason in `text`. */
+static bool read_rule(const char *rule, size_t length, char *copy, struct policy_rule *new,
+                      struct terms *terms, struct text *text) {
     size_t equals = length;
     while (equals && rule[equals - 1] != '=')
         equals--;
@@ -264,31 +271,37 @@ static bool add_rule_in_force(const char *rule, size_t length, struct text *text
         parse_refuse(text, rule, length, "a rule is PATTERN=POLICY,OPTIONS");
         return false;
     }
-    /* There must be room for the rule's text, and for a second copy with a 0 at the end of each
-     * part. */
-    if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
-        parse_refuse(text, rule, length, "there are too many rules");
-        return false;
-    }
     if (!objects_begin()) {
         text_add(text, "no memory for rules");
         return false;
     }
-    char *copy = state.texts + state.texts_used, *parts = copy + length + 1;
+    char *parts = copy + length + 1;
     __builtin_memcpy(copy, rule, length);
     __builtin_memcpy(parts, rule, length);
     copy[length] = parts[length] = parts[equals - 1] = 0;
-    struct policy_rule new = {.text = copy, .pattern = parts};
-    struct terms terms = {.rule = copy};
-    const char *wrong = parse_pattern(&new);
+    *new = (struct policy_rule){.text = copy, .pattern = parts};
+    *terms = (struct terms){.rule = copy};
+    const char *wrong = parse_pattern(new);
     if (!wrong)
-        wrong = parse_wanted(parts + equals, &new, &terms);
-    if (wrong) {
+        wrong = parse_wanted(parts + equals, new, terms);
+    if (wrong)
         parse_refuse(text, rule, length, wrong);
+    return !wrong;
+}
+
+/* Adds a rule to the list. False: refused, with the reason in `text`. */
+static bool add_rule_in_force(const char *rule, size_t length, struct text *text) {
+    struct policy_rule new;
+    struct terms terms;
+    if (rule_list.count == POLICY_RULES_MAX ||
+        state.texts_used + texts_bytes(length) > TEXTS_BYTES) {
+        parse_refuse(text, rule, length, "there are too many rules");
         return false;
     }
+    if (!read_rule(rule, length, state.texts + state.texts_used, &new, &terms, text))
+        return false;
     lock_take(&tree_lock);
-    state.texts_used += 2 * (length + 1);
+    state.texts_used += texts_bytes(length);
     rule_list.rules[rule_list.count] = new;
     terms_table[++rule_list.count] = terms;
     rule_list.kinds[new.kind] = true;
@@ -366,6 +379,15 @@ uint32_t policy_rules_count(void) {
 
 const char *policy_rules_text(unsigned rule) {
     return rule && rule <= rule_list.count ? rule_list.rules[rule - 1].text : NULL;
+}
+
+bool policy_rules_check(const char *rule, struct text *text) {
+    char texts[2 * (WIRE_REQUEST_MAX + 1)];
+    struct policy_rule new;
+    struct terms terms;
+    size_t length = text_length(rule);
+    return texts_bytes(length) <= sizeof texts &&
+           read_rule(rule, length, texts, &new, &terms, text);
 }
 
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {

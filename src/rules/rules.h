@@ -38,6 +38,9 @@ bool policy_rules_exist(void);
 void policy_rules_apply(bool may_open);
 /* Like policy_rules_apply, but matches all contexts, in about 0.1 s for a million. */
 void policy_rules_apply_all(bool may_open);
+/* True when the rule can be added, if there is room for it. False: it cannot; the reason is in
+ * `text`. */
+bool policy_rules_check(const char *rule, struct text *text);
 /* Adds a rule after the others. False: refused, with the reason in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);

@@ -132,4 +132,11 @@ def expressions_that_are_none_are_said():
             done = run_cli("rules", process.pid, "--clear", *[word for rule in rules for word in ("--add", rule)], env=process.cli_env)
             check_equal(done.returncode, 2, str(rules))
             check(f'the rule "{rules[-1]}" is not understood: {says}' in done.stderr, f"{rules}: {done.stderr}")
+        long = "x" * 1010  # all fit, but not beside the rule in force
+        for rules, says in ((("y=slab", "context:99999999=slab"), 'the rule "context:99999999=slab" is not understood: no context has that number'),
+                            (("y=slab", f"{long}=slab", f"{long}y=slab"), "has no room for these rules beside its own")):
+            options = ("--clear",) if "context" in rules[-1] else ()
+            done = run_cli("rules", process.pid, *options, *[word for rule in rules for word in ("--add", rule)], env=process.cli_env)
+            check_equal(done.returncode, 1, str(rules))
+            check(says in done.stderr, f"{rules}: {done.stderr}")
         check_equal([rule["rule"] for rule in listed(process)], ["row_new=own"], "the rules in force stay")

@@ -155,6 +155,13 @@ Test(policy_rules, text_is_understood_or_refused) {
         cr_assert_eq(status, WIRE_REFUSED, "%s", bad[i]);
         cr_assert(strstr(said, "is not understood: "), "%s: %s", bad[i], said);
     }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char request[40];
+        snprintf(request, sizeof request, "check\n%s", bad[i]);
+        answer(request, &status);
+        cr_assert_eq(status, WIRE_REFUSED, "%s", request);
+    }
+    cr_assert_str_eq(answer("check\noperator==slab", &status), "checked");
     cr_assert_not(policy_rules_exist());
     answer("operator==slab", &status);
     cr_assert_eq(status, WIRE_OK, "the last = is ours");

@@ -508,8 +508,9 @@ static const struct cli_verb verbs[] = {
      "The command, not the library, resolves regex:, file: and the names of inlined functions:\n"
      "memctx run does so before the program starts, --add at once. Objects that the program loads\n"
      "later are listed as not resolved until --again.\n\n"
-     "  --add RULE         add a rule behind the others. If one RULE is not understood, none is\n"
-     "                     added and no rule is cleared (exit status 2)\n"
+     "  --add RULE         add a rule behind the others. If one RULE is not understood (exit\n"
+     "                     status 2), names a context that does not exist, or has no room (exit\n"
+     "                     status 1), none is added and no rule is cleared\n"
      "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
      "  --json             print one object of schema memctx-rules/1\n" READING_UNIT_HELP
