@@ -36,9 +36,11 @@ static bool for_each_byte(const struct wire_contexts_request *request,
     return true;
 }
 
-static bool all_exist(const struct wire_contexts_request *request, struct text *text) {
+/* False: the request names a context that never existed. One that was evicted since the client read
+ * the tree is left out, so that it does not keep the client from placing the others. */
+static bool all_existed(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
-        if (!tree_is_id(request->contexts[i])) {
+        if (request->contexts[i] >= tree_count()) {
             text_add(text, "no context has the id ");
             text_add_number(text, request->contexts[i]);
             return false;
@@ -70,7 +72,9 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
  * asks for such pages keeps them, too. False: the request names such a context. */
 static bool may_share(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
-        if (tree_is_named(request->contexts[i])) {
+        if (!tree_is_id(request->contexts[i])) {
+            continue;
+        } else if (tree_is_named(request->contexts[i])) {
             text_add(text, "the context ");
             text_add_number(text, request->contexts[i]);
             text_add(text, " is named, so it keeps pages of its own; choose contexts without it");
@@ -86,7 +90,7 @@ static bool may_share(const struct wire_contexts_request *request, struct text *
 
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {
     uint32_t placement = request->verb & ~WIRE_MORE;
-    if (!all_exist(request, text))
+    if (!all_existed(request, text))
         return WIRE_REFUSED;
     if (placement >= PLACE_COUNT) {
         text_add(text, "no placement has this number");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "context/tree.h"
+#include "control/act.h"
 #include "control/commands.h"
 #include "control/rules_request.h"
 #include "region/heap.h"
@@ -291,6 +292,22 @@ Test(policy_rules, ids_are_used_again) {
     remove_node(behind);
     cr_assert_eq(new_node(4000, MODULE_NONE), behind);
     cr_assert_eq(policy_rules_of(behind), 0, "the rule is for the context, not for its number");
+}
+
+Test(policy_rules, contexts_that_are_gone_are_not_placed) {
+    uint32_t gone = new_node(1000, MODULE_NONE), there = new_node(2000, MODULE_NONE);
+    struct {
+        struct wire_contexts_request head;
+        uint32_t contexts[2];
+    } request = {.head = {.verb = WIRE_PLACE_SLAB, .count = 2}, .contexts = {gone, there}};
+    char said[200];
+    struct text text = {.bytes = said, .capacity = sizeof said};
+    remove_node(gone);
+    cr_assert_eq(place_run(&request.head, &text), WIRE_OK);
+    cr_assert_eq(heap_placement(there), PLACE_SLAB);
+    cr_assert_eq(heap_placement(gone), PLACE_DEFAULT);
+    request.contexts[0] = there + 1;
+    cr_assert_eq(place_run(&request.head, &text), WIRE_REFUSED, "no context ever had the id");
 }
 
 Test(policy_rules, names_that_were_read_stay) {

@@ -49,7 +49,7 @@ static int by_falling_bytes(const void *a, const void *b) {
 static void add_by_site(struct unfolding *unfolding, const struct choice *choice,
                         struct target *target) {
     struct model model;
-    struct target_load_options load = {0};
+    struct target_load_options load = {.held = true};
     regex_t regex;
     size_t count = 0;
     view_compile_site(&regex, choice->site);
