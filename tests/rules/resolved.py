@@ -120,6 +120,23 @@ def programs_that_the_first_one_starts():
         check_equal([why for _, why, _ in ruled(process)], ["regex:^elsewhere|^stall=own"] * 2, "why")
 
 
+@test
+def interpreters_of_scripts():
+    """Rules are resolved in the interpreter of a script, also if env finds it."""
+    own, name = os.path.split(code_program())
+    for line in (code_program(), f"/usr/bin/env {name}", f"/usr/bin/env -S A=1 {name} {library('shelf')}"):
+        with runtime_dir() as directory:
+            script = os.path.join(directory, "script")
+            with open(script, "w", encoding="ascii") as file:
+                file.write(f"#!{line}\n")
+            os.chmod(script, 0o755)
+            with started(directory, [script], ["regex:^elsewhere|^stall=own"], PATH=f"{own}:{os.environ['PATH']}") as process:
+                check_equal(process.hear(), "begun", line)
+                harness.wait_until(lambda: harness.run_cli("rules", process.pid, env=process.cli_env).returncode == 0, "the socket")
+                check_equal(rules_json(process)["unresolved"], [], line)
+                check_equal([why for _, why, _ in ruled(process)], ["regex:^elsewhere|^stall=own"] * 2, line)
+
+
 def altered(name, *objcopy):
     """A copy of the program whose debug information objcopy has stored in another way."""
     copy = os.path.join(harness.BIN, name)
