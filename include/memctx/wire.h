@@ -80,8 +80,9 @@ enum wire_type {
     WIRE_RESET_NAMED = 13,
     /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds
      * during which new paths keep every turn of a recursion of their functions; 0: these functions
-     * are folded again at once -> text "number of functions of these contexts\tnumber of all
-     * unfolded functions\tseconds until the last unfolded function is folded again" */
+     * are folded again at once -> text "number of functions of these contexts (with 0: of
+     * those that were unfolded)\tnumber of all unfolded functions\tseconds until the last unfolded
+     * function is folded again" */
     WIRE_UNFOLD = 14,
     /* struct wire_rule_ranges -> text */
     WIRE_RULE_RANGES = 15,

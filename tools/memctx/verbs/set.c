@@ -118,7 +118,7 @@ int set_main(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
         if (option == OPTION_FOR)
-            seconds = cli_parse_number("--for", optarg, 0, WIRE_UNFOLD_SECONDS_MAX);
+            seconds = cli_parse_number("--for", optarg, 1, WIRE_UNFOLD_SECONDS_MAX);
         else
             choose_take(&choice, option);
     const char *word = reading_target_word(argc, argv, argc);

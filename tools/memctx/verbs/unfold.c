@@ -98,7 +98,10 @@ static void print_json(const struct target *target, const struct unfolding *unfo
 static void print_text(const struct target *target, const struct unfolding *unfolding,
                        const int64_t *figures) {
     const char *several = figures[0] == 1 ? "" : "s";
-    if (unfolding->verb == 0) {
+    if (unfolding->verb == 0 && figures[0] == 0) {
+        printf("nothing was unfolded there; memctx dump --self shows whether functions are "
+               "unfolded\n");
+    } else if (unfolding->verb == 0) {
         printf("%" PRId64 " function%s folded again\n", figures[0],
                figures[0] == 1 ? " is" : "s are");
     } else {
