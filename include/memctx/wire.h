@@ -72,7 +72,8 @@ enum wire_type {
      * text "clear", or a rule "PATTERN=POLICY" to add behind all other rules -> text;
      * text "check", a newline and a rule, which is not added -> text;
      * text "unresolved" -> text: the version of the list of rules, then a line with the index of
-     * each open module that some rule was not resolved for */
+     * each open module that some rule was not resolved for, and " unreadable" if the library cannot
+     * read its names */
     WIRE_RULES = 12,
     /* text "ask NAME", to ask the program for a reset of its contexts of that name;
      * text "look NAME", to ask for the answer alone

@@ -13,6 +13,7 @@ static struct object {
     uint32_t resolved_rules;      /* the command has resolved the rules up to this number */
     uint8_t module_rule;          /* number of the rule for the whole object; 0: none */
     uint8_t read_rules; /* `functions` and `module_rule` know the rules up to this number */
+    bool unreadable;    /* the names could not be read for some of these rules */
 } * objects;
 
 static uint32_t resolved_count; /* number of resolved ranges in all objects */
@@ -48,11 +49,10 @@ static bool is_kind_behind(uint32_t known, enum rule_kind kind) {
 }
 
 /* Finds the functions that the rules behind the first `known` rules name, and adds `before`, the
- * functions of the first rules. False: there is nothing to add, or no memory. */
+ * functions of the first rules. False: the file cannot be read, or no memory. */
 static bool read_functions(const struct module *mapped, const struct rule_ranges *before,
                            struct reading *reading) {
-    bool good = is_kind_behind(reading->known, OF_FUNCTIONS) &&
-                elf_each_function(mapped, add_range, reading) && reading->ranges.count;
+    bool good = elf_each_function(mapped, add_range, reading);
     for (uint32_t i = 0; good && i < before->count; i++)
         good = ranges_add(&reading->ranges, before->list[i]);
     if (good)
@@ -75,12 +75,14 @@ void objects_read(uint32_t module, bool may_open) {
         if (rule_list.rules[i].kind == OF_MODULES &&
             pattern_matches_module(&rule_list.rules[i], mapped->path))
             module_rule = (uint8_t)(i + 1);
-    bool more = may_open && read_functions(mapped, &object->functions, &reading);
+    bool wanted = is_kind_behind(reading.known, OF_FUNCTIONS);
+    bool more = wanted && may_open && read_functions(mapped, &object->functions, &reading);
     struct rule_ranges old = object->functions;
     lock_take(&tree_lock);
     if (more)
         object->functions = reading.ranges;
     object->module_rule = module_rule;
+    object->unreadable |= wanted && !more;
     object->read_rules = (uint8_t)rule_list.count;
     lock_release(&tree_lock);
     if (more)
@@ -118,6 +120,7 @@ void objects_forget(void) {
         struct object *object = &objects[i];
         ranges_free(&object->functions);
         object->module_rule = object->read_rules = 0;
+        object->unreadable = false;
         drop_resolved(object);
     }
 }
@@ -126,6 +129,10 @@ void objects_forget(void) {
 
 bool objects_is_resolved(uint32_t module) {
     return module < object_count() && objects[module].resolved_rules >= rule_list.needs_command;
+}
+
+bool objects_is_unreadable(uint32_t module) {
+    return module < object_count() && objects[module].unreadable;
 }
 
 uint32_t objects_resolved_count(uint32_t module) {

@@ -33,6 +33,9 @@ void objects_forget(void);
 
 /* True when the command has resolved, in this module, all rules that need the command. */
 bool objects_is_resolved(uint32_t module);
+/* True when the library could not read the module's names for some rule: a plain name, too, then
+ * holds there only when the command has resolved the rules. */
+bool objects_is_unreadable(uint32_t module);
 uint32_t objects_resolved_count(uint32_t module); /* number of resolved ranges in the module */
 void objects_drop_resolved(uint32_t module);
 /* Adds a range after the module's other ranges. Returns NULL, or the reason for a refusal in

@@ -213,6 +213,17 @@ def rules_outlive_the_files_that_they_came_from():
         done = run_cli("set", process.pid, rows[None], "policy=slab,own", env=process.cli_env)
         check_equal(done.returncode, 0, done.stderr)
         check_equal([rule["contexts"] for rule in listed(process)], [1, 1], "both rules hold")
+        check_equal(rules_json(process)["unresolved"], [], "objects with unresolved rules")
+        with Wire(process.wait_socket()) as client:
+            check_equal(client.ask(frame(constant("WIRE_RULES"), b"patterns=own"))[0], constant("WIRE_OK"), "a rule for the file that is gone")
+        check_equal(rules_json(process)["unresolved"], [copy], "objects that the library cannot read")
+        text = run_cli("rules", process.pid, env=process.cli_env).stdout
+        check(f"\nrules are not resolved in {copy}\n" in text, text)
+        done = run_cli("rules", process.pid, "--again", env=process.cli_env)
+        if done.returncode == 0:  # a user with access to /proc/PID/map_files still reads the old file
+            check_equal(rules_json(process)["unresolved"], [], "after --again")
+        else:
+            check(f"the rules are not resolved in {copy}; there is no such file" in done.stderr, done.stderr)
 
 
 @test

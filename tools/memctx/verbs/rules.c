@@ -97,8 +97,8 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
     if (count == 0)
         printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
     for (size_t i = 0; i < waiting->count; i++) {
-        printf("%sregex: and file: rules are not resolved in %s\n", i == 0 ? "\n" : "",
-               waiting->paths[i]);
+        printf("%s%srules are not resolved in %s\n", i == 0 ? "\n" : "",
+               waiting->plain_too ? "" : "regex: and file: ", waiting->paths[i]);
     }
     if (waiting->count > 0)
         printf("memctx rules TARGET --again resolves them\n");
