@@ -70,8 +70,10 @@ enum wire_type {
      * contexts, live bytes, live chunks, limit, refused allocations (or warnings), guarded chunks,
      * chunks that got no guard;
      * text "clear", or a rule "PATTERN=POLICY" to add behind all other rules -> text;
+     * text "check", a newline and a rule, which is not added -> text;
      * text "unresolved" -> text: the version of the list of rules, then a line with the index of
-     * each open module that some rule was not resolved for */
+     * each open module that some rule was not resolved for, and " unreadable" if the library cannot
+     * read its names */
     WIRE_RULES = 12,
     /* text "ask NAME", to ask the program for a reset of its contexts of that name;
      * text "look NAME", to ask for the answer alone
@@ -79,8 +81,9 @@ enum wire_type {
     WIRE_RESET_NAMED = 13,
     /* struct wire_contexts_request with recursive contexts. Its verb is the number of seconds
      * during which new paths keep every turn of a recursion of their functions; 0: these functions
-     * are folded again at once -> text "number of functions of these contexts\tnumber of all
-     * unfolded functions\tseconds until the last unfolded function is folded again" */
+     * are folded again at once -> text "number of functions of these contexts (with 0: of
+     * those that were unfolded)\tnumber of all unfolded functions\tseconds until the last unfolded
+     * function is folded again" */
     WIRE_UNFOLD = 14,
     /* struct wire_rule_ranges -> text */
     WIRE_RULE_RANGES = 15,

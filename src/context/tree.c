@@ -67,9 +67,7 @@ uint32_t tree_nodes(void) {
 }
 
 bool tree_ids_are_past(unsigned parts) {
-    /* while there are rules, ids are not used again: see take_gone */
-    uint32_t used = load_relaxed(&tree_watch) ? tree_count() : tree_nodes();
-    return used > TREE_IDS / TABLES_PARTS * parts;
+    return tree_nodes() > TREE_IDS / TABLES_PARTS * parts;
 }
 
 /* The loads are plain. A thread that reads an old bit only maps a page of zeros, or takes a node
@@ -376,11 +374,10 @@ static uint32_t take_first(uint32_t parent, bool idle) {
 
 /* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
  * the budget. Ids whose memory is still there come first, because the budget may have no room for a
- * discarded one. 0: no such id waits, the share is used up, a reader of the tree may know the id as
- * another node's, or there are rules. */
+ * discarded one. 0: no such id waits, the share is used up, or a reader of the tree may know the id
+ * as another node's. */
 static uint32_t take_gone(uint32_t parent, enum tables_share share) {
-    /* Rules (tree_watch) are applied to nodes in the order of ids, once to each. */
-    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
+    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns())
         return 0;
     uint32_t id = take_first(parent, true);
     bool idle = id;

@@ -206,8 +206,7 @@ bool tree_note_old(void);
 void tree_free_old(void);
 void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
 uint32_t tree_nodes(void); /* counts the nodes that exist */
-/* True when more than `parts` of TABLES_PARTS parts of all ids have a node, or, while there are
- * rules, had one. */
+/* True when more than `parts` of TABLES_PARTS parts of all ids have a node. */
 bool tree_ids_are_past(unsigned parts);
 /* counts the nodes ever made, also removed ones; the count wraps around */
 uint32_t tree_made(void);

@@ -8,6 +8,7 @@
 #include "os/meta.h"
 #include "region/punch.h"
 #include "region/terms.h"
+#include "rules/rules.h"
 
 #include <time.h>
 
@@ -35,9 +36,11 @@ static bool for_each_byte(const struct wire_contexts_request *request,
     return true;
 }
 
-static bool all_exist(const struct wire_contexts_request *request, struct text *text) {
+/* False: the request names a context that never existed. One that was evicted since the client read
+ * the tree is left out, so that it does not keep the client from placing the others. */
+static bool all_existed(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
-        if (!tree_is_id(request->contexts[i])) {
+        if (request->contexts[i] >= tree_count()) {
             text_add(text, "no context has the id ");
             text_add_number(text, request->contexts[i]);
             return false;
@@ -47,8 +50,10 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
 
 /* --- placing ---------------------------------------------------------------------------------- */
 
+/* PLACE_DEFAULT leaves the context to its rule and to the allocator again. */
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     enum placement placement = (enum placement)(verb & PLACE_MASK);
+    bool by_hand = placement != PLACE_DEFAULT;
     /* A named context always has pages of its own: by default those of the program's policy. */
     if (placement == PLACE_DEFAULT && tree_is_named(context))
         placement = named_placement(context);
@@ -56,14 +61,20 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     if (placement < PLACE_SLAB && terms_with(context, TERMS_OWN))
         placement = PLACE_APART;
     heap_set_placement(context, placement);
-    or_release(byte, PLACED_BY_HAND);
+    if (by_hand)
+        or_release(byte, PLACED_BY_HAND);
+    else
+        and_release(byte, (uint8_t)~PLACED_BY_HAND);
+    policy_rules_placed(context);
 }
 
 /* A named context keeps pages of its own, because its reset frees whole pages. A context whose rule
  * asks for such pages keeps them, too. False: the request names such a context. */
 static bool may_share(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
-        if (tree_is_named(request->contexts[i])) {
+        if (!tree_is_id(request->contexts[i])) {
+            continue;
+        } else if (tree_is_named(request->contexts[i])) {
             text_add(text, "the context ");
             text_add_number(text, request->contexts[i]);
             text_add(text, " is named, so it keeps pages of its own; choose contexts without it");
@@ -79,7 +90,7 @@ static bool may_share(const struct wire_contexts_request *request, struct text *
 
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {
     uint32_t placement = request->verb & ~WIRE_MORE;
-    if (!all_exist(request, text))
+    if (!all_existed(request, text))
         return WIRE_REFUSED;
     if (placement >= PLACE_COUNT) {
         text_add(text, "no placement has this number");
@@ -187,8 +198,11 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    trim_wanted.all = !some;
-    trim_wanted.punch = some;
+    /* A thread answers the newest request alone, so this request has to include those before it
+     * that a thread has not answered. */
+    bool owed = count_waiting(&trim->threads);
+    trim_wanted.all = !some || (owed && trim_wanted.all);
+    trim_wanted.punch = some || (owed && trim_wanted.punch);
     store_owner(&trim_wanted.released, 0);
     store_release(&trim_number, trim_number + 1);
     trim_idle_heaps();

@@ -91,7 +91,7 @@ static bool is_candidate(uint32_t context, const struct sum *sum) {
     if (by_hand || context < TREE_FIXED_COUNT || tree_is_named(context) ||
         policy_rules_of(context) || (choice && choice->tried))
         return false;
-    return choice || sum->live_bytes >= AUTO_LIVE_BYTES;
+    return choice || (load_relaxed(&options.automatic) && sum->live_bytes >= AUTO_LIVE_BYTES);
 }
 
 /* If there are too many candidates for one look, the next look goes on behind them. */
@@ -223,9 +223,17 @@ static void look_now(void) {
         heaps_reconsider();
 }
 
+static bool is_trying(void) {
+    for (uint32_t i = 0; i < state.count; i++)
+        if (!state.choices[i].tried && !is_stale(&state.choices[i]))
+            return true;
+    return false;
+}
+
+/* After the option was switched off, the trials that have begun are still judged. */
 void automatic_look(void) {
     uint64_t now = os_now_exact_ns();
-    if (!load_relaxed(&options.automatic) || now < state.next_ns)
+    if (now < state.next_ns || (!load_relaxed(&options.automatic) && !is_trying()))
         return;
     look_now();
     uint64_t after = os_now_exact_ns(), took = (after - now) * LOOK_SHARE;

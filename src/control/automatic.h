@@ -22,7 +22,8 @@
 
 #define AUTO_LIVE_BYTES (256L << 10)
 
-/* Makes and judges choices, if MEMCTX_AUTO is on and the pause since the last look is over. */
+/* Makes choices if MEMCTX_AUTO is on, and judges trials that have begun, if the pause since the
+ * last look is over. */
 void automatic_look(void);
 /* Writes the reason for the context's placement in words. False: no choice was made for the
  * context. */

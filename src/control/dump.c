@@ -77,7 +77,7 @@ static bool asked_reason(uint32_t id, struct text *text) {
 
 /* Writes why the context has its placement. */
 static void add_reason(struct text *text, uint32_t id) {
-    const char *rule = policy_rules_text(policy_rules_of(id));
+    const char *rule = policy_rules_text(policy_rules_held(id));
     if (rule)
         text_add(text, rule);
     else if (!asked_reason(id, text))

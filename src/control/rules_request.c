@@ -17,7 +17,7 @@ static void list_rules(struct text *text) {
     sums_begin();
     for (uint32_t i = 0; i < nodes; i++) {
         struct sum sum;
-        unsigned rule = policy_rules_of(i);
+        unsigned rule = policy_rules_held(i);
         sums_pause(i);
         if (!rule || rule > count)
             continue;
@@ -50,7 +50,7 @@ static void list_rules(struct text *text) {
 uint32_t rules_run(const char *body, struct text *text) {
     bool may_open = descriptors_are_own;
     if (text_equal(body, "list")) {
-        policy_rules_apply(may_open);
+        policy_rules_apply_all(may_open);
         list_rules(text);
         return WIRE_OK;
     }
@@ -61,6 +61,13 @@ uint32_t rules_run(const char *body, struct text *text) {
     if (text_equal(body, "clear")) {
         policy_rules_clear(may_open);
         text_add(text, "no rules");
+        return WIRE_OK;
+    }
+    static const char check[] = "check\n";
+    if (__builtin_strncmp(body, check, sizeof check - 1) == 0) {
+        if (!policy_rules_check(body + sizeof check - 1, text))
+            return WIRE_REFUSED;
+        text_add(text, "checked");
         return WIRE_OK;
     }
     if (!policy_rules_add(body, text, may_open))

@@ -170,13 +170,15 @@ uint32_t unfold_run(const struct wire_contexts_request *request, struct text *te
     struct unfolding before[UNFOLDINGS_MAX];
     __builtin_memcpy(before, unfoldings, sizeof before);
     add_others(&set);
+    int64_t unfolded = unfold_count();
     take_out(&set);
+    int64_t ended = unfolded - unfold_count();
     if (seconds && !begin(&set, os_now_exact_ns() + seconds * NS_PER_S, text)) {
         __builtin_memcpy(unfoldings, before, sizeof before);
         return WIRE_REFUSED;
     }
     int all = apply();
-    text_add_number(text, count_of(&set));
+    text_add_number(text, seconds ? count_of(&set) : ended);
     text_add(text, "\t");
     text_add_number(text, all);
     text_add(text, "\t");

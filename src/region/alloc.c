@@ -73,12 +73,24 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
             bins_put_aside_others(heap, bins, i);
 }
 
+static unsigned recipe_of_terms(const struct terms *terms) {
+    return load_relaxed(&terms->flags) & TERMS_ZERO ? RECIPE_ZEROED : 0;
+}
+
+/* True when the region's next pages follow the terms with this number. The number alone does not
+ * tell, because a new rule may get the number of a rule that was cleared. */
+static bool follows_terms(const struct bins *bins, unsigned number) {
+    const struct terms *terms = &terms_table[number];
+    return bins->terms == number && bins->slices == terms->slices &&
+           (bins->recipe & RECIPE_OF_TERMS) == recipe_of_terms(terms);
+}
+
 /* Makes the region's next pages follow the terms with this number (terms.h). */
 COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsigned number) {
     bins->terms = (uint8_t)number;
     bins->slices = terms_table[number].slices;
     bins->recipe &= (uint8_t)~RECIPE_OF_TERMS;
-    bins->recipe |= terms_table[number].flags & TERMS_ZERO ? RECIPE_ZEROED : 0;
+    bins->recipe |= (uint8_t)recipe_of_terms(&terms_table[number]);
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));
     for (unsigned i = 0; i < SIZE_CLASSES; i++)
@@ -89,7 +101,7 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
 COLD static void look_at_terms(struct heap *heap, struct view *view) {
     unsigned number = terms_number(view->context);
     struct terms *terms = &terms_table[number];
-    if (view->region && view->region->terms != number)
+    if (view->region && !follows_terms(view->region, number))
         region_change_terms(heap, view->region, number);
     if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
         REGION_HOOK(tell_limit, terms, view->context);

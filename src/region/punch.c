@@ -203,8 +203,12 @@ static size_t punch_bins(struct heap *heap, const struct bins *bins) {
     return bytes;
 }
 
+static bool is_marked(const struct view *view) {
+    return heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
+}
+
 static bool is_wanted(const struct view *view) {
-    return trim_wanted.all || heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
+    return trim_wanted.all || is_marked(view);
 }
 
 static bool is_any(const struct view *view) {
@@ -212,9 +216,11 @@ static bool is_any(const struct view *view) {
     return true;
 }
 
-/* Gives back the heap's empty pages, and with `punch` the empty OS pages in its other pages, for
- * the contexts of the `wanted` views and for mixed pages. Returns the bytes of these OS pages. */
-static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *view), bool punch) {
+/* Gives back the empty pages of mixed bins and of the `wanted` views. If `punched` is not NULL,
+ * also gives back the empty OS pages in other mixed pages, and in those of the wanted views for
+ * which it is true. Returns the bytes of these OS pages. */
+static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *view),
+                        bool (*punched)(const struct view *view)) {
     size_t bytes = 0;
     heap_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
@@ -226,10 +232,10 @@ static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *vie
             continue;
         bins_release_empty(heap, view->region);
         serial_release_empty(region_of(view->region));
-        if (punch)
+        if (punched && punched(view))
             bytes += punch_bins(heap, view->region) + serial_punch(region_of(view->region));
     }
-    if (punch) {
+    if (punched) {
         bytes += punch_bins(heap, &heap->mixed);
         if (heap->apart)
             bytes += punch_bins(heap, &heap->apart->bins);
@@ -239,13 +245,13 @@ static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *vie
 
 COLD void trim_heap(struct heap *heap) {
     uint32_t number = load_acquire(&trim_number);
-    size_t bytes = give_back(heap, is_wanted, trim_wanted.punch);
+    size_t bytes = give_back(heap, is_wanted, trim_wanted.punch ? is_marked : NULL);
     add_relaxed(&trim_wanted.released, (int64_t)bytes);
     store_release(&heap->trims, number);
 }
 
 COLD size_t trim_whole(struct heap *heap) {
-    size_t bytes = give_back(heap, is_any, true);
+    size_t bytes = give_back(heap, is_any, is_any);
     heap_publish_waste(heap);
     return bytes;
 }

@@ -55,7 +55,7 @@ size_t punch_held(const struct page *page);
  * marked contexts. */
 INTERNAL struct trim_wanted {
     /* `all`: the request holds for every context, not only for those with TRIM_MARK. `punch`: OS
-     * pages are punched, too. */
+     * pages are punched, too, in mixed pages and in pages of contexts with TRIM_MARK. */
     bool all, punch;
     int64_t released; /* atomic: bytes of the OS pages that were punched for this request */
 } trim_wanted;

@@ -12,7 +12,8 @@ static struct object {
     struct rule_ranges resolved;  /* code that the command found for rules */
     uint32_t resolved_rules;      /* the command has resolved the rules up to this number */
     uint8_t module_rule;          /* number of the rule for the whole object; 0: none */
-    bool read;                    /* `functions` and `module_rule` are up to date */
+    uint8_t read_rules; /* `functions` and `module_rule` know the rules up to this number */
+    bool unreadable;    /* the names could not be read for some of these rules */
 } * objects;
 
 static uint32_t resolved_count; /* number of resolved ranges in all objects */
@@ -23,40 +24,73 @@ bool objects_begin(void) {
     return objects;
 }
 
-bool objects_exist(void) {
-    return objects;
-}
+/* The functions that the rules behind the first `known` rules name. */
+struct reading {
+    uint32_t known;
+    struct rule_ranges ranges;
+};
 
 static void add_range(const char *name, uint64_t start, uint64_t end, void *context) {
-    struct rule_ranges *ranges = context;
-    for (uint32_t i = 0; i < rule_list.count; i++) {
+    struct reading *reading = context;
+    for (uint32_t i = reading->known; i < rule_list.count; i++) {
         const struct policy_rule *rule = &rule_list.rules[i];
         if (rule->kind != OF_FUNCTIONS || !pattern_matches_function(rule, name))
             continue;
-        (void)ranges_add(ranges, (struct rule_range){start, end, (uint8_t)(i + 1)});
+        (void)ranges_add(&reading->ranges, (struct rule_range){start, end, (uint8_t)(i + 1)});
         return;
     }
 }
 
+static bool is_kind_behind(uint32_t known, enum rule_kind kind) {
+    for (uint32_t i = known; i < rule_list.count; i++)
+        if (rule_list.rules[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Finds the functions that the rules behind the first `known` rules name, and adds `before`, the
+ * functions of the first rules. False: the file cannot be read, or no memory. */
+static bool read_functions(const struct module *mapped, const struct rule_ranges *before,
+                           struct reading *reading) {
+    bool good = elf_each_function(mapped, add_range, reading);
+    for (uint32_t i = 0; good && i < before->count; i++)
+        good = ranges_add(&reading->ranges, before->list[i]);
+    if (good)
+        ranges_sort(&reading->ranges);
+    else
+        ranges_free(&reading->ranges);
+    return good;
+}
+
+/* Keeps the ranges of rules that are known already: their file may be gone, or another file may
+ * have replaced it. */
 void objects_read(uint32_t module, bool may_open) {
     struct object *object = objects && module < MODULES_MAX ? &objects[module] : NULL;
-    if (!object || object->read)
+    if (!object || objects_is_read(module))
         return;
     const struct module *mapped = unwind_rules_module(module);
-    struct rule_ranges functions = {0};
-    uint8_t module_rule = 0;
-    for (uint32_t i = rule_list.count; i-- > 0;)
+    struct reading reading = {.known = object->read_rules};
+    uint8_t module_rule = object->module_rule;
+    for (uint32_t i = reading.known; i < rule_list.count && !module_rule; i++)
         if (rule_list.rules[i].kind == OF_MODULES &&
             pattern_matches_module(&rule_list.rules[i], mapped->path))
             module_rule = (uint8_t)(i + 1);
-    if (may_open && rule_list.kinds[OF_FUNCTIONS] &&
-        elf_each_function(mapped, add_range, &functions))
-        ranges_sort(&functions);
+    bool wanted = is_kind_behind(reading.known, OF_FUNCTIONS);
+    bool more = wanted && may_open && read_functions(mapped, &object->functions, &reading);
+    struct rule_ranges old = object->functions;
     lock_take(&tree_lock);
-    object->functions = functions;
+    if (more)
+        object->functions = reading.ranges;
     object->module_rule = module_rule;
-    object->read = true;
+    object->unreadable |= wanted && !more;
+    object->read_rules = (uint8_t)rule_list.count;
     lock_release(&tree_lock);
+    if (more)
+        ranges_free(&old);
+}
+
+bool objects_is_read(uint32_t module) {
+    return !objects || module >= MODULES_MAX || objects[module].read_rules == rule_list.count;
 }
 
 uint8_t objects_rule_of(const struct tree_node *node) {
@@ -81,14 +115,13 @@ static void drop_resolved(struct object *object) {
     object->resolved_rules = 0;
 }
 
-void objects_forget(bool resolved_too) {
+void objects_forget(void) {
     for (uint32_t i = 0; i < object_count(); i++) {
         struct object *object = &objects[i];
         ranges_free(&object->functions);
-        object->module_rule = 0;
-        object->read = false;
-        if (resolved_too)
-            drop_resolved(object);
+        object->module_rule = object->read_rules = 0;
+        object->unreadable = false;
+        drop_resolved(object);
     }
 }
 
@@ -96,6 +129,10 @@ void objects_forget(bool resolved_too) {
 
 bool objects_is_resolved(uint32_t module) {
     return module < object_count() && objects[module].resolved_rules >= rule_list.needs_command;
+}
+
+bool objects_is_unreadable(uint32_t module) {
+    return module < object_count() && objects[module].unreadable;
 }
 
 uint32_t objects_resolved_count(uint32_t module) {

@@ -19,20 +19,23 @@
 
 /* Makes the table of objects. False: out of memory. */
 bool objects_begin(void);
-bool objects_exist(void);
-/* Reads the names of an object, if they were not read since the rules changed. may_open: the
- * function may open files. */
+/* Reads the names of an object, if a rule was added since they were read. may_open: the function
+ * may open files. */
 void objects_read(uint32_t module, bool may_open);
+/* True when objects_read has nothing to do. */
+bool objects_is_read(uint32_t module);
 /* Returns the first rule that holds for the frame of a node, counted from 1; 0: none. */
 uint8_t objects_rule_of(const struct tree_node *node);
-/* Forgets the names that were read, because the rules have changed. resolved_too: also forgets the
- * command's ranges, because the rules that they name are gone. */
-void objects_forget(bool resolved_too);
+/* Forgets all ranges, because the rules that they name are gone. */
+void objects_forget(void);
 
 /* --- ranges that the command resolved (docs/rules.md) ----------------------------------------- */
 
 /* True when the command has resolved, in this module, all rules that need the command. */
 bool objects_is_resolved(uint32_t module);
+/* True when the library could not read the module's names for some rule: a plain name, too, then
+ * holds there only when the command has resolved the rules. */
+bool objects_is_unreadable(uint32_t module);
 uint32_t objects_resolved_count(uint32_t module); /* number of resolved ranges in the module */
 void objects_drop_resolved(uint32_t module);
 /* Adds a range after the module's other ranges. Returns NULL, or the reason for a refusal in

@@ -90,7 +90,8 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
         wrong = parse_word(word, rule, terms);
         word = next;
     }
-    if (rule->placement == PLACE_COUNT)
+    rule->names_policy = rule->placement != PLACE_COUNT;
+    if (!rule->names_policy)
         rule->placement = PLACE_DEFAULT;
     bool own = terms->flags & TERMS_OWN;
     if (!wrong && own && rule->placement == PLACE_SHARED)
@@ -121,6 +122,8 @@ const char *parse_pattern(struct policy_rule *rule) {
         if (tree_is_named((uint32_t)number))
             return "only its program decides how a named context is placed";
         rule->context = (uint32_t)number;
+        rule->parent = tree_node(rule->context)->parent;
+        rule->address = tree_node(rule->context)->address;
     }
     return NULL;
 }

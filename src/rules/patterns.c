@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* patterns.c - matches names against the patterns of rules; see patterns.h. */
 #include "rules/patterns.h"
+#include "rules/mangled.h"
+
+#define NAME_BYTES 512U /* of a longer name, only the parts that fit are compared */
 
 /* True when the pattern matches the whole name, which has `length` bytes. * and ? are the only
  * wildcards. */
@@ -25,54 +28,25 @@ static bool glob(const char *pattern, const char *name, size_t length) {
     return !*pattern;
 }
 
-/* Decodes a mangled C++ name to the form ns::type::function, without template arguments, as far as
- * simple reading allows. Calls `each` for each part of the name and then for the whole name. Stops
- * and returns true when `each` returns true. */
-static bool each_mangled(const char *symbol,
-                         bool (*each)(const char *name, size_t length, const void *context),
-                         const void *context) {
-    char joined[256];
-    struct text whole = {.bytes = joined, .capacity = sizeof joined};
-    unsigned deep = 0; /* depth of nested template arguments */
-    for (size_t i = 2; symbol[i];) {
-        size_t length = 0;
-        if (symbol[i] < '0' || symbol[i] > '9') {
-            char c = symbol[i++];
-            if (c == 'S' && symbol[i] == 't' && !deep) {
-                text_add(&whole, "std");
-                i++;
-            } else if (c == 'I' || (deep && (c == 'N' || c == 'L' || c == 'X' || c == 'J'))) {
-                deep++;
-            } else if (c == 'E' && !deep) {
-                break; /* the function's parameters follow */
-            } else if (c == 'E') {
-                deep--;
-            }
-            continue;
+/* Compares a name, which has `length` bytes, and each of its parts between two "::". */
+static bool matches_parts(const char *pattern, const char *name, size_t length, bool is_whole) {
+    size_t from = 0;
+    if (is_whole && glob(pattern, name, length))
+        return true;
+    for (size_t i = 0; i + 1 < length; i++)
+        if (name[i] == ':' && name[i + 1] == ':') {
+            if (glob(pattern, name + from, i - from))
+                return true;
+            from = i + 2;
         }
-        while (symbol[i] >= '0' && symbol[i] <= '9' && length < sizeof joined)
-            length = length * 10 + (size_t)(symbol[i++] - '0');
-        size_t there = 0;
-        while (there < length && symbol[i + there])
-            there++;
-        if (!length || there < length)
-            return false;
-        if (each(symbol + i, length, context))
-            return true;
-        if (!deep) {
-            text_add(&whole, whole.length ? "::" : "");
-            text_add_bytes(&whole, symbol + i, length);
-        }
-        i += length;
-        if (symbol[2] != 'N' && symbol[2] != 'S')
-            break;
-    }
-    return whole.length && !whole.full && each(joined, whole.length, context);
+    return glob(pattern, name + from, length - from);
 }
 
-static bool matches(const char *name, size_t length, const void *context) {
-    const struct policy_rule *rule = context;
-    return glob(rule->pattern, name, length);
+static bool matches_mangled(const char *pattern, const char *symbol) {
+    char room[NAME_BYTES];
+    struct text name = {.bytes = room, .capacity = sizeof room};
+    bool is_whole = mangled_read(symbol, &name);
+    return name.length && matches_parts(pattern, room, name.length, is_whole);
 }
 
 /* Compilers add a suffix (.part.0, .cold) to the name of a part of a function. The suffix is
@@ -81,8 +55,8 @@ bool pattern_matches_function(const struct policy_rule *rule, const char *symbol
     size_t length = 0;
     while (symbol[length] && (symbol[length] != '.' || !length))
         length++;
-    return matches(symbol, length, rule) ||
-           (symbol[0] == '_' && symbol[1] == 'Z' && each_mangled(symbol, matches, rule));
+    return glob(rule->pattern, symbol, length) ||
+           (symbol[0] == '_' && symbol[1] == 'Z' && matches_mangled(rule->pattern, symbol));
 }
 
 static const char *base_name(const char *path) {

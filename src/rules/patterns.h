@@ -3,7 +3,7 @@
  * patterns.h - tells whether a name matches the pattern of a rule.
  *
  * In a pattern * stands for any characters and ? for one character. A C++ function matches by its
- * mangled name, by each part of its name, or by namespace::type::function.
+ * mangled name, by each part of its name, or by namespace::type::function (mangled.h).
  *
  * Threads: any; nothing is written.
  */

@@ -72,7 +72,7 @@ void resolved_list(struct text *text) {
             objects_is_resolved(i))
             continue;
         text_add_number(text, i);
-        text_add(text, "\n");
+        text_add(text, objects_is_unreadable(i) ? " unreadable\n" : "\n");
     }
 }
 

@@ -22,7 +22,7 @@ bool resolved_take(const struct wire_rule_ranges *request, struct text *text);
  * ranges of the objects that are mapped now. NULL: the variable is not set. */
 void resolved_read(const char *ranges);
 /* Writes the version of the list of rules, then the index of each open module that is not resolved,
- * one per line. */
+ * one per line, with a word behind it if the library cannot read the module's names. */
 void resolved_list(struct text *text);
 
 #endif

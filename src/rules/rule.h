@@ -11,10 +11,14 @@
 enum rule_kind { OF_FUNCTIONS, OF_MODULES, OF_FILES, OF_EXPRESSIONS, OF_CONTEXT, RULE_KINDS };
 
 struct policy_rule {
-    const char *text;        /* the whole rule, as the user wrote it */
-    const char *pattern;     /* the text between the kind's prefix and the =, ended by a 0 */
-    uint32_t context;        /* OF_CONTEXT: id of the context */
+    const char *text;    /* the whole rule, as the user wrote it */
+    const char *pattern; /* the text between the kind's prefix and the =, ended by a 0 */
+    /* OF_CONTEXT: id of the context, and parent and address of its node. If the node was being
+     * removed when the rule was added, another node gets the id. */
+    uint32_t context, parent;
+    uintptr_t address;
     uint8_t kind, placement; /* enum rule_kind; enum placement */
+    bool names_policy;       /* false: the rule has options alone */
 };
 
 struct rule_list {

@@ -19,19 +19,34 @@ struct rule_list rule_list;
 /* The control thread or the constructor writes these fields. Any thread that makes a node writes
  * `matched`, under tree_lock. */
 static struct {
-    uint32_t seen;           /* all contexts with a lower id were looked at */
+    uint32_t seen; /* this look at the contexts has reached this id */
+    bool ended;    /* the look has reached the last context */
+    /* Smallest id of the contexts that were made before the names of their object were read: the
+     * next look begins there, because ids are used again. UINT32_MAX: there is none. */
+    uint32_t unread;
     char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
     size_t texts_used;       /* bytes */
     bool clearing;           /* some contexts may still have a rule that was cleared */
-    /* a byte for each context: number of the rule of its path, counted from 1 */
+    /* a byte for each context: number of the rule of its path, counted from 1, and RULE_IDLE */
     void *matched[PLACED_LEAVES];
-} state;
+} state = {.unread = UINT32_MAX};
 void *const *const rules_matched_shown = state.matched;
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
+/* A flag beside the number of a context's rule: nothing that the rule asks for holds for the
+ * context. With the flag the byte is no number of a rule, and the command's outside/answer.c takes
+ * it for none. */
+#define RULE_IDLE 128U
+_Static_assert(POLICY_RULES_MAX < RULE_IDLE, "a number and the flag are one byte");
+
 unsigned policy_rules_of(uint32_t context) {
-    return heap_leaf_byte(state.matched, context);
+    return heap_leaf_byte(state.matched, context) & ~RULE_IDLE;
+}
+
+unsigned policy_rules_held(uint32_t context) {
+    unsigned rule = heap_leaf_byte(state.matched, context);
+    return rule & RULE_IDLE ? 0 : rule;
 }
 
 /* Notes the rule of a context. False: out of memory. */
@@ -48,25 +63,59 @@ static bool names_context(uint8_t rule) {
 }
 
 static uint8_t rule_of_context(uint32_t context) {
-    for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;)
-        if (rule_list.rules[i].kind == OF_CONTEXT && rule_list.rules[i].context == context)
+    const struct tree_node *node = tree_node(context);
+    for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;) {
+        const struct policy_rule *rule = &rule_list.rules[i];
+        if (rule->kind == OF_CONTEXT && rule->context == context &&
+            rule->address == node->address && rule->parent == node->parent)
             return (uint8_t)(i + 1); /* the newest rule */
+    }
     return 0;
+}
+
+static bool is_by_hand(uint32_t context) {
+    return heap_leaf_byte(heap_placed, context) & PLACED_BY_HAND;
+}
+
+/* Returns the placement for a context that gets `rule` in place of the rule `before`. */
+static enum placement placement_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    static const struct policy_rule none = {.placement = PLACE_DEFAULT};
+    const struct policy_rule *asked = rule ? &rule_list.rules[rule - 1] : &none;
+    enum placement now = heap_placement(context);
+    if (!is_by_hand(context))
+        return (enum placement)asked->placement;
+    /* A later policy for the context's own number replaces what was placed by hand. */
+    if (names_context(rule) && rule != before && asked->names_policy) {
+        and_release(heap_placed_byte(context), (uint8_t)~PLACED_BY_HAND);
+        return (enum placement)asked->placement;
+    }
+    /* Mixed pages cannot keep what terms such as `zero` promise. */
+    return now < PLACE_SLAB && terms_table[rule].flags & TERMS_OWN ? PLACE_APART : now;
 }
 
 /* Gives a context the placement and the terms of `rule`, in place of those of the rule `before`.
  * True: the context has a new placement, or new terms. */
 static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
-    /* Named contexts keep the placement that their program asks for. */
-    bool named = tree_is_named(context);
-    bool moved = !named && terms_number(context) != rule && terms_set(context, rule);
-    uint8_t *byte = heap_placed_byte(context);
-    enum placement placement =
-        rule ? (enum placement)rule_list.rules[rule - 1].placement : PLACE_DEFAULT;
-    if (!byte || named || (*byte & PLACED_BY_HAND && !names_context(rule)) || (!rule && !before) ||
-        heap_placement(context) == placement)
+    if (tree_is_named(context)) /* the context keeps the placement that its program asks for */
+        return false;
+    bool moved = terms_number(context) != rule && terms_set(context, rule);
+    if (!heap_placed_byte(context))
         return moved;
-    return heap_set_placement(context, placement) || moved;
+    enum placement placement = placement_by_rule(context, rule, before);
+    return (heap_placement(context) != placement && heap_set_placement(context, placement)) ||
+           moved;
+}
+
+/* Notes the context's rule, and whether the rule holds. True: the context has a new placement, or
+ * new terms. Under tree_lock. */
+static bool apply_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    if (!set_rule(context, rule))
+        return false;
+    bool moved = place_by_rule(context, rule, before);
+    bool idle = tree_is_named(context) || (is_by_hand(context) && !terms_table[rule].flags);
+    if (rule && idle)
+        set_rule(context, rule | RULE_IDLE);
+    return moved;
 }
 
 bool policy_rules_exist(void) {
@@ -85,7 +134,15 @@ static bool match(uint32_t context) {
         rule = own;
     else if (!names_context(rule))
         rule = rule_first(rule, rule_list.count ? objects_rule_of(node) : 0);
-    return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
+    return (rule || before) && apply_rule(context, rule, before);
+}
+
+void policy_rules_placed(uint32_t context) {
+    lock_take(&tree_lock);
+    uint8_t rule = (uint8_t)policy_rules_of(context);
+    if (rule)
+        apply_rule(context, rule, rule);
+    lock_release(&tree_lock);
 }
 
 static bool is_ruled(uint32_t context) {
@@ -104,6 +161,14 @@ static bool is_wanted(struct tree_frame frame) {
 /* Called for each new context as it is made, under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
+    if (context < state.unread && !objects_is_read(tree_node(context)->module))
+        state.unread = context;
+}
+
+/* Lets all contexts be looked at again, because the rules have changed, or are resolved. */
+static void match_again(void) {
+    state.seen = 0;
+    state.ended = false;
 }
 
 /* Returns the live bytes of all contexts of a rule. The lock keeps the views of an ending thread
@@ -134,12 +199,25 @@ static void look_at_limits(void) {
         heaps_reconsider();
 }
 
+/* Goes back to the contexts that were made before the names of their object were read. */
+static void begin_look(void) {
+    lock_take(&tree_lock);
+    if (state.unread < state.seen)
+        state.seen = state.unread;
+    state.unread = UINT32_MAX;
+    lock_release(&tree_lock);
+}
+
 void policy_rules_apply(bool may_open) {
     static unsigned turns;
     uint32_t count = tree_count();
     bool moved = false;
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
+    /* Only when a look has ended, so that contexts with high ids have their turn, too. */
+    if (state.ended)
+        begin_look();
+    uint32_t all = count;
     if (count - state.seen > NODES_PER_TURN)
         /* One call looks at a bounded number, because other threads need tree_lock, too. */
         count = state.seen + NODES_PER_TURN;
@@ -151,8 +229,9 @@ void policy_rules_apply(bool may_open) {
         moved |= match(state.seen);
         lock_release(&tree_lock);
     }
-    state.clearing &= state.seen < tree_count();
-    if (!policy_rules_exist() && tree_watch) { /* ids of removed nodes may be reused again */
+    state.ended = state.seen == all;
+    state.clearing &= !state.ended;
+    if (!policy_rules_exist() && tree_watch) {
         lock_take(&tree_lock);
         tree_watch = NULL;
         lock_release(&tree_lock);
@@ -163,10 +242,23 @@ void policy_rules_apply(bool may_open) {
         look_at_limits();
 }
 
+void policy_rules_apply_all(bool may_open) {
+    do
+        policy_rules_apply(may_open);
+    while (!state.ended);
+}
+
 /* --- rules as text ---------------------------------------------------------------------------- */
 
-/* Adds a rule to the list. False: refused, with the reason in `text`. */
-static bool add_rule_in_force(const char *rule, size_t length, struct text *text) {
+/* Returns how many bytes the texts of a rule take: the rule, and a second copy with a 0 at the end
+ * of each part. */
+static size_t texts_bytes(size_t length) {
+    return 2 * (length + 1);
+}
+
+/* Reads a rule, whose texts then are at `copy`. False: refused, with the reason in `text`. */
+static bool read_rule(const char *rule, size_t length, char *copy, struct policy_rule *new,
+                      struct terms *terms, struct text *text) {
     size_t equals = length;
     while (equals && rule[equals - 1] != '=')
         equals--;
@@ -179,31 +271,37 @@ static bool add_rule_in_force(const char *rule, size_t length, struct text *text
         parse_refuse(text, rule, length, "a rule is PATTERN=POLICY,OPTIONS");
         return false;
     }
-    /* There must be room for the rule's text, and for a second copy with a 0 at the end of each
-     * part. */
-    if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
-        parse_refuse(text, rule, length, "there are too many rules");
-        return false;
-    }
     if (!objects_begin()) {
         text_add(text, "no memory for rules");
         return false;
     }
-    char *copy = state.texts + state.texts_used, *parts = copy + length + 1;
+    char *parts = copy + length + 1;
     __builtin_memcpy(copy, rule, length);
     __builtin_memcpy(parts, rule, length);
     copy[length] = parts[length] = parts[equals - 1] = 0;
-    struct policy_rule new = {.text = copy, .pattern = parts};
-    struct terms terms = {.rule = copy};
-    const char *wrong = parse_pattern(&new);
+    *new = (struct policy_rule){.text = copy, .pattern = parts};
+    *terms = (struct terms){.rule = copy};
+    const char *wrong = parse_pattern(new);
     if (!wrong)
-        wrong = parse_wanted(parts + equals, &new, &terms);
-    if (wrong) {
+        wrong = parse_wanted(parts + equals, new, terms);
+    if (wrong)
         parse_refuse(text, rule, length, wrong);
+    return !wrong;
+}
+
+/* Adds a rule to the list. False: refused, with the reason in `text`. */
+static bool add_rule_in_force(const char *rule, size_t length, struct text *text) {
+    struct policy_rule new;
+    struct terms terms;
+    if (rule_list.count == POLICY_RULES_MAX ||
+        state.texts_used + texts_bytes(length) > TEXTS_BYTES) {
+        parse_refuse(text, rule, length, "there are too many rules");
         return false;
     }
+    if (!read_rule(rule, length, state.texts + state.texts_used, &new, &terms, text))
+        return false;
     lock_take(&tree_lock);
-    state.texts_used += 2 * (length + 1);
+    state.texts_used += texts_bytes(length);
     rule_list.rules[rule_list.count] = new;
     terms_table[++rule_list.count] = terms;
     rule_list.kinds[new.kind] = true;
@@ -262,15 +360,6 @@ void policy_rules_begin(const char *ranges) {
     resolved_read(ranges);
 }
 
-/* Matches all contexts anew, because the rules have changed. */
-static void match_all_again(bool may_open, bool cleared) {
-    lock_take(&tree_lock);
-    objects_forget(cleared);
-    lock_release(&tree_lock);
-    state.seen = 0;
-    policy_rules_apply(may_open);
-}
-
 static void forget_rules(void) {
     lock_take(&tree_lock);
     rule_list.version++;
@@ -280,6 +369,7 @@ static void forget_rules(void) {
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
     /* A context that still has one of the cleared rules has no terms from now on. */
     __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
+    objects_forget();
     lock_release(&tree_lock);
 }
 
@@ -291,26 +381,36 @@ const char *policy_rules_text(unsigned rule) {
     return rule && rule <= rule_list.count ? rule_list.rules[rule - 1].text : NULL;
 }
 
+bool policy_rules_check(const char *rule, struct text *text) {
+    char texts[2 * (WIRE_REQUEST_MAX + 1)];
+    struct policy_rule new;
+    struct terms terms;
+    size_t length = text_length(rule);
+    return texts_bytes(length) <= sizeof texts &&
+           read_rule(rule, length, texts, &new, &terms, text);
+}
+
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
     /* The new rule may get the number of a cleared one, so no context may still have that number.
      */
-    for (unsigned turns = 0; state.clearing && turns <= tree_count() / NODES_PER_TURN; turns++)
-        policy_rules_apply(may_open);
+    if (state.clearing)
+        policy_rules_apply_all(may_open);
     if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
-    match_all_again(may_open, false);
+    match_again();
+    policy_rules_apply_all(may_open);
     return true;
 }
 
 void policy_rules_clear(bool may_open) {
     forget_rules();
-    if (objects_exist())
-        match_all_again(may_open, true);
+    match_again();
+    policy_rules_apply(may_open);
 }
 
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
     bool taken = resolved_take(request, text);
     if (taken && request->last)
-        state.seen = 0; /* existing contexts may match now */
+        match_again();
     return taken;
 }

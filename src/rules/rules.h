@@ -14,7 +14,7 @@
  * A node is matched when it is made (tree_watch), by the names that the library knows at that time.
  * Ten times a second the control thread reads the names of new objects, and matches the nodes that
  * were made since its last look. A context that was placed by hand (memctx set, isolate, merge)
- * keeps its placement.
+ * keeps its placement, until a later rule with a policy names it, or a context above it, by number.
  *
  * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
@@ -33,16 +33,26 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
  * looked up. */
 void policy_rules_begin(const char *ranges);
 bool policy_rules_exist(void);
-/* Matches the tree's new contexts, and places those that a rule names. may_open: the function may
- * open the files of new objects. */
+/* Matches the tree's new contexts, at most 65 536 of them, and places those that a rule names.
+ * may_open: the function may open the files of new objects. */
 void policy_rules_apply(bool may_open);
+/* Like policy_rules_apply, but matches all contexts, in about 0.1 s for a million. */
+void policy_rules_apply_all(bool may_open);
+/* True when the rule can be added, if there is room for it. False: it cannot; the reason is in
+ * `text`. */
+bool policy_rules_check(const char *rule, struct text *text);
 /* Adds a rule after the others. False: refused, with the reason in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
 /* Stores ranges that the command resolved. False: refused, with the reason in `text`. */
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
-/* Returns the rule that places a context, counted from 1; 0: none. */
+/* Returns the first rule that matches a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);
+/* Like policy_rules_of, but also 0 when nothing of the rule holds: a user placed the context, and
+ * the rule has no options; or the context is named. */
+unsigned policy_rules_held(uint32_t context);
+/* Called when a user has placed the context, or no longer does (PLACED_BY_HAND). */
+void policy_rules_placed(uint32_t context);
 INTERNAL void *const *const rules_matched_shown; /* for control/outside.c */
 uint32_t policy_rules_count(void);
 /* Returns the rule's text; NULL: no such rule. */

@@ -489,6 +489,7 @@ static void answer_piece(int fd, const struct wire_piece_request *request) {
 
 static void serve(int fd) {
     static unsigned served;
+    bool dump_ended = false;
     struct wire_frame request;
     char body[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
     if (!say_hello(fd)) {
@@ -514,9 +515,11 @@ static void serve(int fd) {
                 return;
             }
             uint32_t flags = ((const struct wire_dump_request *)(const void *)body)->flags;
-            if (is("idle") && (flags & (WIRE_DUMP_END | WIRE_DUMP_SUMS)) != 0) {
+            if (is("idle") &&
+                ((flags & (WIRE_DUMP_END | WIRE_DUMP_SUMS)) != 0 || !(flags & WIRE_DUMP_BEGIN))) {
                 return; /* like a process that closes a connection which was idle for a minute */
             }
+            dump_ended = (flags & WIRE_DUMP_END) != 0;
             if (is("dropped") && served++ % 3 == 0) {
                 return; /* like a process that closes this connection to serve another client */
             }
@@ -525,6 +528,10 @@ static void serve(int fd) {
             if (is("dropped") && served++ % 3 == 0) {
                 return;
             }
+        } else if (is("ids-go") && dump_ended) { /* after a dump, ids get other meanings */
+            struct wire_frame head = frame(request.type, 0);
+            head.status = WIRE_REFUSED;
+            put(fd, &head, sizeof(head));
         } else if (request.type == WIRE_TRIM) {
             struct wire_trim trim = {.released_bytes = 4096, .rss_before = 8192, .rss_after = 4096};
             struct wire_frame head = frame(WIRE_TRIM, is("trim-short") ? 8 : sizeof(trim));

@@ -174,6 +174,23 @@ def connections_closed_between_looks_are_made_again():
 
 
 @test
+def contexts_keep_their_numbers_until_they_are_named():
+    with fake("ids-go") as live:
+        for words in (("isolate", live.pid, 2), ("trim", live.pid, 2), ("isolate", live.pid, "--site", "."),
+                      ("reset", live.pid, "--site", ".")):
+            succeed(*words, env=live.cli_env)
+
+
+@test
+def a_connection_that_was_idle_is_made_again():
+    """A request that changes something is sent over a new connection, if the target has closed the
+    old one while the command looked up names."""
+    with fake("idle") as live:
+        for words in (("isolate", "--site", "."), ("reset", "--site", ".")):
+            succeed(words[0], live.pid, *words[1:], env=live.cli_env)
+
+
+@test
 def pages_without_end():
     """The command ends although a server always announces more pages, at a position already
     read."""

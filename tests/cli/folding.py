@@ -110,6 +110,8 @@ def recursion_is_unfolded_for_a_time():
                     "for 7 s, new call paths keep every call of 3 recursive functions, whoever calls it;\n"
                     f"see memctx dump {pid}\n", "the answer")
         check_equal(ask(recursive[0], recursive[-1], "fold"), "3 functions are folded again\n", "folded")
+        check("nothing was unfolded there" in ask(recursive[0], "fold"), "a second fold")
+        check_equal(json.loads(ask(recursive[0], "fold", "--json"))["functions"], 0, "functions of a third fold")
         next_step = r"choose one that memctx dump shows as \(recursive: \.\.\.\)"
         refused(1, f"context {plain[0]} is not recursive; nothing on its path is folded; {next_step}", plain[0], "unfold")
         refused(1, f"no context has the id 4000000000; {next_step}", 4000000000, "unfold")
@@ -118,6 +120,7 @@ def recursion_is_unfolded_for_a_time():
         refused(2, "contexts are chosen twice", "--site", "visit", recursive[0], "unfold")
         refused(2, 'a CONTEXT is a number that .*; got "two"', recursive[0], "two", "unfold")
         refused(2, "--for", recursive[0], "unfold", "--for", "86401")
+        refused(2, "--for", recursive[0], "unfold", "--for", "0")
         refused(2, "--for applies to unfold only", recursive[0], "fold", "--for", "5")
         refused(2, "--for applies to unfold only", "fold=auto", "--for", "5")
         succeed("set", live.pid, "fold=off", env=live.cli_env)

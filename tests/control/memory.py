@@ -88,6 +88,18 @@ def verbs(target, directory):
 
 
 @test
+def rules_hold_for_all_contexts_at_once():
+    def contexts(client):
+        return int(client.ask(frame(constant("WIRE_RULES"), b"list"))[1].split(b"\t")[1])
+    with many_contexts() as target, Wire(target.wait_socket()) as client:
+        client.ask(frame(constant("WIRE_RULES"), b"main=slab"))
+        at_once = contexts(client)
+        time.sleep(2)
+        check_equal(contexts(client), at_once, "two seconds later")
+        check(at_once > CHUNKS / 2, f"{at_once} contexts")
+
+
+@test
 def asking_costs_no_memory():
     """No verb makes the target's resident set rise by more than 1 MiB."""
     worst = (-1, "")
@@ -577,3 +589,20 @@ def holes_go_back_while_the_program_sleeps():
         harness.wait_until(lambda: ledger(target, "holes_bytes") < held * 6 // 10, f"less than 0.6 of {held} bytes free", 60)
         harness.check_sums(target.dump("--no-symbols"))
         return f"{before} to {anonymous_kib(target.pid)} KiB"
+
+
+@test
+def trim_of_all_keeps_what_a_trim_of_contexts_promised():
+    with sparse(50, MEMCTX_HOLES="0") as target:
+        harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist", 60)
+        before = anonymous_kib(target.pid)
+        target.say("go on")  # a second chunk of this call path takes the slow path
+        check_equal(target.hear(60).strip(), "right", "what stayed")
+        for words in (("--site", "make"), ()):
+            done = harness.run_cli("trim", target.pid, *words, env=target.cli_env)
+            check("1 of 1 threads have not allocated since" in done.stdout, f"trim {words}: {done.stdout}")
+        check(anonymous_kib(target.pid) > before * 9 // 10, "given back too early")
+        target.say("go on")
+        check_equal(target.hear(60).strip(), "right", "what stayed")
+        after = anonymous_kib(target.pid)
+        check(after < before * 6 // 10, f"{before} KiB, then {after}")

@@ -222,8 +222,8 @@ def rules_of_a_running_program():
         def placement():
             dump = json.loads(run_cli("dump", target.pid, "--json", env=target.cli_env).stdout)
             rows = max(dump["contexts"], key=lambda context: context["self"]["requested_bytes"])
-            return rows["id"], rows.get("placement"), rows["self"]["block_bytes"]
-        rows, before, blocks = placement()
+            return rows["id"], rows.get("placement"), rows["self"]["block_bytes"], rows.get("why")
+        rows, before, blocks, _ = placement()
         check_equal(before, None, "placement")
         listed = command(target, "rules", target.pid, "--add", "nothing=aset", "--add", "padded=slab")["rules"]
         check(listed[1]["requested_bytes"] >= 20000 * 1040, f"found at once: {listed}")
@@ -233,8 +233,14 @@ def rules_of_a_running_program():
         check(placement()[2] < blocks * 0.9, "its rows came over")
         check_equal((command(target, "rules", target.pid, "--clear")["rules"], placement()[1]), ([], None), "without rules")
         command(target, "set", target.pid, rows, "policy=generation")
-        command(target, "rules", target.pid, "--clear", "--add", "row_store=bump")
-        check_equal(placement()[1], "generation", "what was placed by hand stays")
+        listed = command(target, "rules", target.pid, "--clear", "--add", "row_store=bump")["rules"]
+        check_equal((placement()[1], placement()[3]), ("generation", None), "what was placed by hand stays, and no rule is its reason")
+        check_equal(listed[0]["contexts"], 0, "contexts that the rule placed")
+        command(target, "set", target.pid, rows, "policy=default")
+        listed = command(target, "rules", target.pid)["rules"]
+        check_equal((placement()[1], placement()[3], listed[0]["contexts"]), ("bump", "row_store=bump", 1), "default leaves it to the rule")
+        command(target, "set", target.pid, rows, "policy=generation")
+        check_equal(command(target, "rules", target.pid)["rules"][0]["contexts"], 0, "contexts that the rule places still")
         for words, status, says in ((("--add", "x"), 2, "PATTERN=POLICY"), (("--add", "x=y"), 2, "policies are"),
                                     (("--add", "=slab"), 2, "PATTERN=POLICY")):
             done = run_cli("rules", target.pid, *words, env=target.cli_env)

@@ -37,6 +37,23 @@ def automatic_choices():
 
 
 @test
+def automatic_trials_end_when_it_is_switched_off():
+    binary = build_program("tests/rules/lifetimes.c", "rules-lifetimes")
+    with runtime_dir() as directory, Target([binary], directory, MEMCTX_CONTROL="eager", MEMCTX_AUTO="1") as process:
+        check_equal(process.hear(), "begun", "first")
+        process.wait_socket()
+
+        def reason():
+            return next((context.get("why", "") for context in dump_json(process.pid, env=process.cli_env)["contexts"]
+                         if context["frame"] and context["frame"]["function"] == "random_one"), "")
+        wait_until(lambda: reason().startswith("automatic: generation, because"), "the trial", timeout_s=120, step_s=0.1)
+        check_equal(run_cli("set", process.pid, "auto=0", env=process.cli_env).returncode, 0, "memctx set")
+        wait_until(lambda: "it was undone" in reason(), "the end of the trial", timeout_s=120, step_s=0.5)
+        process.say("")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
+
+
+@test
 def automatic_is_not_asked_for():
     binary = build_program("tests/rules/lifetimes.c", "rules-lifetimes")
     with runtime_dir() as directory, Target([binary], directory, MEMCTX_CONTROL="eager") as process:

@@ -145,6 +145,17 @@ def zero_zeroes():
 
 
 @test
+def a_rule_with_the_number_of_a_cleared_one_holds():
+    for before, then in (("own", "zero"), ("slab", "zero,slab"), ("bump", "zero")):
+        with runtime_dir() as directory, target(directory, "zeroed_later", f"row_*={before}") as process:
+            check_equal([process.hear() for _ in range(2)], ["0", "begun"], before)
+            process.wait_socket()
+            done = run_cli("rules", process.pid, "--clear", "--add", f"row_*={then}", env=process.cli_env)
+            check_equal(done.returncode, 0, done.stderr)
+            check_equal([process.ask(""), process.hear()], ["1", "begun"], f"{before}, then {then}")
+
+
+@test
 def limit_fails_with_enomem():
     for options in ("", ",slab", ",generation", ",own", ",mixed", ",zero", ",simple"):
         with runtime_dir() as directory, target(directory, "limited", f"row_new=limit:1M{options}") as process:

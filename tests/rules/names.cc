@@ -2,29 +2,69 @@
 // C++ functions whose names stand in rules.
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
+
+#define APART __attribute__((noinline, noclone))
+
+static inline char *chunk_of(std::size_t bytes) {
+    char *chunk = static_cast<char *>(std::malloc(bytes));
+    __asm__ volatile("" ::: "memory");
+    return chunk;
+}
 
 namespace shop {
 template <class T> struct shelf {
-    __attribute__((noinline)) static char *put(T bytes) {
-        char *chunk = static_cast<char *>(std::malloc(bytes));
-        __asm__ volatile("" ::: "memory");
-        return chunk;
+    APART static char *put(T bytes) {
+        return chunk_of(bytes);
+    }
+};
+template <class Key, class Value, int Size> struct cache {
+    APART static char *fill() {
+        return chunk_of(3000);
+    }
+};
+enum class kind { big = 3 };
+template <kind Kind> struct crate {
+    APART static char *pack() {
+        return chunk_of(3000);
     }
 };
 namespace inner {
 struct till {
-    __attribute__((noinline)) char *open(int bytes) const {
-        char *chunk = static_cast<char *>(std::malloc(static_cast<std::size_t>(bytes)));
-        __asm__ volatile("" ::: "memory");
-        return chunk;
+    char *chunk = nullptr;
+    APART till(int bytes) : chunk(chunk_of(static_cast<std::size_t>(bytes))) {}
+    APART till() {}
+    APART char *open(int bytes) const {
+        return chunk_of(static_cast<std::size_t>(bytes));
+    }
+    APART char *operator+(int bytes) const {
+        return chunk_of(static_cast<std::size_t>(bytes));
+    }
+    APART char *sell(int bytes) const {
+        auto wrap = [bytes](int more)
+                        APART { return chunk_of(static_cast<std::size_t>(bytes + more)); };
+        return wrap(0);
     }
 };
 } // namespace inner
+APART std::string label(char **chunk) {
+    *chunk = chunk_of(3000);
+    return "";
+}
 } // namespace shop
 
 int main() {
-    char *chunks[] = {shop::shelf<std::size_t>::put(3000), shop::inner::till().open(3000)};
+    char *labelled;
+    shop::label(&labelled);
+    char *chunks[] = {shop::shelf<std::size_t>::put(3000),
+                      shop::inner::till().open(3000),
+                      shop::cache<std::string, std::string, 7>::fill(),
+                      shop::crate<shop::kind::big>::pack(),
+                      shop::inner::till(3000).chunk,
+                      shop::inner::till() + 3000,
+                      shop::inner::till().sell(3000),
+                      labelled};
     std::puts("begun");
     std::fflush(stdout);
     std::getchar();

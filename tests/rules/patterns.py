@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Patterns of rules: which functions they match, and which patterns are refused."""
+import os
 import re
+import shutil
 
 import harness
-from harness import Target, build_program, check, check_equal, clean_env, dump_json, run_cli, runtime_dir, test
-from rulestest import listed, program, started, target, use
+from harness import (Skip, Target, build_program, check, check_equal, clean_env, dump_json,
+                     run_cli, run_program, runtime_dir, test)
+from rulestest import HERE, listed, program, started, target, use
 
 
 def matched(pattern, binary=None, case="patterns"):
@@ -45,10 +48,42 @@ def patterns_of_c():
 @test
 def patterns_of_cxx():
     binary = build_program("tests/rules/names.cc", "rules-names", flags=("-g", "-O1"))
-    for pattern, names in {"put": ["put"], "shop::inner::till::open": ["open"], "shop::*": ["open", "put"], "till": ["open"],
+    tills = ["open", "operator+", "sell", "till"]
+    for pattern, names in {"put": ["put"], "shop::inner::till::open": ["open"], "till": tills,
+                           "shop::*": sorted([*tills, "fill", "label[abi:cxx11]", "pack", "put"]),
                            "regex:^shop::.*::open$": ["open"], "shop::shelf::put": ["put"], "inner::*": [],
-                           "shop::inner": []}.items():
+                           "shop::cache::fill": ["fill"], "shop::crate::pack": ["pack"], "shop::label": ["label[abi:cxx11]"],
+                           "shop::inner::till::till": ["till"], "shop::inner::till::operator+": ["operator+"],
+                           "shop::inner::till::sell()::{lambda*": ["sell"], "shop::inner": [], "basic_string": [], "E": []}.items():
         check_equal(matched(pattern, binary), names, pattern)
+
+
+@test
+def patterns_of_rust():
+    """The library reads the older symbols itself, the command also v0 symbols. A pattern may be the
+    name that memctx dump shows."""
+    if not shutil.which("rustc"):
+        raise Skip("rustc is not installed")
+    for mangling in ("legacy", "v0"):
+        binary = os.path.join(harness.BIN, f"rules-names-{mangling}")
+        done = run_program(["rustc", "-O", "-g", "-C", f"symbol-mangling-version={mangling}",
+                            *(["-Z", "unstable-options"] if mangling == "legacy" else []),
+                            os.path.join(HERE, "names.rs"), "-o", binary], {**os.environ, "RUSTC_BOOTSTRAP": "1"})
+        check_equal(done.returncode, 0, done.stderr)
+        shown = {"legacy": "names::shop::till::Till::open", "v0": "<names::shop::till::Till>::open"}[mangling]
+        for pattern, contexts in {"open": 1, shown: 1, f"regex:^{shown}$": 1, "names::shop::till": 0}.items():
+            with runtime_dir() as directory, started(directory, [binary], [f"{pattern}=own"]) as process:
+                check_equal(process.hear(), "begun", pattern)
+                process.wait_socket()
+                names = [context["frame"]["function"] for context in dump_json(process.pid, env=process.cli_env)["contexts"]
+                         if context.get("frame")]
+                check(shown in names, f"memctx dump shows {names}")
+                check_equal(listed(process)[0]["contexts"], contexts, f"{mangling}, {pattern}")
+    with runtime_dir() as directory, Target([os.path.join(harness.BIN, "rules-names-legacy")], directory, MEMCTX_CONTROL="eager",
+                                            MEMCTX_RULES="names::shop::till::Till::open=own") as process:
+        check_equal(process.hear(), "begun", "without the command")
+        process.wait_socket()
+        check_equal(listed(process)[0]["contexts"], 1, "without the command")
 
 
 @test
@@ -97,4 +132,11 @@ def expressions_that_are_none_are_said():
             done = run_cli("rules", process.pid, "--clear", *[word for rule in rules for word in ("--add", rule)], env=process.cli_env)
             check_equal(done.returncode, 2, str(rules))
             check(f'the rule "{rules[-1]}" is not understood: {says}' in done.stderr, f"{rules}: {done.stderr}")
+        long = "x" * 1010  # all fit, but not beside the rule in force
+        for rules, says in ((("y=slab", "context:99999999=slab"), 'the rule "context:99999999=slab" is not understood: no context has that number'),
+                            (("y=slab", f"{long}=slab", f"{long}y=slab"), "has no room for these rules beside its own")):
+            options = ("--clear",) if "context" in rules[-1] else ()
+            done = run_cli("rules", process.pid, *options, *[word for rule in rules for word in ("--add", rule)], env=process.cli_env)
+            check_equal(done.returncode, 1, str(rules))
+            check(says in done.stderr, f"{rules}: {done.stderr}")
         check_equal([rule["rule"] for rule in listed(process)], ["row_new=own"], "the rules in force stay")

@@ -120,6 +120,23 @@ def programs_that_the_first_one_starts():
         check_equal([why for _, why, _ in ruled(process)], ["regex:^elsewhere|^stall=own"] * 2, "why")
 
 
+@test
+def interpreters_of_scripts():
+    """Rules are resolved in the interpreter of a script, also if env finds it."""
+    own, name = os.path.split(code_program())
+    for line in (code_program(), f"/usr/bin/env {name}", f"/usr/bin/env -S A=1 {name} {library('shelf')}"):
+        with runtime_dir() as directory:
+            script = os.path.join(directory, "script")
+            with open(script, "w", encoding="ascii") as file:
+                file.write(f"#!{line}\n")
+            os.chmod(script, 0o755)
+            with started(directory, [script], ["regex:^elsewhere|^stall=own"], PATH=f"{own}:{os.environ['PATH']}") as process:
+                check_equal(process.hear(), "begun", line)
+                harness.wait_until(lambda: harness.run_cli("rules", process.pid, env=process.cli_env).returncode == 0, "the socket")
+                check_equal(rules_json(process)["unresolved"], [], line)
+                check_equal([why for _, why, _ in ruled(process)], ["regex:^elsewhere|^stall=own"] * 2, line)
+
+
 def altered(name, *objcopy):
     """A copy of the program whose debug information objcopy has stored in another way."""
     copy = os.path.join(harness.BIN, name)
@@ -180,6 +197,33 @@ def files_that_are_gone_or_others():
         else:
             check_equal((done.returncode, rules), (1, [0]), done.stderr)
             check(f"not resolved in {copy}; the file is not the one that the process runs" in done.stderr, done.stderr)
+
+
+@test
+def rules_outlive_the_files_that_they_came_from():
+    copy = os.path.join(harness.BIN, f"rules-code-{os.getpid()}")
+    shutil.copy(program(), copy)
+    with runtime_dir() as directory, Target([copy, "patterns"], directory, MEMCTX_CONTROL="eager", MEMCTX_RULES="row_new=own") as process:
+        check_equal(process.hear(), "begun", "first")
+        process.wait_socket()
+        os.unlink(copy)
+        rows = {context.get("why"): context["id"] for context in dump_json(process.pid, env=process.cli_env)["contexts"]
+                if context["self"]["requested_bytes"] == 3000}
+        check_equal(len(rows), 2, f"rows by the reason of their placement: {rows}")
+        done = run_cli("set", process.pid, rows[None], "policy=slab,own", env=process.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        check_equal([rule["contexts"] for rule in listed(process)], [1, 1], "both rules hold")
+        check_equal(rules_json(process)["unresolved"], [], "objects with unresolved rules")
+        with Wire(process.wait_socket()) as client:
+            check_equal(client.ask(frame(constant("WIRE_RULES"), b"patterns=own"))[0], constant("WIRE_OK"), "a rule for the file that is gone")
+        check_equal(rules_json(process)["unresolved"], [copy], "objects that the library cannot read")
+        text = run_cli("rules", process.pid, env=process.cli_env).stdout
+        check(f"\nrules are not resolved in {copy}\n" in text, text)
+        done = run_cli("rules", process.pid, "--again", env=process.cli_env)
+        if done.returncode == 0:  # a user with access to /proc/PID/map_files still reads the old file
+            check_equal(rules_json(process)["unresolved"], [], "after --again")
+        else:
+            check(f"the rules are not resolved in {copy}; there is no such file" in done.stderr, done.stderr)
 
 
 @test
@@ -258,5 +302,20 @@ def contexts_get_rules_of_their_own():
         check_equal(len(listed(process)), 2, "rules after requests that are refused")
         check_equal(json.loads(run_cli("rules", process.pid, "--clear", "--json", env=process.cli_env).stdout)["rules"], [], "none")
         check_equal({context.get("why") for context in rows()}, {None}, "why, without rules")
+
+        def placement():
+            return next(context.get("placement") for context in rows() if context["id"] == row["id"])
+
+        def place(policy):
+            done = run_cli("set", process.pid, row["id"], f"policy={policy}", env=process.cli_env)
+            check_equal(done.returncode, 0, done.stderr)
+            return placement()
+        check_equal([place(policy) for policy in ("generation", "guard", "limit:64M", "bump,zero", "slab")],
+                    ["generation", "generation", "generation", "bump", "slab"], "options alone leave the policy as it was")
+        run_cli("rules", process.pid, "--add", "nothing=slab", env=process.cli_env)
+        check_equal(placement(), "slab", "a policy that was set later than the rule")
+        check_equal(place("bump,zero"), "bump", "a rule that was added later")
+        check_equal(rules_json(process, "--clear")["rules"], [], "none")
+        check_equal(placement(), None, "without the rule")
         process.say("")
         check_equal(process.hear(), "begun", "all freed")

@@ -332,6 +332,20 @@ static void zeroed(void) {
     putchar('\n');
 }
 
+/* Frees the second of three rows of one call path, twice. Between the two rounds the test changes
+ * the rules, and the path allocates nothing. */
+static void zeroed_later(void) {
+    char *rows[3];
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            rows[i] = row_new(1000);
+        }
+        row_free(rows[1]);
+        printf("%d\n", is_zero_from(rows[1], 16, 1000));
+        begun();
+    }
+}
+
 /* --- patterns --------------------------------------------------------------------------------- */
 
 static void patterns(void) {
@@ -363,6 +377,7 @@ static const struct {
     {"limited_threads", limited_threads},
     {"warned", warned},
     {"zeroed", zeroed},
+    {"zeroed_later", zeroed_later},
     {"patterns", patterns},
 };
 

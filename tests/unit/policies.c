@@ -361,6 +361,7 @@ Test(place, a_page_that_was_left_and_trimmed_serves_again) {
         place(context, PLACE_GENERATION);
         void *other = alloc(heap, view, size, false);
         region_free(heap, chunks[0]);
+        *heap_placed_byte(context) |= TRIM_MARK;
         trim_wanted.all = trim_wanted.punch = true;
         trim_number++;
         trim_heap(heap);

@@ -78,6 +78,8 @@ static void play(uint64_t seed, int steps) {
             if (heap_view(heap, context)->region)
                 check_lists(heap_view(heap, context)->region);
         if (!roll(2000)) {
+            for (uint32_t context = 7; context < 12; context++)
+                *heap_placed_byte(context) |= TRIM_MARK;
             trim_wanted.all = trim_wanted.punch = true;
             trim_number++;
             heaps_reconsider();

@@ -272,6 +272,7 @@ Test(serial, os_pages_with_nothing_alive_go) {
     for (int i = 0; i < CHUNKS; i++)
         if (i % 100)
             region_free(heap, chunks[i]);
+    *heap_placed_byte(7) |= TRIM_MARK;
     trim_wanted.all = trim_wanted.punch = true;
     trim_wanted.released = 0;
     trim_number++;

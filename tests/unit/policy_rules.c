@@ -8,9 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "context/tree.h"
+#include "control/act.h"
 #include "control/commands.h"
 #include "control/rules_request.h"
+#include "region/heap.h"
 #include "rules/elf_symbols.h"
+#include "rules/mangled.h"
 #include "rules/objects.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"
@@ -152,6 +156,13 @@ Test(policy_rules, text_is_understood_or_refused) {
         cr_assert_eq(status, WIRE_REFUSED, "%s", bad[i]);
         cr_assert(strstr(said, "is not understood: "), "%s: %s", bad[i], said);
     }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char request[40];
+        snprintf(request, sizeof request, "check\n%s", bad[i]);
+        answer(request, &status);
+        cr_assert_eq(status, WIRE_REFUSED, "%s", request);
+    }
+    cr_assert_str_eq(answer("check\noperator==slab", &status), "checked");
     cr_assert_not(policy_rules_exist());
     answer("operator==slab", &status);
     cr_assert_eq(status, WIRE_OK, "the last = is ours");
@@ -179,6 +190,49 @@ Test(policy_rules, text_is_understood_or_refused) {
                      "a=slab\t0\t0\t0\t0\t0\t0\t0\nb=bump\t0\t0\t0\t0\t0\t0\t0\n");
 }
 
+static const char *read_mangled(const char *symbol) {
+    static char room[64];
+    struct text name = {.bytes = room, .capacity = sizeof room - 1};
+    bool whole = mangled_read(symbol, &name);
+    room[name.length] = '\0';
+    return whole ? room : NULL;
+}
+
+Test(mangled, names_are_read) {
+    static const char *const names[][2] = {
+        {"_Z3foov", "foo"},
+        {"_ZL3fooIiEvT_", "foo"},
+        {"_ZNK4shop4till4openEi", "shop::till::open"},
+        {"_ZN4shop4tillC2ERKS0_", "shop::till::till"},
+        {"_ZN4shop4tillD0Ev", "shop::till::~till"},
+        {"_ZN4shop5cacheINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES6_E3putES6_S6_",
+         "shop::cache::put"},
+        {"_ZN4shop5crateILNS_4kindE3ELb1EE4packEv", "shop::crate::pack"},
+        {"_ZN4shop5crateIXadL_Z3foovEEE4packEv", "shop::crate::pack"},
+        {"_ZN4shop5crateIA5_cZ4mainEUlvE_Ut0_E4packEv", "shop::crate::pack"},
+        {"_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector::push_back"},
+        {"_ZNSs6appendEPKc", "std::basic_string::append"},
+        {"_ZStlsISt11char_traitsIcEERSt13basic_ostreamIcT_ES5_PKc", "std::operator<<"},
+        {"_ZN4shop4tillnwEm", "shop::till::operator new"},
+        {"_ZN12_GLOBAL__N_13fooEv", "(anonymous namespace)::foo"},
+        {"_ZN4shop4nameB5cxx11Ev", "shop::name"},
+        {"_ZZN4shop4till4openEvENKUliE0_clEi", "shop::till::open()::{lambda}::operator()"},
+        {"_ZZ4mainEN5local3runEv", "main::local::run"},
+        {"_ZN5names4shop4open17h4acc08d9aa7dc810E", "names::shop::open"},
+    };
+    static const char *const cut[] = {"_Z",        "_Z9foo", "_ZN",       "_ZN3foo",
+                                      "_ZN3fooIE", "_Z0_",   "_ZNS_3fooE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *read = read_mangled(names[i][0]);
+        cr_assert(read && strcmp(read, names[i][1]) == 0, "%s: %s", names[i][0], read);
+    }
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
+        cr_assert_null(read_mangled(cut[i]), "%s", cut[i]);
+    char deep[400] = "_Z3foo";
+    memset(deep + 6, 'I', 300);
+    cr_assert_null(read_mangled(deep));
+}
+
 /* --- what the command resolved ---------------------------------------------------------------- */
 
 /* Returns this program's module and the address of policy_rules_landmark in its file. */
@@ -194,6 +248,96 @@ static unsigned rule_at_address(uint32_t module, uint64_t address) {
                              .module = (uint16_t)module,
                              .exact = true};
     return objects_rule_of(&node);
+}
+
+static uint32_t new_node(uintptr_t address, uint32_t module) {
+    struct tree_frame frame = {.address = address, .module = (uint16_t)module, .exact = true};
+    uint32_t id = tree_child(TREE_ROOT, frame, TABLES_MUST);
+    cr_assert_gt(id, 0);
+    return id;
+}
+
+static void remove_node(uint32_t id) {
+    lock_take(&tree_lock);
+    cr_assert(tree_unlink(id));
+    tree_remove(id);
+    lock_release(&tree_lock);
+}
+
+Test(policy_rules, ids_are_used_again) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    uintptr_t landmark = start + unwind_rules_module(module)->bias;
+    answer("regex:^x=slab", &status);
+    uint32_t first = new_node(1000, MODULE_NONE), behind = new_node(2000, MODULE_NONE);
+    answer("policy_rules_landmark=bump", &status);
+    remove_node(first);
+    cr_assert_eq(new_node(landmark, module), first, "while there are rules");
+    cr_assert_eq(policy_rules_of(first), 0, "the object's names were not read");
+    policy_rules_apply(true);
+    cr_assert_eq(policy_rules_of(first), 2);
+    cr_assert_eq(heap_placement(first), PLACE_BUMP);
+    remove_node(first);
+    cr_assert_eq(new_node(landmark + 1, module), first);
+    cr_assert_eq(policy_rules_of(first), 2, "at once, because its names are known");
+    remove_node(first);
+    cr_assert_eq(new_node(3000, MODULE_NONE), first);
+    cr_assert_eq(policy_rules_of(first), 0, "another path");
+    cr_assert_eq(heap_placement(first), PLACE_DEFAULT);
+    char rule[40];
+    snprintf(rule, sizeof rule, "context:%u=slab", behind);
+    answer(rule, &status);
+    cr_assert_eq(policy_rules_of(behind), 3);
+    remove_node(behind);
+    cr_assert_eq(new_node(4000, MODULE_NONE), behind);
+    cr_assert_eq(policy_rules_of(behind), 0, "the rule is for the context, not for its number");
+}
+
+Test(policy_rules, contexts_that_are_gone_are_not_placed) {
+    uint32_t gone = new_node(1000, MODULE_NONE), there = new_node(2000, MODULE_NONE);
+    struct {
+        struct wire_contexts_request head;
+        uint32_t contexts[2];
+    } request = {.head = {.verb = WIRE_PLACE_SLAB, .count = 2}, .contexts = {gone, there}};
+    char said[200];
+    struct text text = {.bytes = said, .capacity = sizeof said};
+    remove_node(gone);
+    cr_assert_eq(place_run(&request.head, &text), WIRE_OK);
+    cr_assert_eq(heap_placement(there), PLACE_SLAB);
+    cr_assert_eq(heap_placement(gone), PLACE_DEFAULT);
+    request.contexts[0] = there + 1;
+    cr_assert_eq(place_run(&request.head, &text), WIRE_REFUSED, "no context ever had the id");
+}
+
+Test(policy_rules, names_that_were_read_stay) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    answer("policy_rules_landmark=bump", &status);
+    objects_read(module, true);
+    cr_assert_eq(rule_at_address(module, start), 1);
+    ((struct module *)(uintptr_t)unwind_rules_module(module))->path = "/no/such/file";
+    answer("answer=slab", &status);
+    objects_read(module, true);
+    cr_assert(objects_is_read(module));
+    cr_assert_eq(rule_at_address(module, start), 1, "the file is gone, and its names are known");
+}
+
+Test(policy_rules, the_first_rule_of_a_function_holds) {
+    static const char *const rules[] = {"x=slab", "policy_rules_l*=bump",
+                                        "policy_rules_landmark=aset", "see=slab", "*=slab"};
+    static const uint8_t numbers[] = {2, 4};
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        answer(rules[i], &status);
+        objects_read(module, true);
+    }
+    cr_assert_eq(rule_at_address(module, start), numbers[0]);
+    uint64_t other = start + (uintptr_t)&see - (uintptr_t)&policy_rules_landmark;
+    cr_assert_eq(rule_at_address(module, other), numbers[1]);
 }
 
 struct request {

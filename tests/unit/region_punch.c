@@ -10,6 +10,8 @@
 #include "region_tests.h"
 
 static void trim_now(struct heap *heap) {
+    for (uint32_t context = 7; context < 12; context++)
+        *heap_placed_byte(context) |= TRIM_MARK;
     trim_wanted.all = trim_wanted.punch = true;
     trim_number++;
     trim_heap(heap);
@@ -201,6 +203,7 @@ Test(punch, a_parked_heap_s_waste_is_published) {
     heap_park(parked);
     int64_t before = heap_global.own_free;
     lock_take(&parked->lock);
+    *heap_placed_byte(7) |= TRIM_MARK;
     trim_wanted.all = trim_wanted.punch = true;
     trim_number++;
     trim_heap(parked);

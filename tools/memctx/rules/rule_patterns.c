@@ -80,7 +80,8 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
 struct name_forms {
     const char *texts[64]; /* pointers into the buffers below */
     size_t count;
-    char symbol[SYMBOL_MAX_BYTES], joined[SYMBOL_MAX_BYTES], parts[SYMBOL_MAX_BYTES];
+    char symbol[SYMBOL_MAX_BYTES], whole[SYMBOL_MAX_BYTES], joined[SYMBOL_MAX_BYTES];
+    char parts[SYMBOL_MAX_BYTES];
 };
 
 static void add_form(struct name_forms *forms, const char *text) {
@@ -119,6 +120,28 @@ static void drop_templates(const char *name, char *to, size_t bytes) {
     to[used] = '\0';
 }
 
+/* ns::function[abi:cxx11] -> ns::function */
+static void drop_tags(char *name) {
+    char *tag, *end;
+    while ((tag = strstr(name, "[abi:")) && (end = strchr(tag, ']')))
+        memmove(tag, end + 1, strlen(end + 1) + 1);
+}
+
+/* The older names of Rust end in ::h and a hash of 16 digits. */
+static void drop_hash(char *name) {
+    static const char hash[] = "::h0123456789abcdef";
+    size_t length = strlen(name), digits = sizeof hash - 1 - 3;
+    char *end = length >= sizeof hash ? name + length - (sizeof hash - 1) : NULL;
+    if (end && strncmp(end, hash, 3) == 0 && strspn(end + 3, "0123456789abcdef") == digits)
+        *end = '\0';
+}
+
+static char *demangle(const char *symbol) {
+    if (strncmp(symbol, "_Z", 2) == 0)
+        return cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_GNU_V3);
+    return strncmp(symbol, "_R", 2) == 0 ? cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_RUST) : NULL;
+}
+
 /* Makes the forms of a name. A suffix that compilers add to the name of a part of a function
  * (.part.0, .cold) is cut off. */
 static void make_forms(struct name_forms *forms, const char *symbol) {
@@ -129,13 +152,19 @@ static void make_forms(struct name_forms *forms, const char *symbol) {
     memcpy(forms->symbol, symbol, length);
     forms->symbol[length] = '\0';
     add_form(forms, forms->symbol);
-    char *name = strncmp(symbol, "_Z", 2) == 0
-                     ? cplus_demangle(forms->symbol, DMGL_NO_OPTS | DMGL_GNU_V3)
-                     : NULL;
+    char *name = demangle(forms->symbol);
     if (!name)
         return;
     drop_templates(name, forms->joined, sizeof forms->joined);
+    /* as the command shows it: a name with tags, or <crate::type>::function */
+    if (symbol[1] == 'R' && strlen(name) < sizeof forms->whole)
+        memcpy(forms->whole, name, strlen(name) + 1);
+    else
+        memcpy(forms->whole, forms->joined, sizeof forms->whole);
     free(name);
+    drop_tags(forms->joined);
+    drop_hash(forms->joined);
+    add_form(forms, forms->whole);
     add_form(forms, forms->joined);
     memcpy(forms->parts, forms->joined, sizeof forms->joined);
     char *part = forms->parts, *end;

@@ -2,9 +2,10 @@
 /*
  * rule_patterns.h - compares the patterns of rules that the command resolves with names.
  *
- * A function of C++ is compared by its mangled name, by namespace::type::function without template
- * arguments and parameters, and by each part between two "::". A source file is compared by its
- * name and by its path. docs/rules.md says which patterns the library resolves itself.
+ * A function of C++ or Rust is compared by its mangled name, by namespace::type::function without
+ * template arguments, parameters and a hash, and by each part between two "::". A source file is
+ * compared by its name and by its path. docs/rules.md says which patterns the library resolves
+ * itself.
  */
 #ifndef MEMCTX_RULE_PATTERNS_H
 #define MEMCTX_RULE_PATTERNS_H

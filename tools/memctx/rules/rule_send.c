@@ -44,16 +44,14 @@ static void read_state(struct target *target, struct state *state) {
     loader_begin(&target->loader, &model, target->client.source, &target->failure);
     target_ask_part(target, WIRE_PART_MODULES, 0);
     state->objects = cli_alloc(model.module_count + 1, sizeof *state->objects);
-    char *at = text;
-    state->version = (uint32_t)strtoul(at, &at, 10);
-    for (;;) {
-        char *end;
-        unsigned long index = strtoul(at, &end, 10);
-        if (end == at || state->count == model.module_count)
-            break;
-        at = end;
-        if (index < model.module_count)
-            state->objects[state->count++].module = &model.modules[index];
+    char *rest = text, *line = strsep(&rest, "\n");
+    state->version = (uint32_t)strtoul(line, NULL, 10);
+    while ((line = strsep(&rest, "\n")) && line[0] != '\0' && state->count < model.module_count) {
+        unsigned long index = strtoul(line, NULL, 10);
+        if (index >= model.module_count)
+            continue;
+        state->objects[state->count++] = (struct rule_object){
+            .module = &model.modules[index], .unreadable = strchr(line, ' ') != NULL};
     }
     free(text);
 }
@@ -96,17 +94,22 @@ static bool send_object(struct target *target, const struct state *state,
     return true;
 }
 
-/* Sends the ranges of the objects that were resolved. *left: number of objects in which regex: or
- * file: rules stay unresolved. Returns false if the target refused an object and another attempt
+/* True if rules hold in the object only when the command has resolved them. Otherwise only inlined
+ * functions are missed. */
+static bool matters(const struct state *state, const struct rule_object *object) {
+    return state->patterns.command_alone || object->unreadable;
+}
+
+/* Sends the ranges of the objects that were resolved. *left: number of objects in which rules stay
+ * unresolved. Returns false if the target refused an object and another attempt
  * follows. */
 static bool send_objects(struct target *target, const struct state *state, bool last_attempt,
                          size_t *left) {
     struct cli_failure failure;
-    bool matters = state->patterns.command_alone; /* otherwise only inlined functions are missed */
     *left = 0;
     for (size_t i = 0; i < state->count; i++) {
         const struct rule_object *object = &state->objects[i];
-        if (!object->good && matters) {
+        if (!object->good && matters(state, object)) {
             rule_code_warn(object);
             (*left)++;
         } else if (!object->good) {
@@ -140,6 +143,8 @@ void rule_send_list(struct target *target, struct rule_waiting *waiting) {
     read_state(target, &state);
     waiting->paths = cli_alloc(state.count + 1, sizeof *waiting->paths);
     waiting->count = 0;
-    for (size_t i = 0; i < state.count && state.patterns.command_alone; i++)
-        waiting->paths[waiting->count++] = state.objects[i].module->path;
+    for (size_t i = 0; i < state.count; i++)
+        if (matters(&state, &state.objects[i]))
+            waiting->paths[waiting->count++] = state.objects[i].module->path;
+    waiting->plain_too = !state.patterns.command_alone;
 }

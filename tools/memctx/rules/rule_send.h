@@ -12,10 +12,12 @@
  * unresolved in an object; a message has said why. */
 bool rule_send_all(struct target *target);
 
-/* The objects in which regex: or file: rules are not resolved. */
+/* The objects in which rules are not resolved. */
 struct rule_waiting {
     char **paths;
     size_t count;
+    /* there is no regex: or file: rule, but the library cannot read the names in these objects */
+    bool plain_too;
 };
 /* Lists these objects, and resolves nothing. */
 void rule_send_list(struct target *target, struct rule_waiting *waiting);

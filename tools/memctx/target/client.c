@@ -314,12 +314,6 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
     return read_body(client, frame.length, end_ms, answer, failure);
 }
 
-bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
-                struct client_answer *answer, struct cli_failure *failure) {
-    bool closed;
-    return ask(client, type, body, length, answer, failure, &closed);
-}
-
 static void tell_wait(struct client *client) {
     if (!client->told && !client->hurry)
         cli_warn("%s is busy or serves other clients; waiting for a free connection",
@@ -331,6 +325,28 @@ static bool still_runs(const struct client *client) {
     struct process_facts now;
     return process_read_facts(client->facts->pid, &now) && now.state != 'Z' &&
            now.start_ticks == client->facts->start_ticks;
+}
+
+/* True when the process has closed the connection, as it does with a client that asks nothing for a
+ * minute: the command may look up names for longer. */
+static bool is_closed(const struct client *client) {
+    char byte;
+    return !client->outside && recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure) {
+    struct client again;
+    struct cli_failure why;
+    bool closed;
+    if (is_closed(client) && still_runs(client) &&
+        client_connect(&again, client->facts, client->hurry, &why)) {
+        again.told = client->told;
+        again.paused = true;
+        client_close(client);
+        *client = again;
+    }
+    return ask(client, type, body, length, answer, failure, &closed);
 }
 
 /* Fills in the resident set of a dump, if the process does not know it: it sees no /proc, because

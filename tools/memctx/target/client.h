@@ -68,8 +68,9 @@ bool client_open_outside(struct client *client, const struct process_facts *fact
                          struct cli_failure *failure);
 void client_close(struct client *client);
 
-/* Sends one request and reads its answer. Returns false if the connection broke or the answer is
- * damaged; a refusal by the target is an answer. */
+/* Sends one request and reads its answer, over a new connection if the target had closed this one
+ * before. Returns false if the connection broke or the answer is damaged; a refusal by the target
+ * is an answer. */
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure);
 /* Like client_ask, but for a request that changes nothing: if the target has given this connection

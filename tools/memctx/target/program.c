@@ -230,6 +230,30 @@ bool program_check(const char *path, struct cli_failure *failure) {
     return check_level(path, 0, failure);
 }
 
+/* Returns the program that env executes for a script that begins with "#!/usr/bin/env PROGRAM", or
+ * with "#!/usr/bin/env -S NAME=VALUE PROGRAM ARGUMENT"; NULL: `line` does not begin so, or there is
+ * no such program. */
+static char *find_by_env(const char *line) {
+    static const char blanks[] = " \t";
+    struct cli_failure failure;
+    const char *at = line + 2 + strspn(line + 2, blanks);
+    size_t length = strcspn(at, " \t\n");
+    if (length < 4 || strncmp(at + length - 4, "/env", 4) != 0)
+        return NULL;
+    for (at += length; *(at += strspn(at, blanks)) != '\0'; at += length) {
+        if (strncmp(at, "-S", 2) == 0)
+            at += 2 + strspn(at + 2, blanks);
+        length = strcspn(at, " \t\n");
+        char *path, *word = cli_format("%.*s", (int)length, at);
+        bool is_option = word[0] == '-' || strchr(word, '=');
+        bool found = !is_option && length > 0 && program_find(word, &path, &failure);
+        free(word);
+        if (!is_option)
+            return found ? path : NULL;
+    }
+    return NULL;
+}
+
 char *program_executed(const char *path) {
     char *now = cli_copy(path);
     for (int level = 0; level < INTERPRETERS_MAX; level++) {
@@ -238,12 +262,14 @@ char *program_executed(const char *path) {
         ssize_t got = fd >= 0 ? pread(fd, head, sizeof head - 1, 0) : -1;
         if (fd >= 0)
             close(fd);
-        const char *interpreter =
-            got > 2 && head[0] == '#' && head[1] == '!' ? find_interpreter(head) : NULL;
+        bool is_script = got > 2 && head[0] == '#' && head[1] == '!';
+        char *by_env = is_script ? find_by_env(head) : NULL;
+        const char *interpreter = by_env ? by_env : is_script ? find_interpreter(head) : NULL;
         if (!interpreter)
             break;
         free(now);
         now = cli_copy(interpreter);
+        free(by_env);
     }
     return now;
 }

@@ -15,8 +15,8 @@ bool program_find(const char *name, char **path, struct cli_failure *failure);
  * statically linked, has more rights than its caller (then the loader ignores LD_PRELOAD), or is
  * built for another machine. */
 bool program_check(const char *path, struct cli_failure *failure);
-/* Returns the file that the kernel executes for a path: for a script, its interpreter. The caller
- * frees it. */
+/* Returns the file that the kernel executes for a path: for a script, its interpreter; if that is
+ * env, the program that env executes. The caller frees it. */
 char *program_executed(const char *path);
 
 #endif

@@ -408,7 +408,7 @@ void target_load_rest(struct target *target, struct model *model,
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     /* always asks for residency: counting the resident tables costs little */
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END);
+    target_ask_head(target, WIRE_DUMP_RESIDENT | (options->held ? 0 : WIRE_DUMP_END));
     loader_finish(&target->loader, options->flags);
     model->paused = target->client.paused && !target->client.outside;
     model->lost = !model->exact;

@@ -69,7 +69,8 @@ bool choose_chooses(const struct choice *choice) {
 
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
-    struct target_load_options load = {.flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true};
+    struct target_load_options load = {
+        .flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true, .held = true};
     const char *site = choice->site;
     target_load(target, model, &load);
     if (site)

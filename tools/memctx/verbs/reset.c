@@ -31,7 +31,7 @@ static char *reset_context(struct target *target, uint32_t id) {
 
 static void reset_site(struct target *target, const char *site, const struct reading_names *names) {
     struct model model;
-    struct target_load_options load = {0};
+    struct target_load_options load = {.held = true};
     regex_t regex;
     size_t count = 0;
     view_compile_site(&regex, site);

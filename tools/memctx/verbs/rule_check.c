@@ -57,6 +57,10 @@ static const char *read_word(const char *word, struct wanted *wanted) {
 /* The library keeps each rule twice in a room of this size (TEXTS_BYTES in src/rules/rules.c). */
 #define RULE_TEXTS_BYTES 4096
 
+static size_t room_of(size_t rule_length) {
+    return 2 * (rule_length + 1);
+}
+
 void rule_check(const char *rule) {
     static struct rule_patterns patterns;
     struct cli_failure failure;
@@ -74,7 +78,7 @@ void rule_check(const char *rule) {
     for (const char *at = rule; !wrong && *at; at++)
         if ((unsigned char)*at < ' ')
             wrong = "it has a control character";
-    size_t takes = 2 * (strlen(rule) + 1);
+    size_t takes = room_of(strlen(rule));
     if (!wrong && takes > room)
         wrong = "there are too many rules";
     room -= wrong ? 0 : takes;
@@ -90,4 +94,32 @@ void rule_check(const char *rule) {
     }
     if (wrong)
         cli_usage("the rule \"%.100s\" is not understood: %s", rule, wrong);
+}
+
+/* Returns how much room the rules of the process take. *count: their number. */
+static size_t room_in_use(struct target *target, size_t *count) {
+    char *text = target_ask_text(target, WIRE_RULES, "list", strlen("list"));
+    char *rest = text, *line;
+    size_t bytes = 0;
+    for (*count = 0; (line = strsep(&rest, "\n")) && line[0] != '\0'; (*count)++)
+        bytes += room_of(strcspn(line, "\t"));
+    free(text);
+    return bytes;
+}
+
+void rule_check_target(struct target *target, const char *const *rules, size_t count,
+                       bool cleared) {
+    size_t before = 0, room = cleared ? 0 : room_in_use(target, &before);
+    for (size_t i = 0; i < count; i++) {
+        char *request = cli_format("check\n%s", rules[i]);
+        free(target_ask_text(target, WIRE_RULES, request, strlen(request)));
+        free(request);
+        room += room_of(strlen(rules[i]));
+    }
+    if (before + count > RULE_PATTERNS_MAX || room > RULE_TEXTS_BYTES) {
+        cli_die(CLI_REFUSED,
+                "%s has no room for these rules beside its own; none is added; remove its rules "
+                "with memctx rules TARGET --clear",
+                target->client.source);
+    }
 }

@@ -4,12 +4,21 @@
  *
  * For: `memctx run`, because the library would ignore a bad rule at the start of the program;
  * `memctx rules` and `memctx set`, because a bad rule must not end the command between two
- * requests. Cannot do: tell whether a process has a context of the number that a rule names.
+ * requests.
  */
 #ifndef MEMCTX_RULE_CHECK_H
 #define MEMCTX_RULE_CHECK_H
 
-/* Ends the command with a usage error if the library would refuse the rule. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "target/target.h"
+
+/* Ends the command with a usage error if the library would refuse the text of the rule. */
 void rule_check(const char *rule);
+/* Ends the command with a message if the process would refuse a rule that is to be added: it has no
+ * context of the number that the rule names, or no room. `cleared`: all its rules are to be cleared
+ * before. */
+void rule_check_target(struct target *target, const char *const *rules, size_t count, bool cleared);
 
 #endif

@@ -97,8 +97,8 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
     if (count == 0)
         printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
     for (size_t i = 0; i < waiting->count; i++) {
-        printf("%sregex: and file: rules are not resolved in %s\n", i == 0 ? "\n" : "",
-               waiting->paths[i]);
+        printf("%s%srules are not resolved in %s\n", i == 0 ? "\n" : "",
+               waiting->plain_too ? "" : "regex: and file: ", waiting->paths[i]);
     }
     if (waiting->count > 0)
         printf("memctx rules TARGET --again resolves them\n");
@@ -126,10 +126,11 @@ int rules_main(int argc, char **argv) {
     /* All rules are checked before the rules in force are cleared. */
     for (size_t i = 0; i < count; i++) {
         rule_check(added[i]);
-        if (strlen(added[i]) >= WIRE_REQUEST_MAX)
+        if (strlen(added[i]) >= WIRE_REQUEST_MAX - strlen("check\n"))
             cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
     }
     target_open(&target, word, true);
+    rule_check_target(&target, added, count, clear);
     if (clear)
         free(target_ask_text(&target, WIRE_RULES, "clear", strlen("clear")));
     for (size_t i = 0; i < count; i++)

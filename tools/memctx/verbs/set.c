@@ -46,7 +46,7 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
     }
     if (strlen(wanted) > WIRE_REQUEST_MAX / 2)
         cli_usage("too many options; got \"%.100s\"", wanted);
-    char **rules = cli_alloc(choice->id_count + 1, sizeof *rules);
+    const char **rules = cli_alloc(choice->id_count + 1, sizeof *rules);
     /* All rules are checked before the first one is sent. */
     for (size_t i = 0; i < choice->id_count; i++) {
         int64_t id;
@@ -59,10 +59,10 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
         rule_check(rules[i]);
     }
     target_open(&target, choice->target, true);
+    rule_check_target(&target, rules, choice->id_count, false);
     for (size_t i = 0; i < choice->id_count; i++) {
         free(target_ask_text(&target, WIRE_RULES, rules[i], strlen(rules[i])));
         printf("added the rule %s; it applies to chunks allocated from now on\n", rules[i]);
-        free(rules[i]);
     }
     free(rules);
 }
@@ -118,7 +118,7 @@ int set_main(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
         if (option == OPTION_FOR)
-            seconds = cli_parse_number("--for", optarg, 0, WIRE_UNFOLD_SECONDS_MAX);
+            seconds = cli_parse_number("--for", optarg, 1, WIRE_UNFOLD_SECONDS_MAX);
         else
             choose_take(&choice, option);
     const char *word = reading_target_word(argc, argv, argc);

@@ -49,7 +49,7 @@ static int by_falling_bytes(const void *a, const void *b) {
 static void add_by_site(struct unfolding *unfolding, const struct choice *choice,
                         struct target *target) {
     struct model model;
-    struct target_load_options load = {0};
+    struct target_load_options load = {.held = true};
     regex_t regex;
     size_t count = 0;
     view_compile_site(&regex, choice->site);
@@ -98,7 +98,10 @@ static void print_json(const struct target *target, const struct unfolding *unfo
 static void print_text(const struct target *target, const struct unfolding *unfolding,
                        const int64_t *figures) {
     const char *several = figures[0] == 1 ? "" : "s";
-    if (unfolding->verb == 0) {
+    if (unfolding->verb == 0 && figures[0] == 0) {
+        printf("nothing was unfolded there; memctx dump --self shows whether functions are "
+               "unfolded\n");
+    } else if (unfolding->verb == 0) {
         printf("%" PRId64 " function%s folded again\n", figures[0],
                figures[0] == 1 ? " is" : "s are");
     } else {
