@@ -81,7 +81,7 @@ static void fork_done(bool child) {
         unwind_rules_fork_child();
         oracle_fork_child();
     }
-    control_fork_done(child);
+    control_fork_done(child, thread_heap_if_any() != NULL);
     if (heap && heap->forks) { /* 0: the thread got the heap after fork_prepare */
         heap->forks--;
         order_stores();

@@ -25,15 +25,21 @@ struct request {
     void *old;              /* the chunk to resize; NULL: allocate */
 };
 
+/* Stands for the context whose limit a request would exceed, if the limit is that of a rule. */
+#define LIMIT_OF_RULE UINT32_MAX
+
 /* True if the request would exceed the limit of a named context or of a rule. If the limit is that
  * of a named context, *limited becomes this context: its limit may have a function that makes room.
+ * If it is that of a rule, *limited becomes LIMIT_OF_RULE.
  */
 static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request,
                           uint32_t *limited) {
     uint32_t had_in = request->old ? region_context_of(request->old) : REGION_NO_CONTEXT;
     size_t had = had_in != REGION_NO_CONTEXT ? region_requested(request->old) : 0;
-    if (!terms_allow(view->context, request->size, had_in, had))
+    if (!terms_allow(view->context, request->size, had_in, had)) {
+        *limited = LIMIT_OF_RULE;
         return true;
+    }
     if (!region_is_named(view) ||
         !region_is_past_limit(heap, view, request->size, had_in == view->context ? had : 0))
         return false;
@@ -47,8 +53,7 @@ static bool limits_exist(void) {
 }
 
 /* Allocates or resizes. `view` NULL: looks up the view that pays. Returns NULL when memory is
- * short, or when a limit would be exceeded. If the limit belongs to a named context, *limited
- * becomes this context. */
+ * short, or when a limit would be exceeded; *limited as in is_past_limit. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame, uint32_t *limited) {
     if (!view && request->old && UNLIKELY(load_relaxed(&region_named_any)))
@@ -77,7 +82,7 @@ static void *serve_emergency(const struct request *request) {
     struct page *header =
         segment_emergency_alloc(request->size, request->alignment, TREE_UNWINDING);
     if (!header)
-        return NULL;
+        return request->old && request->size <= keep ? request->old : NULL;
     if (request->old) {
         memcpy(header->chunk, request->old, keep < request->size ? keep : request->size);
         thread_defer_free(request->old);
@@ -97,6 +102,11 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         limited = 0;
         chunk = serve(heap, view, request, frame, &limited);
     }
+    /* Programs do not expect that a chunk cannot become smaller. Without memory for the smaller
+     * chunk, the chunk stays as it is, and keeps its requested bytes. */
+    if (UNLIKELY(!chunk) && request->old && !limited &&
+        request->size <= region_usable(request->old))
+        chunk = request->old;
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
                          control_is_due() && context_outside_libc(heap, frame) &&
                          os_process_is_known();
@@ -104,7 +114,8 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         thread_leave_to_control(heap, access);
     else
         thread_leave_any(heap, access);
-    if (UNLIKELY(limited) && named_limit_reached(limited, request->size)) {
+    if (UNLIKELY(limited) && limited != LIMIT_OF_RULE &&
+        named_limit_reached(limited, request->size)) {
         enum thread_access again = thread_enter_any(&heap);
         if (again == access)
             return serve_entered(heap, access, heap_view(heap, limited), request, frame);

@@ -64,9 +64,10 @@ void control_unrestrict(uint32_t before);
 /* Removes the socket if this process made it; notes the end in the recording; prints the statistics
  * with MEMCTX_VERBOSE=2. */
 void control_exit(void);
-/* Called before and after a fork. In the child there is no thread and no socket afterwards. */
+/* Called before and after a fork. In the child there is no thread and no socket afterwards.
+ * `has_heap`: the forking thread has a heap. */
 void control_fork_prepare(void);
-void control_fork_done(bool child);
+void control_fork_done(bool child, bool has_heap);
 
 /* --- within the layer ------------------------------------------------------------------------ */
 

@@ -375,7 +375,7 @@ COLD void control_fork_prepare(void) {
     control.fork_ns = os_now_exact_ns();
 }
 
-COLD void control_fork_done(bool child) {
+COLD void control_fork_done(bool child, bool has_heap) {
     control.forking = false;
     if (!child)
         return;
@@ -392,8 +392,7 @@ COLD void control_fork_done(bool child) {
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;
-    uint32_t seen = load_relaxed(&heap_global.threads_seen);
-    control.alone = seen ? seen : 1;
+    control.alone = load_relaxed(&heap_global.threads_seen) + !has_heap;
     if (tree_read_until_ns) /* a write would cost the child a copy of the OS page */
         tree_read_until_ns = 0;
     marks_forget();

@@ -223,15 +223,21 @@ static void tail_drop(struct paths *paths, struct trace_tail *tail) {
     }
 }
 
+/* Goes on to the next of the `count` - 1 traces, the oldest one now, so that no place leads to it.
+ */
+static void forget_oldest(struct paths *paths, uint32_t count) {
+    paths->oldest = paths->oldest % (count - 1) + 1;
+    struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
+    if (place->trace == paths->oldest)
+        place->trace = 0;
+}
+
 /* Returns the number of a trace that was never used, or, if there is none, of the oldest trace,
  * which is given up. */
 static uint32_t trace_take(struct paths *paths) {
     if (paths->trace_next < paths->trace_room)
         return paths->trace_next++;
-    paths->oldest = paths->oldest % (paths->trace_room - 1) + 1;
-    struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
-    if (place->trace == paths->oldest)
-        place->trace = 0;
+    forget_oldest(paths, paths->trace_room);
     return paths->oldest;
 }
 
@@ -506,6 +512,24 @@ static unsigned checks_of_start(const struct stack *stack) {
     return frames[last].checks;
 }
 
+#define GIVE_UP_MOST 8 /* the most traces that are given up for one new trace */
+
+/* Called when there is no room for a new tail: makes the oldest trace unused, so that its tails can
+ * be used again. A guess that leads to the trace is wrong then. */
+static void give_up_oldest(struct paths *paths) {
+    forget_oldest(paths, paths->trace_next);
+    struct trace *trace = &paths->traces[paths->oldest];
+    struct trace_tail *tail = trace->tail;
+    if (!trace->sp)
+        return;
+    trace->tail = NULL;
+    trace->sp = 0;
+    paths->trace_count--;
+    paths->trace_bytes -= (uint32_t)sizeof *trace;
+    if (tail && !--tail->users)
+        tail_drop(paths, tail);
+}
+
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
@@ -531,10 +555,15 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
-    /* if false, a number from trace_take stays unused; a trace that the place had stays as it was
-     */
-    if (!lay_out(paths, trace, &words))
+    for (unsigned tries = 0; !lay_out(paths, trace, &words); tries++) {
+        if (tries < GIVE_UP_MOST) {
+            give_up_oldest(paths);
+            continue;
+        }
+        if (!trace->sp && number + 1 == paths->trace_next)
+            paths->trace_next--;
         return;
+    }
     if (!trace->sp) {
         paths->trace_count++;
         paths->trace_bytes += sizeof *trace;

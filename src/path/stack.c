@@ -27,8 +27,9 @@ static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (!os_is_readable(address, page_end))
         return false;
-    if (address >= stack->high && address - stack->high < GROW_MAX &&
-        os_is_readable(stack->high, page_end))
+    uintptr_t gap = address - stack->high;
+    if (address >= stack->high && gap < GROW_MAX &&
+        (gap < OS_PAGE_BYTES || os_is_readable(stack->high, page_end)))
         stack->high = page_end;
     return true;
 }

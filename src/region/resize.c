@@ -4,7 +4,7 @@
  * allocates a new chunk, copies the contents and frees the old chunk.
  *
  * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty, make a chunk smaller
- * without memory for the smaller one.
+ * without memory for the smaller one (api/malloc.c then leaves the chunk as it is).
  */
 #include "region/page_kinds.h"
 #include "region/region.h"
@@ -34,10 +34,8 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
         had = region_requested(chunk);
         copied = usable < size ? usable : size;
         resized = region_alloc_grown(heap, view, size, usable);
-        /* Programs do not expect that a chunk cannot become smaller. Without memory the chunk stays
-         * as it is, and keeps its requested bytes. */
-        if (UNLIKELY(!resized))
-            return size <= usable ? chunk : NULL;
+        if (!resized)
+            return NULL;
         __builtin_memcpy(resized, chunk, copied);
         region_free(heap, chunk);
     }

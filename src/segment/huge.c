@@ -486,6 +486,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     header->chunk = start + offset;
     header->fresh = fresh;
     header->born = load_relaxed(&segment_clock);
+    if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice above has made it an area of its own */
+        cut_add(cuts_of(start), SEGMENT_BYTES);
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)mapped, (int64_t)(mapped - reused));
     segment_map_set(SEGMENT_HUGE, start, true);
@@ -553,7 +555,9 @@ static char *grow_elsewhere(char *start, size_t bytes, size_t mapped) {
     if (!moved)
         return NULL;
     char *target = (char *)align_up((uintptr_t)moved, SEGMENT_BYTES);
-    if (!segment_map_reserve(target)) { /* the old place is free again */
+    /* The target is mostly near the other segments, so nothing has to be reserved. The move back
+     * would replace memory that another thread has mapped at the old place meanwhile. */
+    if (UNLIKELY(!segment_map_reserve(target))) {
         os_move(moved, padded, start, bytes);
         return NULL;
     }

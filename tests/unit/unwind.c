@@ -299,7 +299,7 @@ Test(cache, tails_without_traces_are_used_again) {
     srand(44);
     while (paths->oldest < 1000 && leaves < 3000000)
         alternate_somewhere();
-    cr_assert_eq(paths->oldest, 1000);
+    cr_assert_geq(paths->oldest, 1000);
     uint32_t made = 0, unused = 0, used = count_tails();
     for (struct tail_block *block = paths->tails; block; block = block->next)
         made += (block->used - TAIL_HEADER_BYTES) / (uint32_t)sizeof(struct trace_tail);
