@@ -11,7 +11,7 @@ import stat
 import subprocess
 
 from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target, tool
-from harness import (build_program, check, check_equal, check_sums, dump_json, test)
+from harness import (build_program, check, check_equal, check_sums, dump_json, read_status, test, wait_until)
 
 T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
           "sole_pinned_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes",
@@ -265,6 +265,7 @@ def snapshots_before_and_after_a_reset():
             check_equal(live.ask("grow"), "ok", "grow")
         check_equal(live.dump()["counter_resets"], 1, "resets")
         os.kill(live.pid, signal.SIGSTOP)
+        wait_until(lambda: read_status(live.pid, "State")[0] == "T", "the stop")
         outside = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
         check_equal((outside["how"] is not None, outside["counter_resets"]), (True, 1), "outside")
         os.kill(live.pid, signal.SIGCONT)

@@ -867,13 +867,13 @@ def recording_of_a_context_that_grows_late():
 
 @contextlib.contextmanager
 def phases(**env):
-    """Starts phases.c under memctx run --record; yields it and the path of its recording."""
-    program = harness.build_program("tests/control/phases.c")
+    """Starts recorded_phases.c under memctx run --record; yields it and the path of its recording."""
+    program = harness.build_program("tests/control/recorded_phases.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         argv = [harness.CLI, "run", f"--record={directory}", "--", program]
         with harness.Target(argv, runtime, preload=False, **env) as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
-            yield target, os.path.join(directory, f"memctx-{target.pid}-phases.rec")
+            yield target, os.path.join(directory, f"memctx-{target.pid}-recorded_phases.rec")
 
 
 def bytes_of(dump, label):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * phases.c - for recordings: the paths that hold the memory change. For "phase" and a digit from 0
- * to 3 on stdin it frees the chunks of the phase before, and in two seconds allocates 512 larger
- * ones, each on a path of its own below phase_DIGIT. For "paths" it allocates and frees a chunk on
- * each of 32768 paths. It answers "done". The end of stdin ends it.
+ * recorded_phases.c - for recordings: the paths that hold the memory change. For "phase" and a
+ * digit from 0 to 3 on stdin it frees the chunks of the phase before, and in two seconds allocates
+ * 512 larger ones, each on a path of its own below phase_DIGIT. For "paths" it allocates and frees
+ * a chunk on each of 32768 paths. It answers "done". The end of stdin ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
