@@ -93,9 +93,9 @@ struct record_end {
 /* In a directory, this struct precedes each piece. The piece has the form in which a process sends
  * it over the socket; `part` is its enum wire_part, `bytes` its length. Pieces of part RECORD_SINCE
  * have structs record_since instead, by rising id. There are such pieces only if the library has
- * given an id of a removed path to another path. They list all watched contexts; an entry of any
- * other id, or of an earlier moment than `since`, may be of another path than the directory says.
- */
+ * given an id of a removed path to another path. The pieces list all watched contexts. The path
+ * that the directory names for an id may be wrong for an entry in a moment before `since`, and for
+ * an entry whose id is not listed. */
 struct record_piece {
     uint32_t part, bytes;
 };

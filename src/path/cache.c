@@ -223,8 +223,8 @@ static void tail_drop(struct paths *paths, struct trace_tail *tail) {
     }
 }
 
-/* Goes on to the next of the `count` - 1 traces, the oldest one now, so that no place leads to it.
- */
+/* Makes the next of the `count` - 1 traces the oldest trace, and empties the place that leads to
+ * this trace. */
 static void forget_oldest(struct paths *paths, uint32_t count) {
     paths->oldest = paths->oldest % (count - 1) + 1;
     struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
@@ -398,7 +398,8 @@ static struct stack_check word_of(const struct words *words, uint32_t i) {
 /* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
  * equal groups. False: there can be no trace, because there are too many groups, or because a word
  * is at a lower address than the exported function's frame, or too far away. A lower address occurs
- * when a signal handler's stack lies above the interrupted one, which may be unmapped meanwhile. */
+ * when a signal handler's stack lies above the interrupted stack. The interrupted stack may be
+ * unmapped by the time when the trace is compared. */
 static bool group_words(struct words *words) {
     uintptr_t page = 0, frame = words->last.at - 8, far = 0;
     words->groups = 0;

@@ -216,9 +216,10 @@ static bool is_any(const struct view *view) {
     return true;
 }
 
-/* Gives back the empty pages of mixed bins and of the `wanted` views. If `punched` is not NULL,
- * also gives back the empty OS pages in other mixed pages, and in those of the wanted views for
- * which it is true. Returns the bytes of these OS pages. */
+/* Gives back the empty pages of mixed bins, and of the views for which `wanted` is true. If
+ * `punched` is not NULL, also gives back the empty OS pages in all other mixed pages, and in the
+ * pages of the views for which both `wanted` and `punched` are true. Returns the bytes of these OS
+ * pages. */
 static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *view),
                         bool (*punched)(const struct view *view)) {
     size_t bytes = 0;

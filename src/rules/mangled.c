@@ -64,7 +64,7 @@ static const char *skip_token(const char *at) {
     case 'D': return at[1] == 'v' ? skip_number(at + 2) : at[1] ? at + 2 : NULL;
     case 'U': return at[1] == 't' ? skip_number(at + 2) : at + 1;
     case 'f': return at[1] == 'p' ? skip_number(at + 2 + (at[2] == 'K')) : at + 1;
-    case '_': /* tells apart functions' own things of one name */
+    case '_': /* a number that tells apart local entities of one name */
         return is_digit(at[1]) ? at + 2 : at[1] == '_' ? skip_number(at + 2) : at + 1;
     default: return at + 1;
     }

@@ -48,8 +48,9 @@ static bool is_kind_behind(uint32_t known, enum rule_kind kind) {
     return false;
 }
 
-/* Finds the functions that the rules behind the first `known` rules name, and adds `before`, the
- * functions of the first rules. False: the file cannot be read, or no memory. */
+/* Sets reading->ranges to the functions that the rules name. Reads the functions of the rules after
+ * the first reading->known rules from the file, and copies the functions of these first rules from
+ * `before`. False: the file cannot be read, or memory is short. */
 static bool read_functions(const struct module *mapped, const struct rule_ranges *before,
                            struct reading *reading) {
     bool good = elf_each_function(mapped, add_range, reading);

@@ -22,14 +22,14 @@ static struct {
     uint32_t seen; /* this look at the contexts has reached this id */
     bool ended;    /* the look has reached the last context */
     /* Smallest id of the contexts that were made before the names of their object were read: the
-     * next look begins there, because ids are used again. UINT32_MAX: there is none. */
+     * next look begins there, because ids are used again. 0: there is none. */
     uint32_t unread;
     char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
     size_t texts_used;       /* bytes */
     bool clearing;           /* some contexts may still have a rule that was cleared */
     /* a byte for each context: number of the rule of its path, counted from 1, and RULE_IDLE */
     void *matched[PLACED_LEAVES];
-} state = {.unread = UINT32_MAX};
+} state;
 void *const *const rules_matched_shown = state.matched;
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static bool is_wanted(struct tree_frame frame) {
 /* Called for each new context as it is made, under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
-    if (context < state.unread && !objects_is_read(tree_node(context)->module))
+    if ((!state.unread || context < state.unread) && !objects_is_read(tree_node(context)->module))
         state.unread = context;
 }
 
@@ -202,9 +202,9 @@ static void look_at_limits(void) {
 /* Goes back to the contexts that were made before the names of their object were read. */
 static void begin_look(void) {
     lock_take(&tree_lock);
-    if (state.unread < state.seen)
+    if (state.unread && state.unread < state.seen)
         state.seen = state.unread;
-    state.unread = UINT32_MAX;
+    state.unread = 0;
     lock_release(&tree_lock);
 }
 

@@ -555,8 +555,9 @@ static char *grow_elsewhere(char *start, size_t bytes, size_t mapped) {
     if (!moved)
         return NULL;
     char *target = (char *)align_up((uintptr_t)moved, SEGMENT_BYTES);
-    /* The target is mostly near the other segments, so nothing has to be reserved. The move back
-     * would replace memory that another thread has mapped at the old place meanwhile. */
+    /* The target is mostly near the other segments. Then segment_map_reserve has nothing to do and
+     * does not fail. If it fails, the bytes move back to `start`. The move back replaces any memory
+     * that another thread has mapped there meanwhile. */
     if (UNLIKELY(!segment_map_reserve(target))) {
         os_move(moved, padded, start, bytes);
         return NULL;

@@ -154,9 +154,9 @@ static void forget_rates(struct watch *watch) {
 }
 
 /* Contexts that hold little, or whose paths are not in the file any more, are in a sum. If a
- * context is in a sum at one of the two moments only, its rate is not known, and that of the sum
- * neither. A context that never freed is left out: it had few allocations while it was in the sum.
- */
+ * context is in a sum at only one of the two moments, the rate of the context is not known, and the
+ * rate of the sum is not known. The rate of a context is kept if the context left the sum between
+ * the two moments and never freed a chunk: the context had few allocations while in the sum. */
 static void forget_summed(struct watch *watch) {
     struct replay *replay = watch->replay;
     uint32_t rest = model_find_context(&watch->model, RECORD_REST);

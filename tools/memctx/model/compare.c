@@ -58,8 +58,8 @@ static void forget_counters(struct compare_figures *figures) {
     figures->allocs = figures->frees = figures->requested_cum_bytes = WIRE_UNKNOWN;
 }
 
-/* Forgets the growth of counters that began anew between the two models, at different allocations
- * in each context. */
+/* Forgets the growth of all counters. Between the two models, counters were set back to 0. The
+ * models do not tell what the counters were just before that. */
 static void forget_growth(struct compare *compare) {
     forget_counters(&compare->growth);
     for (size_t i = 0; i < compare->count; i++)
@@ -94,9 +94,10 @@ static bool is_sum(const struct compare_row *row) {
     return id == RECORD_REST || id == RECORD_FORGOTTEN;
 }
 
-/* If a context of a recording is in a sum at one of two moments only, the growth of its counters is
- * not known, and that of the sum neither. A context that never freed is left out: its counters are
- * the numbers of its live chunks, which were small while it was in the sum. */
+/* If a context of a recording is in a sum at only one of two moments, the growth of the context's
+ * counters is not known, and the growth of the sum's counters is not known. The growth of a context
+ * that never freed a chunk is kept: the counters of such a context count its live chunks, and these
+ * were few while the context was in the sum. */
 static void forget_summed(struct compare *compare) {
     bool any = false, moved = false;
     for (size_t i = 0; i < compare->count; i++)
@@ -106,7 +107,7 @@ static void forget_summed(struct compare *compare) {
         if (is_sum(row) || (row->before.allocs == 0) == (row->after.allocs == 0))
             continue;
         moved = true;
-        if (row->after.frees > 0) {
+        if (row->after.allocs == 0 || row->after.frees > 0) {
             forget_counters(&row->before);
             forget_counters(&row->growth);
         }

@@ -43,8 +43,8 @@ struct target_load_options {
     bool pages;       /* the page records */
     bool light_pages; /* the page records in the form of WIRE_DUMP_LIGHT */
     bool sums_only;   /* no figures that come from pages */
-    /* The numbers of contexts keep their meaning also after the load: until this command has asked
-     * nothing for WIRE_DUMP_QUIET_MS, or has closed the connection. */
+    /* The numbers of contexts keep their meaning after the load, too, until WIRE_DUMP_QUIET_MS have
+     * passed without a request of this command, or until the command closes the connection. */
     bool held;
 };
 /* Writes the answers that target_load would load, with pages, mappings and the counters of each

@@ -464,8 +464,9 @@ static void tell_lack(void) {
     told = true;
 }
 
-/* Takes the new name of a process that has executed another program. A process may give itself
- * another name in the kernel, or write a title into its command line, for each of its tasks. */
+/* Takes the new name of a process that has executed another program. Only a process whose name in
+ * the kernel and whose command line have both changed counts as such a process: without an exec, a
+ * process may change one of the two for each of its tasks. */
 static void take_program(struct watched *process, const struct process_facts *facts) {
     if (strcmp(process->named.name, facts->name) == 0 ||
         strcmp(process->named.command, facts->command) == 0 ||
