@@ -31,7 +31,8 @@
       "milliseconds after which empty memory goes back to the kernel")                             \
     X(holes, HOLES, INT, 1, 0, 1, 1,                                                               \
       "1: give empty OS pages inside pages of long-lived chunks back to the kernel when nobody "   \
-      "used the pages for MEMCTX_DECAY_MS; 0: only on request (memctx trim TARGET CONTEXT)")       \
+      "used the pages for MEMCTX_DECAY_MS, and collect chunks that other threads freed for "       \
+      "threads that sleep; 0: only on request (memctx trim TARGET CONTEXT)")                       \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
       "at most this many KiB of empty memory are kept for reuse, or 5 % of the live bytes if "     \
       "more; what a program frees and takes again at once is kept, too")                           \

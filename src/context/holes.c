@@ -3,6 +3,7 @@
  * pages; see holes.h. */
 #include "context/holes.h"
 #include "base/options.h"
+#include "context/collect.h"
 #include "context/internal.h"
 #include "region/punch.h"
 
@@ -19,7 +20,8 @@
 static struct {
     uint64_t next_ns;
     uint64_t place; /* the segment where the next look begins */
-    /* the last look ended early: some unchanged pages may not have been punched yet */
+    /* the last look ended early: some unchanged pages may not have been punched yet, or owners that
+     * sleep have pages that were not collected yet */
     bool hurries;
 } state;
 
@@ -219,9 +221,13 @@ size_t holes_look_now(void) {
 
 void holes_look(void) {
     uint64_t now = os_now_exact_ns();
-    if (now < state.next_ns || !load_relaxed(&options.holes) || options.thp == THP_ALWAYS)
+    if (now < state.next_ns || !load_relaxed(&options.holes))
         return;
-    holes_look_now();
+    bool uncollected = collect_look(false, now + LOOK_NS);
+    state.hurries = false;
+    if (options.thp != THP_ALWAYS)
+        holes_look_now();
+    state.hurries |= uncollected;
     uint64_t after = os_now_exact_ns(), rest = (after - now) * LOOK_SHARE;
     int64_t decay = load_relaxed(&options.decay_ms);
     uint64_t pause = (uint64_t)(decay > LOOK_MIN_MS ? decay : LOOK_MIN_MS) * 1000000U;

@@ -2,6 +2,7 @@
 /* act.c - moves contexts to pages of their own or back, returns empty memory to the kernel, and
  * keeps notes, on request. */
 #include "control/act.h"
+#include "context/collect.h"
 #include "context/tree.h"
 #include "named/named.h"
 #include "os/libc.h"
@@ -16,6 +17,7 @@
  * their heaps. Other clients wait meanwhile. */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
+#define TRIM_COLLECT_NS 1000000000U /* the longest time to collect chunks that others freed */
 #define TRIM_LOOK_MS 5 /* time between two counts of the threads that have not trimmed yet */
 /* time between two calls of heaps_reconsider, which sends allocations to the slow path. There a
  * thread notices the request. */
@@ -206,6 +208,7 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     store_owner(&trim_wanted.released, 0);
     store_release(&trim_number, trim_number + 1);
     trim_idle_heaps();
+    collect_look(true, os_now_exact_ns() + TRIM_COLLECT_NS);
     int patience_ms = some ? TRIM_CONTEXTS_WAIT_MS : TRIM_WAIT_MS;
     for (int waited_ms = 0; waited_ms < patience_ms; waited_ms += TRIM_LOOK_MS) {
         if (waited_ms % TRIM_REMIND_MS == 0)

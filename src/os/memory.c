@@ -253,6 +253,13 @@ uint64_t os_thread_cpu_ns(void) {
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+#define CLOCK_OF_A_THREAD 4U /* bits of the kernel's clock ids; see clock_getcpuclockid(3) */
+#define CLOCK_OF_SCHEDULER 2U
+
+uint64_t os_other_cpu_ns(uint32_t tid) {
+    return clock_ns((clockid_t)(~tid << 3 | CLOCK_OF_A_THREAD | CLOCK_OF_SCHEDULER));
+}
+
 uint64_t os_slept_ns(void) {
     if (load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY)
         return 0;

@@ -59,6 +59,8 @@ uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 /* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);
 uint64_t os_thread_cpu_ns(void); /* processor time of the calling thread */
+/* Processor time of another thread of this process; 0: not known. */
+uint64_t os_other_cpu_ns(uint32_t tid);
 /* Returns how long the machine has slept (was suspended) since it was booted: the monotonic clock
  * does not count that time. 0 in seccomp's strict mode, because no clock that counts it can be
  * read. */

@@ -111,9 +111,7 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
  * a region, or another policy for its region. Returns the recipe of the region; 0: the context has
  * no region. */
 static unsigned look_around(struct heap *heap, struct view *view) {
-    heap_await(heap);
-    if (load_relaxed(&heap->remote_pages))
-        heap_collect_remote(heap);
+    heap_collect_if_any(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
         trim_heap(heap);
     if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))

@@ -375,18 +375,18 @@ static void current_is_empty(struct heap *heap, struct page *page) {
     bins_release_empty(heap, region);
 }
 
-void bins_freed_into(struct heap *heap, struct page *page) {
+bool bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & (PAGE_FULL | PAGE_LISTED) && page->used > page->changes_at)
-        return;
+        return false;
     if (page->flags & PAGE_FULL) {
         bool listed = UNLIKELY(page->view && region_of(bins)->named);
         if (listed)
             region_unlist(&region_of(bins)->pages, page);
         flag_clear(page, PAGE_FULL);
         if (!page->used)
-            blocks_page_destroy(heap, page);
-        else if (LIKELY(bins_serve(bins, page)))
+            return true;
+        if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
         else { /* the page may not be used again; the next free in it calls this function again */
             flag_set(page, PAGE_FULL);
@@ -395,20 +395,22 @@ void bins_freed_into(struct heap *heap, struct page *page) {
         }
     } else if (page->flags & PAGE_LISTED) {
         bins_unlist(bins, page);
-        if (page->used)
-            /* the page is at most half full now, and moves to the second band */
-            partial_push(bins, page);
-        else
-            blocks_page_destroy(heap, page);
+        if (!page->used)
+            return true;
+        /* the page is at most half full now, and moves to the second band */
+        partial_push(bins, page);
     } else if (!page->used && page->kind == PAGE_OWN) {
         current_is_empty(heap, page);
     }
+    return false;
 }
 
 void page_after_free(struct heap *heap, struct page *page, void *block) {
+    heap_await(heap); /* a visitor may be changing the lists of pages (remote_collect) */
     if (blocks_are_watched(page))
         segment_watch(block);
-    bins_freed_into(heap, page);
+    if (bins_freed_into(heap, page))
+        blocks_page_destroy(heap, page);
 }
 
 void bins_release_page(struct heap *heap, struct page *page, void *block) {

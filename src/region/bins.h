@@ -64,12 +64,13 @@ void bins_release_page(struct heap *heap, struct page *page, void *block);
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
 /* Called after some blocks of a page were freed. A page that was full goes to the list of pages
- * with free blocks; an empty page goes back to the freelist. */
-void bins_freed_into(struct heap *heap, struct page *page);
+ * with free blocks. True: the page is empty and in no list; the caller destroys it. */
+bool bins_freed_into(struct heap *heap, struct page *page);
 /* Takes the page out of the list of pages with free blocks. */
 void bins_unlist(struct bins *bins, struct page *page);
 /* Called after a free in a page that was full and is usable again, that became empty, or that is
- * watched. Reports the free to segment_watch if the page is watched, then calls bins_freed_into. */
+ * watched. Reports the free to segment_watch if the page is watched, then calls bins_freed_into and
+ * destroys an empty page. */
 void page_after_free(struct heap *heap, struct page *page, void *block);
 
 #endif

@@ -184,14 +184,29 @@ static size_t owners_bytes(const struct page *page) {
            granules_in(page) * page->granule_capacity * sizeof page->owners->views[0];
 }
 
+/* Returns the waste of the free blocks of a page that has no block in use. heap.own_free does not
+ * count blocks that are held out. */
+static int64_t waste_of_blocks(const struct page *page) {
+    size_t free_blocks = blocks_handed_out(page);
+    if (UNLIKELY(page->meta_shift & META_PUNCHED))
+        free_blocks -= punch_held(page);
+    return (int64_t)free_blocks * page->waste_unit;
+}
+
+int64_t blocks_page_destroy_visited(struct heap *heap, struct page *page) {
+    int64_t waste = waste_of_blocks(page);
+    if (page->flags & PAGE_TAIL) {
+        heap->open_slices -= page->slices;
+        waste += (int64_t)OS_PAGE_BYTES;
+    }
+    segment_span_free(page);
+    return waste;
+}
+
 void blocks_page_destroy(struct heap *heap, struct page *page) {
     heap_await(heap); /* a visitor may be about to punch the page */
     blocks_tail_done(heap, page);
-    size_t free_blocks = blocks_handed_out(page);
-    /* heap.own_free does not count blocks that are held out */
-    if (UNLIKELY(page->meta_shift & META_PUNCHED))
-        free_blocks -= punch_held(page);
-    store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
+    store_owner(&heap->own_free, heap->own_free - waste_of_blocks(page));
     if (page->meta_shift & META_OWNERS)
         meta_free(page->owners, owners_bytes(page));
     if (UNLIKELY(load_relaxed(&heap->state) == HEAP_PARKED)) /* it allocates nothing */

@@ -202,6 +202,18 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
 /* Creates a page for one size class; with `view` NULL, a mixed page. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
+/* Like blocks_page_destroy, but for a visitor of the heap (remote_collect). Returns the waste that
+ * ends: heap->own_free does not change. The page has no META_OWNERS. */
+int64_t blocks_page_destroy_visited(struct heap *heap, struct page *page);
+/* Puts a chain of `length` blocks that other threads freed on the page's list of free blocks;
+ * `last` is the last block of the chain. */
+INLINE void blocks_take_back(struct page *page, void *chain, void *last, uint16_t length) {
+    /* The chain is not read to its end, because its blocks are in no cache of this CPU. */
+    if (page->free)
+        *(void **)last = page->free;
+    page->free = chain;
+    store_owner(&page->used, (uint16_t)(page->used - length));
+}
 /* Sets the layout fields of a page, or of a stand-in. `bytes` is the size of the page; `own` says
  * that the page belongs to one context; `block_bytes` is at most the block size of the class. */
 void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,

@@ -174,6 +174,7 @@ struct heap {
     uint64_t *freed_of;
     uint32_t freed_of_count; /* atomic: number of elements of freed_of */
     uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
+    uint64_t ran_ns;         /* control thread: the owner's processor time, see context/collect.c */
     uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
     struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct span_cache span_cache;
@@ -243,6 +244,22 @@ INTERNAL const struct bins heap_no_bins;
 
 /* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */
 void heap_collect_remote(struct heap *heap);
+/* The same, if there are such blocks. Waits for a visitor first, who may hold the list of their
+ * pages. */
+INLINE void heap_collect_if_any(struct heap *heap) {
+    heap_await(heap);
+    if (load_relaxed(&heap->remote_pages))
+        heap_collect_remote(heap);
+}
+/* The same, done by a visitor for an owner that is outside the allocator (context/collect.c), in
+ * two steps. The first takes up to `most` pages off the list remote_pages, and announces that their
+ * lists of free blocks will change (punch_announce). Other pages stay in the list. The second step
+ * collects the blocks and gives empty pages back, or, if the owner is not `outside`, puts the pages
+ * back on the list. The second step adds the change of the heap's waste to *waste: the caller adds
+ * it to heap_global.own_free, because only the owner writes heap->own_free. Returns the number of
+ * pages whose blocks were collected. */
+struct page *remote_announce(struct heap *heap, unsigned most);
+unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int64_t *waste);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
  * `threads_tell`: every thread that ends parks its heap. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);

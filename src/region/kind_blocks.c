@@ -142,13 +142,10 @@ static void collect(struct heap *heap, struct page *page, void *chain, void *las
                     uint16_t length) {
     if (simple_is(page))
         simple_unlink_all(page, chain);
-    /* The chain is not read to its end, because its blocks are in no cache of this CPU. */
-    if (page->free)
-        *(void **)last = page->free;
-    page->free = chain;
-    store_owner(&page->used, (uint16_t)(page->used - length));
+    blocks_take_back(page, chain, last, length);
     store_owner(&heap->own_free, heap->own_free + (int64_t)length * page->waste_unit);
-    bins_freed_into(heap, page);
+    if (bins_freed_into(heap, page))
+        blocks_page_destroy(heap, page);
 }
 
 /* --- resize --------------------------------------------------------------------------------- */

@@ -21,8 +21,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         return NULL;
     if (UNLIKELY(region_is_tiny(view)) && !region_make_whole(heap, view))
         return NULL;
-    if (load_relaxed(&heap->remote_pages))
-        heap_collect_remote(heap);
+    heap_collect_if_any(heap);
     if (size + tail + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {
         size_t bytes = (size ? size : 1) + tail + padding;
         page = segment_span_alloc_by(&heap->span_cache,

@@ -13,6 +13,7 @@
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
 #include "region/page_kinds.h"
+#include "region/punch.h"
 #include "region/region.h"
 
 /* page.remote holds the address of the list's first block in its low bits, and the number of blocks
@@ -63,6 +64,79 @@ void heap_collect_remote(struct heap *heap) {
         }
         page = next;
     }
+}
+
+/* --- for an owner that sleeps ----------------------------------------------------------------- */
+
+/* True if a visitor can collect the page's blocks: the owner's frees in the page wait while the
+ * page has META_PUNCHED, and its lists are those of bins. In pages with META_OWNERS the table of
+ * owners takes the place of page.punched. A reset changes the pages of named contexts outside
+ * malloc and free. */
+static bool may_collect(const struct heap *heap, const struct page *page) {
+    uint8_t kind = load_acquire(&page->kind);
+    const struct view *view = load_acquire(&page->view);
+    return load_acquire(&page->heap) == heap && (kind == PAGE_OWN || kind == PAGE_MIXED) &&
+           !(load_relaxed(&page->meta_shift) & (META_OWNERS | META_CHECKED | META_APART)) &&
+           !(page->flags & PAGE_CHAINED) &&
+           !(view && view->region && region_of(view->region)->named);
+}
+
+/* Puts a list of pages behind those that other threads have listed meanwhile. */
+static void list_again(struct heap *heap, struct page *pages) {
+    struct page *listed = NULL;
+    while (!cas_release(&heap->remote_pages, &listed, pages)) {
+        struct page *last = listed = exchange_acquire(&heap->remote_pages, NULL);
+        while (last->remote_next)
+            last = last->remote_next;
+        store_owner(&last->remote_next, pages);
+        pages = listed;
+        listed = NULL;
+    }
+}
+
+struct page *remote_announce(struct heap *heap, unsigned most) {
+    struct page *taken = exchange_acquire(&heap->remote_pages, NULL), *last = NULL;
+    struct page *page = taken;
+    for (; page && most; page = page->remote_next, most--) {
+        if (may_collect(heap, page))
+            punch_announce(page);
+        last = page;
+    }
+    if (page && last) {
+        store_owner(&last->remote_next, (struct page *)NULL);
+        list_again(heap, page);
+    }
+    return taken;
+}
+
+/* As in heap_collect_remote. The current page of a bin stays where it is, also if it is empty. */
+static void collect_visited(struct heap *heap, struct page *page, int64_t *waste) {
+    char *last = segment_span_start(page) + load_relaxed(&page->remote_last);
+    uint64_t head = exchange_acq_rel(&page->remote, 0);
+    uint16_t length = (uint16_t)(head >> POINTER_BITS);
+    blocks_take_back(page, (void *)(head & POINTER_MASK), last, length);
+    *waste += (int64_t)length * page->waste_unit;
+    if (page->flags & (PAGE_FULL | PAGE_LISTED) && bins_freed_into(heap, page))
+        *waste -= blocks_page_destroy_visited(heap, page);
+    else
+        punch_end(page);
+}
+
+unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int64_t *waste) {
+    unsigned count = 0;
+    for (struct page *page = taken, *next; page; page = next) {
+        next = load_relaxed(&page->remote_next);
+        bool may = may_collect(heap, page);
+        if (may && outside) {
+            collect_visited(heap, page, waste);
+            count++;
+            continue;
+        }
+        if (may)
+            punch_end(page);
+        list_page(page);
+    }
+    return count;
 }
 
 /* Counts a free in the view that paid, which belongs to the parked heap `owner`; the caller holds

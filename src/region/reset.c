@@ -188,8 +188,7 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
         tiny = tiny_sum(view->context);
     if (!region)
         return (struct region_alive){tiny.chunks, tiny.bytes};
-    if (load_relaxed(&heap->remote_pages))
-        heap_collect_remote(heap);
+    heap_collect_if_any(heap);
     struct region_alive large = large_alive(region), alive;
     large.chunks += tiny.chunks;
     large.bytes += tiny.bytes;
@@ -271,8 +270,7 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     }
     if (!region)
         return;
-    if (load_relaxed(&from->remote_pages))
-        heap_collect_remote(from);
+    heap_collect_if_any(from);
     for_each_page(from, region, move_page, &move);
     heap_publish_waste(from);
     heap_publish_waste(to);

@@ -287,8 +287,7 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
     if (UNLIKELY(region->bins.slices)) /* terms set the size: small chunks fit into any page */
         slices = region->bins.slices;
     serial_put_aside(heap, region);
-    if (load_relaxed(&heap->remote_pages))
-        heap_collect_remote(heap);
+    heap_collect_if_any(heap);
     heap_publish_waste(heap);
     struct page *page = region->spare;
     if (page && page->slices >= slices) {

@@ -591,6 +591,41 @@ def holes_go_back_while_the_program_sleeps():
         return f"{before} to {anonymous_kib(target.pid)} KiB"
 
 
+@contextlib.contextmanager
+def handed(stays, **env):
+    program = harness.build_program("tests/control/handed.c")
+    with runtime_dir() as directory:
+        with harness.Target([program, "200000", str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
+                            **env) as target:
+            check_equal(target.hear(60).strip(), "ready", "the target's line")
+            target.wait_socket()
+            yield target
+            for _ in range(2):
+                target.say("go on")
+                check_equal(target.hear(60).strip(), "right", "what stayed")
+            harness.check_sums(target.dump("--no-symbols"))
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+@test
+def what_others_freed_goes_back_while_the_owner_sleeps():
+    """A thread made 68 MB of chunks, and others freed nearly all: the memory goes back to the kernel
+    although the thread sleeps. With MEMCTX_HOLES=0 it goes back at a trim."""
+    with handed(5000) as target:
+        harness.wait_until(lambda: anonymous_kib(target.pid) < 24 << 10, "less than 24 MiB", 60)
+        gone = anonymous_kib(target.pid)
+    with handed(5000, MEMCTX_HOLES="0") as target:
+        harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist", 60)
+        before = anonymous_kib(target.pid)
+        check(before > 60 << 10, f"given back without a trim: {before} KiB")
+        done = harness.run_cli("trim", target.pid, env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        after = anonymous_kib(target.pid)
+        check(after < 24 << 10, f"{before} KiB, {after} after the trim: {done.stdout}")
+    return f"{gone} KiB; by trim {before} to {after}"
+
+
 @test
 def trim_of_all_keeps_what_a_trim_of_contexts_promised():
     with sparse(50, MEMCTX_HOLES="0") as target:

@@ -14,6 +14,7 @@
 
 #include "api/fast.h"
 #include "base/options.h"
+#include "context/collect.h"
 #include "context/holes.h"
 #include "context/lookup.h"
 #include "context/tree.h"
@@ -457,6 +458,77 @@ static void check_large(void) {
     check_quiet();
 }
 
+/* --- chunks that others freed, collected for an owner that sleeps ------------------------------
+ */
+
+/* The owner of the first heap has a full page of 15 blocks, and a chunk in the next page. Another
+ * thread has freed all chunks of the full page but 0, 1 and 13. */
+static void handed_page(void) {
+    new_heaps(3);
+    options.promote_bytes = 0;
+    waste_before = heap_global.own_free;
+    for (unsigned i = 0; i <= QUIET_IN_PAGE; i++)
+        take_sized(heaps[0], i, 0, QUIET_BLOCK);
+    const struct page *page = segment_page_of(chunks[0]);
+    model_check(page->flags & PAGE_FULL && segment_page_of(chunks[14]) == page, "no full page");
+    for (unsigned i = 2; i < QUIET_IN_PAGE; i++)
+        if (i != 13)
+            give(heaps[1], i);
+    model_check(heaps[0]->remote_pages == page, "the page is not listed");
+}
+
+static void visit_owner(void) {
+    lock_take(&heap_global.lock);
+    collect_visit(heaps[0]);
+    lock_release(&heap_global.lock);
+}
+
+/* Thread 0 collects for the owner, thread 1, which frees and allocates meanwhile; thread 2 frees a
+ * chunk of the page. */
+static void thread_collects(unsigned id) {
+    if (!id) {
+        visit_owner();
+    } else if (id == 1) {
+        free_commonly(heaps[0], 13);
+        store_owner(&heaps[0]->busy, 1);
+        take_sized(heaps[0], 2, 0, QUIET_BLOCK);
+        store_owner(&heaps[0]->busy, 0);
+        free_commonly(heaps[0], QUIET_IN_PAGE);
+    } else {
+        give(heaps[2], 1);
+    }
+}
+
+/* The last chunks of the page go, so that the visitor or the owner destroys it. Thread 2 may get
+ * its slice. */
+static void thread_collects_last(unsigned id) {
+    if (!id) {
+        visit_owner();
+        visit_owner();
+    } else if (id == 1) {
+        free_commonly(heaps[0], 0);
+        free_commonly(heaps[0], 13);
+    } else {
+        give(heaps[2], 1);
+        take_sized(heaps[2], 3, 1, QUIET_BLOCK);
+    }
+}
+
+static void check_collected(void) {
+    heap_collect_remote(heaps[0]);
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        const struct page *page = chunks[i] ? segment_page_of(chunks[i]) : NULL;
+        size_t listed = 0;
+        for (const void *block = page ? page->free : NULL; block; block = *(void *const *)block)
+            listed++;
+        model_check(!page || listed == blocks_handed_out(page) - page->used,
+                    "a free block is lost, or there twice");
+        model_check(!page || !(page->meta_shift & META_PUNCHED), "the visit left its flag");
+    }
+    check_all_gone();
+    model_check(heap_global.own_free == waste_before, "the waste is not what it was");
+}
+
 enum { SPANS = 8 };
 static struct page *spans[SPANS];
 
@@ -880,6 +952,9 @@ static const struct scenario scenarios[] = {
      check_large},
     {"quiet-page-is-left-to-its-owner", 3, false, quiet_page_and_gate, thread_quiet_between,
      check_quiet},
+    {"chunks-are-collected-for-a-sleeper", 3, false, handed_page, thread_collects, check_collected},
+    {"page-goes-while-it-is-collected", 3, false, handed_page, thread_collects_last,
+     check_collected},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,
      check_evictions},
     {"budget-is-taken-by-three", 3, false, budget_for_two, thread_budget, check_budget},

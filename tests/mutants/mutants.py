@@ -158,7 +158,7 @@ MUTANTS = {
         "src/path/cfi.c", "saved[depth++] = *state;", "saved[depth++] = *initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
     "tables-are-large": (
-        "src/os/meta.h", "#define META_FIRST_BYTES (912UL << 10)", "#define META_FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
+        "src/os/meta.h", "#define META_FIRST_BYTES (880UL << 10)", "#define META_FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
     "descriptors-are-the-programs": (
         "src/control/thread.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),
@@ -674,6 +674,11 @@ MUTANTS = {
         "src/context/holes.c", "    return seen == now;\n", "    return true;\n", ["model:quiet-page-is-punched-under-its-owner"]),
     "waste-that-was-given-back-stays-waste": (
         "src/context/holes.c", "    add_relaxed(&heap_global.own_free, -waste);\n", "", ["model:quiet-page-is-punched-under-its-owner"]),
+    "pages-are-collected-unannounced": (
+        "src/region/remote.c", "        if (may_collect(heap, page))\n            punch_announce(page);\n", "",
+        ["model:chunks-are-collected-for-a-sleeper", "model:page-goes-while-it-is-collected"]),
+    "collected-waste-is-not-counted": (
+        "src/context/collect.c", "    add_relaxed(&heap_global.own_free, waste);\n", "", ["model:chunks-are-collected-for-a-sleeper"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
         "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),

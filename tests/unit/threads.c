@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "api/thread.h"
+#include "context/collect.h"
+#include "context/holes.h"
 #include "context/tree.h"
 
 #include "api/names.h"
@@ -183,3 +185,74 @@ Test(threads, empty_pages_go_back, .init = set_up) {
     cr_assert_lt(usage.used_bytes, 24 << 20, "%lld bytes of pages are still in use",
                  (long long)usage.used_bytes);
 }
+
+#ifndef __SANITIZE_THREAD__ /* it does not know membarrier, by which a visitor stops other threads \
+                             */
+static void *visit_heaps(void *stop) {
+    while (!load_acquire((uint32_t *)stop)) {
+        collect_look(true, os_now_exact_ns() + 1000000000U);
+        holes_look_now();
+    }
+    return NULL;
+}
+
+/* A control thread that collects for all owners, and punches, as often as it can. */
+Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
+    uint32_t stop = 0;
+    pthread_t visitor;
+    cr_assert_eq(pthread_create(&visitor, NULL, visit_heaps, &stop), 0);
+    run_threads();
+    store_release(&stop, 1);
+    pthread_join(visitor, NULL);
+    uint64_t live = 0;
+    for (int i = 0; i < SLOTS; i++)
+        live += shelves[i].offer.chunk != NULL;
+    expect_balance(live);
+    clear_shelves();
+    expect_balance(0);
+    malloc_trim(0);
+    int64_t used = segment_usage().used_bytes;
+    cr_assert_lt(used, 24 << 20, "%lld bytes of pages are still in use", (long long)used);
+}
+
+enum { HANDED = 40000, ROUNDS = 40 };
+/* the first half is freed by another thread, the second half by the owner */
+static void *handed[HANDED];
+static pthread_barrier_t round_begins, round_ends;
+
+static void *free_first_half(void *nothing) {
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&round_begins);
+        for (int i = 0; i < HANDED / 2; i++)
+            free(handed[i]);
+        pthread_barrier_wait(&round_ends);
+    }
+    return nothing;
+}
+
+/* An owner frees chunks in some of its pages, which changes its lists of pages, while a visitor
+ * collects what another thread frees in other pages of these lists. */
+Test(threads, pages_are_collected_while_their_owner_frees, .init = set_up) {
+    uint32_t stop = 0;
+    pthread_t visitor, other;
+    pthread_barrier_init(&round_begins, NULL, 2);
+    pthread_barrier_init(&round_ends, NULL, 2);
+    cr_assert_eq(pthread_create(&visitor, NULL, visit_heaps, &stop), 0);
+    cr_assert_eq(pthread_create(&other, NULL, free_first_half, NULL), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < HANDED; i++)
+            memset(handed[i] = malloc(200), round, 200);
+        pthread_barrier_wait(&round_begins);
+        for (int i = HANDED / 2; i < HANDED; i++)
+            free(handed[i]);
+        pthread_barrier_wait(&round_ends);
+    }
+    store_release(&stop, 1);
+    pthread_join(visitor, NULL);
+    pthread_join(other, NULL);
+    expect_balance(0);
+    malloc_trim(0);
+    int64_t used = segment_usage().used_bytes;
+    cr_assert_lt(used, 8 << 10, "%lld bytes of pages are still in use", (long long)used);
+}
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Collects chunks that other threads freed, for owners that sleep; see collect.h. */
+#include "context/collect.h"
+#include "context/internal.h"
+
+#define PAGES_MAX 512U      /* most pages of one visit */
+#define RAN_MOST_NS 1000000 /* an owner that ran for longer between two looks does not sleep */
+
+unsigned collect_visit(struct heap *heap) {
+    int64_t waste = 0;
+    unsigned count = 0;
+    lock_take(&heap_visit_lock);
+    visit_announce(heap);
+    if (os_barrier_in_threads() && visit_owner_waits(heap)) {
+        struct page *taken = remote_announce(heap, PAGES_MAX);
+        bool outside = os_barrier_in_threads() && !load_acquire(&heap->busy);
+        count = remote_collect(heap, taken, outside, &waste);
+    }
+    add_relaxed(&heap_global.own_free, waste);
+    store_release(&heap->visited, 0);
+    lock_release(&heap_visit_lock);
+    return count;
+}
+
+/* True if the owner used hardly any processor time since the last call. */
+static bool slept(struct heap *heap) {
+    uint64_t before = heap->ran_ns, now = os_other_cpu_ns(load_relaxed(&heap->tid));
+    heap->ran_ns = now;
+    return now && now - before <= RAN_MOST_NS;
+}
+
+bool collect_look(bool all, uint64_t until_ns) {
+    bool over = false;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap && !over; heap = heap->next) {
+        if (load_acquire(&heap->state) != HEAP_OWNED || !load_relaxed(&heap->remote_pages) ||
+            (!slept(heap) && !all))
+            continue;
+        bool more;
+        do {
+            lock_take(&heap_global.lock);
+            more = load_acquire(&heap->state) == HEAP_OWNED && collect_visit(heap) &&
+                   load_relaxed(&heap->remote_pages);
+            lock_release(&heap_global.lock);
+            over = os_now_exact_ns() >= until_ns;
+        } while (more && !over);
+        over = over && more;
+    }
+    return over;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * collect.h - collects chunks that other threads freed, for owners that sleep.
+ *
+ * A chunk that another thread frees waits in a list of its page until the page's owner collects it
+ * (region/remote.c). An owner that sleeps, such as a thread that loaded data and waits for its
+ * workers, collects nothing, so its empty pages would stay resident. The control thread therefore
+ * collects for owners that used hardly any processor time between two looks.
+ *
+ * It does so in a visit with two barriers, as context/holes.h describes. While the visit lasts, the
+ * owner allocates nothing, frees nothing in the pages of the visit, and changes no list of pages
+ * (page_after_free waits).
+ *
+ * Cannot collect: serial pages, pages of named contexts and of the policy simple, pages with a
+ * table of owners (META_OWNERS). Without membarrier in the kernel, nothing is collected.
+ *
+ * Cost: one system call for each heap with such pages and look, and about a microsecond for a page.
+ * The owner may wait for one visit, PAGES_MAX pages. malloc and free cost nothing more.
+ *
+ * Threads: the control thread.
+ */
+#ifndef MEMCTX_COLLECT_H
+#define MEMCTX_COLLECT_H
+
+#include "region/heap.h"
+
+/* Collects in the heaps of owners that slept since the last call; with `all`, in all heaps whose
+ * owner is outside the allocator. Ends at the time `until_ns`. True: pages are left, because the
+ * time is over. */
+bool collect_look(bool all, uint64_t until_ns);
+/* Visits one heap. Returns the number of pages whose blocks were collected. The caller holds
+ * heap_global.lock. */
+unsigned collect_visit(struct heap *heap);
+
+#endif
