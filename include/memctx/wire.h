@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 10
+#define WIRE_VERSION 11
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -384,6 +384,7 @@ struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when the mark was set */
     uint64_t slept_ns;  /* as in struct wire_dump, when the mark was set */
+    int64_t rss_bytes;  /* resident set of the process when the mark was set; may be WIRE_UNKNOWN */
     struct wire_left_out left_out;
 };
 

@@ -329,6 +329,8 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     mark->left_out = writer.left_out;
     mark->uptime_ns = uptime_ns ? uptime_ns : 1;
     mark->slept_ns = os_slept_ns();
+    int64_t rss_bytes = os_rss_bytes();
+    mark->rss_bytes = rss_bytes > 0 ? rss_bytes : WIRE_UNKNOWN;
     text_add(text, "mark ");
     text_add(text, name);
     text_add(text, " set");
@@ -507,6 +509,7 @@ uint32_t marks_piece(struct piece *piece) {
         __builtin_memcpy(out->name, mark->name, sizeof out->name);
         out->uptime_ns = mark->uptime_ns;
         out->slept_ns = mark->slept_ns;
+        out->rss_bytes = mark->rss_bytes;
         out->left_out = mark->left_out;
     }
     return WIRE_OK;

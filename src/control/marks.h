@@ -48,6 +48,7 @@ struct mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* 0: a free slot */
     uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
+    int64_t rss_bytes;  /* resident set, when the mark was set; WIRE_UNKNOWN: could not be read */
     struct mark_chunk *first;
     uint64_t bytes; /* bytes of the list `first` */
     struct wire_left_out left_out;

@@ -35,6 +35,40 @@ def python(directory, most):
     return Target(["/usr/bin/python3", "-c", PYTHON, str(most)], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager")
 
 
+# Takes memory without malloc, 40 MB/s. "objects": python's own allocator keeps small objects. "maps":
+# keeps mappings of 1 MiB. "buffer": fills a mapping of 800 MB. "once": touches 120 MB after 0.5 s.
+# "malloc": keeps chunks of malloc.
+ELSEWHERE = """
+import mmap, select, sys, time
+case, kept, start, made, said = sys.argv[1], [], time.monotonic(), 0, False
+step = b"x" * (1 << 20)
+buffer = mmap.mmap(-1, 800 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if case == "buffer" else None
+while not select.select([0], [], [], 0.005)[0]:
+    now = time.monotonic() - start
+    while made < now * 40 and made < 800 and case != "once":
+        if case == "objects":
+            kept.append([bytes(100 + i % 100) for i in range(6000)])
+        elif case == "maps":
+            kept.append(mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            kept[-1].write(step)
+        elif case == "buffer":
+            buffer.write(step)
+        else:
+            kept.append(bytes(1 << 20))
+        made += 1
+    if case == "once" and now > 0.5 and not kept:
+        kept.append(mmap.mmap(-1, 120 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        for i in range(120):
+            kept[0].write(step)
+    if now > 2 and not said:
+        said = print("look", flush=True) is None
+"""
+
+
+def elsewhere(directory, case, **extra):
+    return Target(["/usr/bin/python3", "-c", ELSEWHERE, case], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager", **extra)
+
+
 def growth_of(target):
     """Waits until the program prints "look"; returns doctor's findings about growth."""
     check_equal(target.hear(60), "look", "what the program says")
@@ -249,6 +283,50 @@ def history_bad_settings():
             target.wait_socket()
             options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
             check_equal(options["marks"]["value"], told_as, f"MEMCTX_MARKS={value}")
+
+
+def not_from_malloc(found):
+    return [finding for finding in found["findings"] if finding["id"] == "growth-not-malloc"]
+
+
+@test
+@in_tries
+def history_of_memory_that_is_not_from_malloc():
+    """By the resident sets at the marks, a single run of doctor tells growth of memory that did not
+    come from malloc, also of a saved snapshot. diff tells the resident sets."""
+    for case in ("objects", "maps"):
+        with runtime_dir() as directory, elsewhere(directory, case) as target:
+            check_equal(target.hear(60), "look", "what the program says")
+            found = not_from_malloc(doctor(target))
+            listed = marks_of(target)
+            check(all(mark["rss_bytes"] > 1 << 20 for mark in listed), f"resident sets of the marks: {listed}")
+            saved = os.path.join(directory, "saved")
+            check_equal(run_cli("dump", target.pid, "-o", saved, env=target.cli_env).returncode, 0, "dump -o")
+            name = listed[-1]["name"]
+            text = run_cli("diff", target.pid, name, env=target.cli_env).stdout
+            shown = command(target, "diff", target.pid, name)
+            rss = harness.rss_kib(target.pid) << 10
+            for one in (found, not_from_malloc(doctor(target, pid=saved))):
+                check(len(one) == 1 and one[0]["severity"] == "warning", f"{case}: {one}")
+                grown = rss - listed[0]["rss_bytes"]
+                check(grown / 8 < one[0]["bytes"] < grown, f"{case}: {one[0]['bytes']} of {grown}: {one[0]['evidence']}")
+                check(re.search(r"did not come from malloc are resident now, and at the first of \d+ marks, [0-9.]+ s ago, the whole resident set was",
+                                one[0]["evidence"]), one[0]["evidence"])
+                check("PYTHONMALLOC=malloc" in one[0]["advice"], one[0]["advice"])
+        check(re.search(r"Resident set: \d+ at the mark, \d+ now", text), text)
+        check_equal(shown["from"]["rss_bytes"], listed[-1]["rss_bytes"], "the mark's resident set in diff --json")
+
+
+@test
+@in_tries
+def history_of_healthy_mappings():
+    """A buffer of fixed size that the program fills, memory that it maps once, and chunks of malloc
+    are no growth of memory that is not from malloc."""
+    with runtime_dir() as directory, elsewhere(directory, "buffer") as buffer, elsewhere(directory, "once") as once, \
+         elsewhere(directory, "malloc") as chunks:
+        for case, target in (("buffer", buffer), ("once", once), ("malloc", chunks)):
+            check_equal(target.hear(60), "look", "what the program says")
+            check_equal(not_from_malloc(doctor(target)), [], case)
 
 
 @test

@@ -73,6 +73,9 @@ bool look_is_python(const struct model *model);
  * finding's advice and action to what the runtime offers: tools, or a setting for malloc. Sets no
  * action if the tool needs the process and look_may_act is false. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
+/* True if the program's language runtime may let its own heap grow beyond this size before it
+ * collects garbage, even if few objects are alive. */
+bool look_runtime_may_fill(const struct model *model, int64_t bytes);
 
 /* Counts new threads: threads[sample] becomes the number of threads that are new since the first
  * sample. pthread_create allocates one chunk for the data of each thread. These chunks are counted
@@ -119,6 +122,8 @@ void look_for_growth(struct look *look, const struct rule *rule);
 void look_filling(struct look *look, const struct rule *rule, const bool *taken);
 /* look_mapped.c: growth of memory that did not come from malloc. */
 void look_for_mapped_growth(struct look *look, const struct rule *rule);
+/* look_marked.c: part of look_for_mapped_growth, by the resident sets at the marks. */
+void look_for_marked_growth(struct look *look, const struct rule *rule);
 /* look_resize.c: arrays that grow by realloc or by copying. */
 void look_for_small_steps(struct look *look, const struct rule *rule);
 void look_for_copies(struct look *look, const struct rule *rule);

@@ -59,14 +59,19 @@ static bool is_java_heap(const struct model_place *place) {
     return place && place->path && strncmp(place->path, "/memfd:java_heap", 16) == 0;
 }
 
-/* True if the growth may be a heap that the runtime fills before it collects garbage (fills_to).
- * `place`: the mapping that grew most. */
+bool look_runtime_may_fill(const struct model *model, int64_t bytes) {
+    const struct runtime *runtime = runtime_of(model);
+    return runtime && bytes < runtime->fills_to;
+}
+
+/* True if the growth may be a heap that the runtime fills before it collects garbage. `place`: the
+ * mapping that grew most. */
 static bool may_be_filling(const struct look *look, enum model_place_kind kind,
                            const struct model_place *place) {
-    const struct runtime *runtime = runtime_of(look->model);
     const struct samples *samples = look->input->samples;
-    return (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(place)) && runtime &&
-           samples->mapped[samples->mapped_count - 1].mapped.sums[kind] < runtime->fills_to;
+    return (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(place)) &&
+           look_runtime_may_fill(look->model,
+                                 samples->mapped[samples->mapped_count - 1].mapped.sums[kind]);
 }
 
 /* True if the growth may be machine code that the runtime generates, and keeps up to a bound. */
@@ -402,10 +407,9 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
         tell_forecast(look, finding, growth);
 }
 
-void look_for_mapped_growth(struct look *look, const struct rule *rule) {
+/* Compares the maps of the looks of --watch. */
+static void look_at_maps(struct look *look, const struct rule *rule) {
     const struct samples *samples = look->input->samples;
-    if (samples->mapped_count < 2)
-        return;
     const struct mapped *first = &samples->mapped[0].mapped;
     const struct mapped *last = &samples->mapped[samples->mapped_count - 1].mapped;
     /* The kernel's map and the library's pages are read one after the other. If the library's
@@ -419,4 +423,13 @@ void look_for_mapped_growth(struct look *look, const struct rule *rule) {
         if (grows(samples, (enum model_place_kind)kind, &growth) && growth.bytes >= least)
             tell_growth(look, rule, (enum model_place_kind)kind, &growth);
     }
+}
+
+void look_for_mapped_growth(struct look *look, const struct rule *rule) {
+    const struct samples *samples = look->input->samples;
+    size_t findings = look->findings->count;
+    if (samples->mapped_count >= 2)
+        look_at_maps(look, rule);
+    if (look->findings->count == findings) /* marks reach further back than --watch */
+        look_for_marked_growth(look, rule);
 }

@@ -210,6 +210,8 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_decimal(json, "uptime_s", mark->uptime_s);
         if (mark->slept_s > 0)
             json_put_decimal(json, "slept_s", mark->slept_s);
+        if (mark->rss_bytes != WIRE_UNKNOWN)
+            json_put_integer(json, "rss_bytes", mark->rss_bytes);
         if (mark->left_out.contexts > 0)
             write_left_out(json, &mark->left_out);
         if (entries && mark->has_entries) {

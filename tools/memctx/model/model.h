@@ -208,7 +208,8 @@ struct model_mark {
     double uptime_s, slept_s;
     /* uptime of the target when the mark was set; 0: the mark is from a snapshot */
     uint64_t uptime_ns;
-    bool has_entries; /* false: the counters are not loaded */
+    int64_t rss_bytes; /* resident set when the mark was set; WIRE_UNKNOWN: not known */
+    bool has_entries;  /* false: the counters are not loaded */
     /* the contexts that have no entry; their sums may be WIRE_UNKNOWN */
     struct wire_left_out left_out;
     struct wire_mark_entry *entries; /* `context` is an index here, not an id */

@@ -403,6 +403,8 @@ static bool take_mark(struct loader *loader, struct records *records) {
     *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
                                 .uptime_s = (double)wire.uptime_ns / 1e9,
                                 .slept_s = (double)wire.slept_ns / 1e9,
+                                .rss_bytes =
+                                    wire.rss_bytes > 0 ? model_tame(wire.rss_bytes) : WIRE_UNKNOWN,
                                 .left_out = wire.left_out};
     memcpy(mark->name, wire.name, sizeof wire.name);
     cli_clean(mark->name);

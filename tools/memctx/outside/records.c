@@ -170,7 +170,8 @@ static void read_marks(struct tables *tables, uint64_t address, uint32_t count) 
     for (uint32_t i = 0; good && i < count; i++) {
         const char *slot = slots + i * size;
         wire = (struct wire_mark){.uptime_ns = FIELD(tables, slot, mark, uptime_ns),
-                                  .slept_ns = FIELD(tables, slot, mark, slept_ns)};
+                                  .slept_ns = FIELD(tables, slot, mark, slept_ns),
+                                  .rss_bytes = (int64_t)FIELD(tables, slot, mark, rss_bytes)};
         memcpy(wire.name, slot + OFFSET(tables, mark, name), sizeof wire.name);
         memcpy(&wire.left_out, slot + OFFSET(tables, mark, left_out), sizeof wire.left_out);
         wire.name[sizeof wire.name - 1] = '\0';

@@ -356,6 +356,11 @@ static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
                                  .requested_cum_bytes = sums->requested_cum_bytes};
 }
 
+static int64_t rss_of(const struct found *found) {
+    int64_t bytes = found->dump.ledger.rss_bytes;
+    return bytes > 0 ? model_tame(bytes) : WIRE_UNKNOWN;
+}
+
 /* Makes a mark from the moment `from`, which is before the chosen moment. */
 static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen) {
     struct model *model = reader->model;
@@ -366,6 +371,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
     *mark = (struct model_mark){
         .uptime_s = (double)found->moment.uptime_ns / 1e9,
         .slept_s = (double)found->dump.slept_ns / 1e9,
+        .rss_bytes = rss_of(found),
         .has_entries = true,
         .entries = cli_alloc((size_t)found->moment.entries + 2, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);
@@ -476,9 +482,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                   .slept_s = (double)found->dump.slept_ns / 1e9,
                                   .requested_bytes = model_tame(found->dump.requested_bytes),
                                   .live_chunks = model_tame(found->dump.live_chunks),
-                                  .rss_bytes = found->dump.ledger.rss_bytes == WIRE_UNKNOWN
-                                                   ? WIRE_UNKNOWN
-                                                   : model_tame(found->dump.ledger.rss_bytes)};
+                                  .rss_bytes = rss_of(found)};
     }
     const char *body = body_at(reader, RECORD_END_AT, RECORD_END, &block);
     struct record_end end;

@@ -253,6 +253,7 @@ enum snapshot_marks {
     MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher id are newer than the mark */
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
     MARKS_SLEPT = 13,    /* number: PROCESS_SLEPT at the time when the mark was set */
+    MARKS_RSS = 14,      /* figure: resident set at that time; 0: not known */
     /* this column and the next four: SNAPSHOT_MARK_FIGURES, sums over the left-out contexts */
     MARKS_SUMS = 8,
 };

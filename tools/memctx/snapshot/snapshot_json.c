@@ -446,6 +446,9 @@ static void load_marks(struct model *model, const json_t *root) {
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
         mark->slept_s = json_number_value(json_object_get(object, "slept_s"));
+        mark->rss_bytes = json_integer_value(json_object_get(object, "rss_bytes"));
+        if (mark->rss_bytes <= 0)
+            mark->rss_bytes = WIRE_UNKNOWN;
         load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries))

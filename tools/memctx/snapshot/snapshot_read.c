@@ -413,6 +413,9 @@ static void read_marks(struct snapshot_reader *reader) {
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
         mark->slept_s = get_double(reader, MARKS_SLEPT);
+        mark->rss_bytes = unpack_figure(&reader->block, MARKS_RSS, 0);
+        if (mark->rss_bytes <= 0)
+            mark->rss_bytes = WIRE_UNKNOWN;
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
         get_left_out(&reader->block, &mark->left_out);

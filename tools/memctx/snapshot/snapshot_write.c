@@ -341,6 +341,7 @@ static void write_marks(struct snapshot_writer *writer) {
         put_text(writer, MARKS_NAME, mark->name);
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
         pack_number(pack, MARKS_SLEPT, bits_of(mark->slept_s));
+        pack_figure(pack, MARKS_RSS, mark->rss_bytes == WIRE_UNKNOWN ? 0 : mark->rss_bytes, 0);
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
         put_left_out(pack, &mark->left_out);

@@ -153,7 +153,13 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
            render_bytes(b, compare->after.requested_bytes, request->human));
     print_figures(&compare->growth, request->human);
     putchar('\n');
-    if (ends->from_rss_bytes != WIRE_UNKNOWN && ends->to_rss_bytes != WIRE_UNKNOWN) {
+    if (ends->from_rss_bytes == WIRE_UNKNOWN || ends->to_rss_bytes == WIRE_UNKNOWN)
+        return;
+    if (!ends->from_model) { /* a mark does not know the part that memctx itself takes */
+        printf("Resident set: %s at the mark, %s now\n",
+               render_bytes(a, ends->from_rss_bytes, request->human),
+               render_bytes(b, ends->to_rss_bytes, request->human));
+    } else {
         printf("Resident set without memctx itself: %s before, %s after\n",
                render_bytes(a, ends->from_rss_bytes - ends->from_own_bytes, request->human),
                render_bytes(b, ends->to_rss_bytes - ends->to_own_bytes, request->human));
@@ -296,7 +302,7 @@ int diff_main(int argc, char **argv) {
                                   model.source,
                                   mark->uptime_s,
                                   model.uptime_s,
-                                  WIRE_UNKNOWN,
+                                  mark->rss_bytes,
                                   resident_of(&model),
                                   WIRE_UNKNOWN,
                                   memory_own_bytes(&model.ledger),

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "formats/render.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
@@ -30,10 +31,13 @@ static void print_list(const struct model *model) {
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
         double ago_s = model->uptime_s - mark->uptime_s + model_slept_since(model, mark->uptime_s);
+        char rss[RENDER_NUMBER_BYTES];
         if (!model->from_snapshot)
             print_local(ago_s);
         printf("%10.1f s ago  %s%s", ago_s, mark->name,
                model_is_kept_mark(mark) ? " (MEMCTX_MARKS)" : "");
+        if (mark->rss_bytes != WIRE_UNKNOWN)
+            printf(", %s resident", render_bytes(rss, mark->rss_bytes, true));
         if (mark->left_out.contexts > 0)
             printf(", without %" PRIu64 " contexts that held at most %" PRId64 " bytes each",
                    mark->left_out.contexts, mark->left_out.most_bytes);
@@ -58,6 +62,7 @@ static void print_list_json(const struct model *model) {
         json_put_text(&json, "name", mark->name);
         json_put_decimal(&json, "uptime_s", mark->uptime_s);
         json_put_decimal(&json, "slept_s", mark->slept_s);
+        json_put_integer(&json, "rss_bytes", mark->rss_bytes);
         json_put_boolean(&json, "automatic", model_is_kept_mark(mark));
         json_put_integer(&json, "left_out_contexts", (int64_t)mark->left_out.contexts);
         json_put_close(&json, '}');
