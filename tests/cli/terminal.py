@@ -89,6 +89,24 @@ def doctor_fits_the_terminal():
 
 
 @test
+def ps_fits_the_terminal():
+    """ps cuts commands at the terminal's width, and breaks the lines of reasons."""
+    words = ["/usr/bin/python3", "-c", "print('ready', flush=True); input()", "ü" * 70]
+    with target(words) as live, harness.runtime_dir() as runtime, Target(words, runtime, MEMCTX_CONTROL="off") as silent:
+        check_equal(silent.hear(60), "ready", "what the program says")
+        succeed("ps", env=live.cli_env)  # removes sockets that other tests left, which prints a line
+        for columns in (80, 200):
+            text = on_terminal("ps", env=live.cli_env, columns=columns)
+            lines = text.splitlines()
+            check(all(len(line) <= columns for line in lines), f"{columns} columns: {text}")
+            row = next(line for line in lines if re.match(rf" *{live.pid} ", line))
+            check_equal("ü" in row, columns == 200, f"the command in {row!r}")
+            check(re.search(rf"^ *{silent.pid} .*\n {{9}}read from outside; not asked: (.*\n {{9}})*", text, re.M), text)
+            check("MEMCTX_CONTROL=off" in text.replace("\n         ", " "), text)
+        check("ü" * 70 in succeed("ps", env=live.cli_env), "the whole command elsewhere")
+
+
+@test
 def program_is_named_as_started():
     """A program is named after the symbolic link or script that the user started, also in a
     snapshot."""

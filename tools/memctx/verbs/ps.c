@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/terminal.h"
 #include "formats/render.h"
+#include "formats/wrap.h"
 #include "target/totals.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -29,6 +31,8 @@
  * take some hundred MiB and about a second. */
 #define OUTSIDE_MEMORY_BYTES (4UL << 30)
 #define OUTSIDE_MOST_S 10
+#define COMMAND_LEAST 16
+#define REASON_COLUMN 9
 
 static const struct option options_list[] = {
     {"json", no_argument, NULL, READING_JSON}, READING_UNIT_OPTIONS, CLI_COMMON_OPTIONS};
@@ -225,25 +229,75 @@ static void print_json(const struct list *list, size_t swept) {
     putchar('\n');
 }
 
+/* The columns before the command. */
+enum { COLUMNS = 7 };
+struct cells {
+    char text[COLUMNS][RENDER_NUMBER_BYTES];
+};
+static const char *const titles[COLUMNS] = {"pid",    "uid",       "uptime_s", "rss",
+                                            "memctx", "requested", "contexts"};
+
+static void fill_cells(struct cells *to, const struct row *row, bool human) {
+    snprintf(to->text[0], RENDER_NUMBER_BYTES, "%d", (int)row->facts.pid);
+    snprintf(to->text[1], RENDER_NUMBER_BYTES, "%u", row->facts.uid);
+    snprintf(to->text[2], RENDER_NUMBER_BYTES, "%.*f", human ? 0 : 3, row->totals.uptime_s);
+    render_bytes(to->text[3], row->facts.rss_bytes, human);
+    render_bytes(to->text[4], row->totals.own_bytes, human);
+    render_bytes(to->text[5], row->totals.requested_bytes, human);
+    render_bytes(to->text[6], row->totals.contexts, false);
+}
+
+/* Returns how many bytes of a command are printed behind `used` columns: all, or on a terminal
+ * those that fit into the line, but at least COMMAND_LEAST. */
+static int command_bytes(const char *command, unsigned used) {
+    unsigned columns = terminal_columns();
+    size_t most = columns > used + COMMAND_LEAST ? columns - used : COMMAND_LEAST;
+    size_t bytes = strlen(command);
+    if (!terminal_is_output() || bytes <= most)
+        return (int)bytes;
+    while (most > 0 && ((unsigned char)command[most] & 0xC0) == 0x80) /* inside a character */
+        most--;
+    return (int)most;
+}
+
+/* Prints why a process was not asked, below its row. */
+static void print_reason(const struct row *row) {
+    char *text = cli_format("%s%snot asked: %s", row->is_outside ? "read from outside; " : "",
+                            row->is_incomplete ? "incomplete, tables are missing or damaged; " : "",
+                            row->reason);
+    printf("%*s", REASON_COLUMN, "");
+    if (terminal_is_output())
+        wrap_print(text, REASON_COLUMN, REASON_COLUMN);
+    else
+        puts(text);
+    free(text);
+}
+
 static void print_text(const struct list *list, size_t swept, bool human) {
-    if (list->count > 0) {
-        printf("%8s %8s %12s %14s %12s %14s %9s  %s\n", "pid", "uid", "uptime_s", "rss", "memctx",
-               "requested", "contexts", "command");
+    struct cells *table = cli_alloc(list->count + 1, sizeof *table);
+    int widths[COLUMNS], used = 1;
+    for (size_t i = 0; i < list->count; i++)
+        fill_cells(&table[i], &list->rows[i], human);
+    for (int column = 0; column < COLUMNS; column++) {
+        widths[column] = (int)strlen(titles[column]);
+        for (size_t i = 0; i < list->count; i++)
+            if ((int)strlen(table[i].text[column]) > widths[column])
+                widths[column] = (int)strlen(table[i].text[column]);
+        used += widths[column] + 1;
     }
+    for (int column = 0; column < COLUMNS && list->count > 0; column++)
+        printf("%*s ", widths[column], titles[column]);
+    if (list->count > 0)
+        puts(" command");
     for (size_t i = 0; i < list->count; i++) {
         const struct row *row = &list->rows[i];
-        char rss[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
-        char contexts[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
-        printf("%8d %8u %12.3f %14s %12s %14s %9s  %s\n", (int)row->facts.pid, row->facts.uid,
-               row->totals.uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
-               render_bytes(own, row->totals.own_bytes, human),
-               render_bytes(requested, row->totals.requested_bytes, human),
-               render_bytes(contexts, row->totals.contexts, false), row->facts.command);
+        for (int column = 0; column < COLUMNS; column++)
+            printf("%*s ", widths[column], table[i].text[column]);
+        printf(" %.*s\n", command_bytes(row->facts.command, (unsigned)used), row->facts.command);
         if (row->reason)
-            printf("%8s %s%snot asked: %s\n", "", row->is_outside ? "read from outside; " : "",
-                   row->is_incomplete ? "incomplete, tables are missing or damaged; " : "",
-                   row->reason);
+            print_reason(row);
     }
+    free(table);
     if (list->count == 0) {
         fprintf(stderr, "memctx: no process of this user runs with libmemctx.so; start one with "
                         "memctx run -- PROGRAM\n");
