@@ -443,6 +443,8 @@ static void answer_head(int fd) {
     size_t length = sizeof(dump);
     struct wire_frame head = frame(WIRE_DUMP, length);
     make_head(&dump);
+    if (is("answer-stopped"))
+        raise(SIGSTOP);
     if (is("answer-version")) {
         head.version = WIRE_VERSION + 1;
     } else if (is("answer-type")) {

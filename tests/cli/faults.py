@@ -263,6 +263,11 @@ def stalled_server_is_given_up():
 
 
 @test
+def stopped_server_is_given_up():
+    late("answer-stopped", "was stopped when it was asked, so it cannot answer; kill -CONT [1-9]", 0.5, 20)
+
+
+@test
 def slow_server_is_waited_for():
     with fake("slow") as live:
         check("Grand total" in succeed("dump", live.pid, env=live.cli_env), "no dump")

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import time
 
-from harness import CLI, Target, build_program, check, check_equal, in_tries, test
-from clitest import cli, expect, scratch, target
+from harness import CLI, Target, build_program, check, check_equal, in_tries, read_status, runtime_dir, test, wait_until
+from clitest import cli, expect, scratch, succeed, target
 from screen import Terminal
 
 TITLES = r"LIVE +>?GROWTH/S +>?WASTE +>?ALLOCS/S +>?CHUNKS"
@@ -97,6 +97,66 @@ def top_batch():
         last = {one["id"]: one for one in frames[-1]["list"] if one["live_chunks"]}
         check_equal({key: (one["requested_bytes"], one["reserved_bytes"] - one["requested_bytes"]) for key, one in held.items()},
                     {key: (one["requested_bytes"], one["waste_bytes"]) for key, one in last.items()}, "live bytes and waste")
+
+
+@contextlib.contextmanager
+def silent_lively():
+    with runtime_dir() as directory, Target([build_program("tests/cli/programs/lively.c")], directory, MEMCTX_CONTROL="off") as live:
+        check_equal(live.hear(), "ready", "what the program said")
+        yield live
+
+
+@test
+def top_from_outside():
+    """A process without a socket is read from outside at each look: totals, call paths, rates and
+    threads are those of the program, also after an exec, and in doctor and export."""
+    with silent_lively() as live:
+        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
+            frames = [json.loads(process.stdout.readline())]
+            do(live, "load")
+            do(live, "feed")
+            while frames[-1]["process"]["requested_bytes"] < frames[0]["process"]["requested_bytes"] + 200000:
+                frames.append(json.loads(process.stdout.readline()))
+            check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "load_chunk")
+            check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
+            check(all(frame["process"]["outside"] for frame in frames), "a frame is not from outside")
+            check(all((frame["process"]["rss_bytes"] or 0) > 1 << 20 for frame in frames), "a frame has no resident set")
+            pairs = zip(frames, frames[1:])
+            grown = sum(later["process"]["growth_bytes_per_s"] * (later["process"]["uptime_s"] - earlier["process"]["uptime_s"])
+                        for earlier, later in pairs)
+            check(abs(grown - 200000) < 1 + len(frames), f"bytes by the rates: {grown}")
+            tell(live, "again")
+            check_equal(live.hear(), "ready", "what the program said after its exec")
+            while frames[-1]["process"]["requested_bytes"] > 300000:
+                frames.append(json.loads(process.stdout.readline()))
+            check_equal(sum_of(frames[-1], "load_chunk"), 100000, "load_chunk after the exec")
+            process.terminate()
+        threads = json.loads(succeed("top", live.pid, "--batch", 1, "--interval", 0.1, "--json", "--threads", env=live.cli_env))
+        check_equal(sum(one["requested_bytes"] for one in threads["threads"]), threads["process"]["requested_bytes"], "sum over the threads")
+        check("feeder" in {one["name"].split()[-1] for one in threads["threads"]}, threads["threads"])
+        check("read from outside" in succeed("top", live.pid, "--batch", 1, "--interval", 0.1, env=live.cli_env), "the first line")
+        with silent_lively() as other:
+            herd = json.loads(succeed("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1, "--json", env=live.cli_env))
+            check_equal({one["pid"]: one["outside"] for one in herd["processes"]}, {live.pid: True, other.pid: True}, "processes")
+        findings = json.loads(succeed("doctor", live.pid, "--watch", 1, "--json", env=live.cli_env))
+        check("read from outside" in findings["how"], f"doctor --watch: {findings['how']}")
+        with scratch() as where:
+            expect(0, "not exact: read from outside", "export", live.pid, "--pprof", f"{where}/p", "--seconds", 1, env=live.cli_env)
+        live.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: read_status(live.pid, "State").startswith("T"), "the stop")
+        expect(1, r"is stopped, so it cannot answer; kill -CONT", "top", live.pid, "--batch", 1, env=live.cli_env)
+        live.process.send_signal(signal.SIGCONT)
+
+
+@test
+def top_outside_splits_by_thread():
+    """On the screen of a process that is read from outside, t splits a line by thread."""
+    with silent_lively() as live, top(live) as screen:
+        screen.wait(r"from outside\n(.*\n)+.*load_chunk", "the call paths")
+        screen.press("t")
+        screen.wait(r"thread \d+ (lively|feeder)", "the threads of the line")
+        quit_top(screen)
 
 
 @test

@@ -196,8 +196,8 @@ static void draw_head(struct ui *ui) {
                                  totals->uptime_s - watch->base.uptime_s);
     if (ui->has_regex)
         snprintf(more + used, sizeof more - used, "  /%s", ui->search);
-    snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s", (int)watch->facts.pid,
-             watch->program, totals->uptime_s, more);
+    snprintf(line, sizeof line, "memctx top: pid %d (%s), up %.0f s%s%s", (int)watch->facts.pid,
+             watch->program, totals->uptime_s, watch->client.outside ? ", from outside" : "", more);
     attron(A_BOLD);
     if (watch->replay)
         draw_replay_head(ui, more);

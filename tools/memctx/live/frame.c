@@ -56,12 +56,14 @@ static void print_totals(const struct watch *watch, const struct frame_options *
     const struct watch_totals *totals = &watch->totals;
     if (watch->replay)
         printf("moment of %s, ", frame_clock((char[FRAME_CLOCK_BYTES]){0}, watch));
-    printf("pid %d (%s), frame %" PRId64 " of %" PRId64 ": up %.1f s, resident %s, live %s in %s "
-           "chunks, growth %s/s, allocs %s/s, contexts %s\n",
-           (int)watch->facts.pid, watch->program, options->number, options->of, totals->uptime_s,
-           NUMBER(totals->rss_bytes, true, false), NUMBER(totals->live_bytes, true, false),
-           NUMBER(totals->live_chunks, false, false), NUMBER(totals->growth, true, true),
-           NUMBER(totals->alloc_rate, false, false), NUMBER(totals->contexts, false, false));
+    printf(
+        "pid %d (%s), %sframe %" PRId64 " of %" PRId64
+        ": up %.1f s, resident %s, live %s in %s chunks, growth %s/s, allocs %s/s, contexts %s\n",
+        (int)watch->facts.pid, watch->program, watch->client.outside ? "read from outside, " : "",
+        options->number, options->of, totals->uptime_s, NUMBER(totals->rss_bytes, true, false),
+        NUMBER(totals->live_bytes, true, false), NUMBER(totals->live_chunks, false, false),
+        NUMBER(totals->growth, true, true), NUMBER(totals->alloc_rate, false, false),
+        NUMBER(totals->contexts, false, false));
 }
 
 static void make_rows(struct watch *watch, struct rows *rows, const struct frame_options *options) {
@@ -133,6 +135,7 @@ static void put_totals(struct json_writer *json, const struct watch *watch) {
     const struct watch_totals *totals = &watch->totals;
     json_put_integer(json, "pid", watch->facts.pid);
     json_put_text(json, "name", watch->program);
+    json_put_boolean(json, "outside", watch->client.outside != NULL);
     json_put_decimal(json, "uptime_s", totals->uptime_s);
     json_put_integer(json, "rss_bytes", totals->rss_bytes);
     json_put_integer(json, "requested_bytes", totals->live_bytes);

@@ -47,6 +47,7 @@ void watch_take(struct watch *watch, const struct client *client) {
     watch->client = *client;
     watch->client.facts = &watch->facts;
     watch->client.hurry = true;
+    watch->outside = client->outside != NULL;
 }
 
 /* --- asking ---------------------------------------------------------------------------------- */
@@ -62,6 +63,9 @@ static bool ask(struct watch *watch, enum wire_type type, const void *body, size
 }
 
 static bool ask_head(struct watch *watch, uint32_t flags, struct wire_dump *head) {
+    /* From outside, the tables are read only when a dump begins. */
+    if (watch->client.outside && flags == WIRE_DUMP_SUMS)
+        flags |= WIRE_DUMP_BEGIN;
     struct wire_dump_request request = {.flags = flags};
     struct client_answer answer;
     if (!ask(watch, WIRE_DUMP, &request, sizeof request, &answer))
@@ -367,7 +371,8 @@ static size_t index_from(const struct model *model, uint64_t id) {
     return low;
 }
 
-/* Reads the figures of up to WATCH_RECORDS contexts, from the place where the last look ended. */
+/* Reads the figures of up to WATCH_RECORDS contexts, from the place where the last look ended.
+ * From outside, reads the figures of all contexts: the command has them in memory already. */
 static bool ask_figures(struct watch *watch) {
     struct loader *loader = &watch->loader;
     struct wire_piece_request request = {
@@ -377,6 +382,10 @@ static bool ask_figures(struct watch *watch) {
     loader->visit = visit_figures;
     loader->visit_argument = watch;
     loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
+    if (watch->client.outside) { /* the answers have no survey */
+        request.part = WIRE_PART_CONTEXTS;
+        loader->survey.uptime_ns = (uint64_t)(watch->read_s * 1e9);
+    }
     do {
         uint64_t before = request.from;
         good = ask_piece(watch, loader, &request);
@@ -505,9 +514,10 @@ static bool ask_all_figures(struct watch *watch, struct wire_dump *head) {
     if (!ask_figures(watch))
         return false;
     whole = whole && watch->from == 0;
-    if (!whole && !ask_head(watch, WIRE_DUMP_SUMS, head))
+    bool outside = watch->client.outside != NULL; /* then `head` has the totals of these figures */
+    if (!whole && !outside && !ask_head(watch, WIRE_DUMP_SUMS, head))
         return false;
-    set_totals(watch, head, whole ? &watch->loader.survey : NULL);
+    set_totals(watch, head, whole && !outside ? &watch->loader.survey : NULL);
     return true;
 }
 
@@ -570,12 +580,23 @@ static bool cannot_answer(const struct watch *watch) {
                  : !unknown;
 }
 
+static bool is_open(const struct watch *watch) {
+    return watch->client.fd >= 0 || watch->client.outside;
+}
+
+/* Connects to the process, which may have a socket by now. If it was read from outside before, and
+ * still has no socket, opens its memory again. */
+static bool open_client(struct watch *watch) {
+    if (client_connect(&watch->client, &watch->facts, true, &watch->failure))
+        return true;
+    struct cli_failure why = watch->failure;
+    return watch->outside &&
+           client_open_outside(&watch->client, &watch->facts, why.text, &watch->failure);
+}
+
 /* Asks over the open connection, or else over a new one. */
 static bool ask_once(struct watch *watch, bool (*what)(struct watch *)) {
-    if (watch->client.fd < 0 &&
-        !client_connect(&watch->client, &watch->facts, true, &watch->failure))
-        return false;
-    return what(watch);
+    return (is_open(watch) || open_client(watch)) && what(watch);
 }
 
 /* If the process has closed the connection of the last look, asks once more over a new one: a
@@ -585,7 +606,7 @@ static bool run(struct watch *watch, bool (*what)(struct watch *)) {
         return false;
     if (cannot_answer(watch))
         return explain(watch);
-    bool fresh = watch->client.fd < 0;
+    bool fresh = !is_open(watch);
     watch->loader.failure = &watch->failure;
     if (!ask_once(watch, what) && (fresh || !watch->client.closed || !ask_once(watch, what)))
         return explain(watch);
@@ -637,7 +658,7 @@ static bool ask_recording(struct watch *watch) {
 
 int watch_open_recording(struct watch *watch) {
     int fd = recording_open(&watch->facts);
-    if (fd < 0 && run(watch, ask_recording) && watch->recording)
+    if (fd < 0 && !watch->client.outside && run(watch, ask_recording) && watch->recording)
         fd = recording_open_path(&watch->facts, watch->recording);
     free(watch->recording);
     watch->recording = NULL;
@@ -721,7 +742,7 @@ bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count
     struct wire_piece_request ask_all = {.part = WIRE_PART_CONTEXTS, .flags = WIRE_DUMP_THREADS};
     struct wire_piece_request ask_heaps = {.part = WIRE_PART_THREADS};
     *views = (struct watch_views){0};
-    if (watch->client.fd < 0)
+    if (!is_open(watch))
         return false;
     loader_begin(&loader, &model, watch->client.source, &watch->failure);
     bool good = ask_head(watch, WIRE_DUMP_BEGIN, &head) &&

@@ -46,6 +46,7 @@ struct watch {
     char *program; /* name of the program as the user started it */
     int pidfd;
     struct client client;
+    bool outside; /* had no socket when the caller opened it, so it is read from outside */
     enum watch_state state;
     /* why the process is silent, or how it ended; the size is that of cli_failure.text */
     char how[1024];
@@ -77,7 +78,8 @@ struct watch {
 
 /* Begins to watch a process. Sends nothing to it before the first look. */
 void watch_begin(struct watch *watch, const struct process_facts *facts);
-/* Uses the caller's connection to the process, and closes it in watch_end. */
+/* Uses the caller's connection to the process, or its way to read it from outside, and closes it in
+ * watch_end. */
 void watch_take(struct watch *watch, const struct client *client);
 void watch_end(struct watch *watch);
 

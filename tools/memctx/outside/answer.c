@@ -260,8 +260,7 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
     fill_ledger(outside, &dump->ledger, request->flags & WIRE_DUMP_RESIDENT);
     dump->exact = tables->lost_views == 0 && tables->missing == 0 && !tables->moved &&
                   tables->reach.cut_bytes == 0 && (outside->path || outside->process.stopped);
-    dump->ledger.rss_bytes =
-        outside->path ? reach_held_bytes(&tables->reach) : outside->process.rss_bytes;
+    dump->ledger.rss_bytes = outside->path ? reach_held_bytes(&tables->reach) : WIRE_UNKNOWN;
     snprintf(dump->exe, sizeof dump->exe, "%s", tables->reach.exe ? tables->reach.exe : "");
     return true;
 }
@@ -443,7 +442,8 @@ static void answer_contexts(struct outside *outside, const struct wire_piece_req
         uint32_t groups =
             threads ? (tables->views_of[id] + HEAPS_A_RECORD - 1) / HEAPS_A_RECORD : 1;
         for (; group < groups || group == 0; group++)
-            if (!add_context(outside, answer, (uint32_t)id, group, threads)) {
+            if ((request->most > 0 && answer->count == request->most) ||
+                !add_context(outside, answer, (uint32_t)id, group, threads)) {
                 answer->next = WIRE_FROM_ID(id) | group;
                 return;
             }

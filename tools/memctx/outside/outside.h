@@ -30,7 +30,6 @@ struct outside_process {
     pid_t inner_pid; /* pid in the process's own pid namespace */
     bool stopped;
     double age_s;
-    int64_t rss_bytes;
     const char *why; /* for the user, why the socket is not used: "the process is stopped" */
 };
 
@@ -44,7 +43,8 @@ bool outside_is_core(const char *path);
 
 /* Answers a request of the type WIRE_DUMP or WIRE_PIECE; refuses all others. Sets *body to the
  * answer's body, which is followed by a 0 byte and which the caller frees, and *status to an enum
- * wire_status. Returns false if the tables cannot be read. */
+ * wire_status. The resident set of a process is WIRE_UNKNOWN; the caller can read it from /proc.
+ * Returns false if the tables cannot be read. */
 bool outside_answer(struct outside *outside, enum wire_type type, const void *request,
                     size_t request_bytes, char **body, size_t *bytes, uint32_t *status,
                     struct cli_failure *failure);

@@ -22,7 +22,9 @@
 #define TELL_MS 700 /* the user is told of a longer wait for the hello */
 /* longest wait for the first byte of an answer: marks of large heaps take long */
 #define ANSWER_DEADLINE_MS 60000
-#define PAUSE_DEADLINE_MS 5000  /* the longest pause between two bytes */
+#define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
+#define STOP_LOOK_MS                                                                               \
+    500 /* after each silence of this length, looks whether the process is stopped */
 #define FRAME_DEADLINE_MS 60000 /* the longest time from the first byte of a frame to the last */
 /* a client in a hurry waits at most this long for a hello, an answer or the next byte, and as long
  * again for the rest of an answer */
@@ -151,7 +153,7 @@ bool client_is_stale(const char *path, const char *name) {
 
 /* --- frames ------------------------------------------------------------------------------ */
 
-enum io_result { IO_DONE, IO_CLOSED, IO_LATE, IO_FAILED };
+enum io_result { IO_DONE, IO_CLOSED, IO_LATE, IO_STOPPED, IO_FAILED };
 
 /* Waits until the descriptor is ready or the deadline is over. */
 static enum io_result wait_ready(int fd, short events, int64_t deadline) {
@@ -168,18 +170,39 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
     }
 }
 
+static bool is_stopped(const struct client *client) {
+    struct process_facts now;
+    return process_read_facts(client->facts->pid, &now) && (now.state == 'T' || now.state == 't');
+}
+
+/* Waits for a byte of the process until the deadline. Gives up early if the process is found
+ * stopped twice in a row, since it cannot answer then. */
+static enum io_result wait_byte(const struct client *client, int64_t deadline) {
+    int stops = 0;
+    for (;;) {
+        int64_t look_ms = clock_now_ms() + STOP_LOOK_MS;
+        enum io_result ready =
+            wait_ready(client->fd, POLLIN, look_ms < deadline ? look_ms : deadline);
+        if (ready != IO_LATE || look_ms >= deadline)
+            return ready;
+        stops = is_stopped(client) ? stops + 1 : 0;
+        if (stops == 2)
+            return IO_STOPPED;
+    }
+}
+
 /* Waits at most `first_ms` for the first byte. The pause before each further byte may be as long,
  * but not longer than PAUSE_DEADLINE_MS. The last byte must come until `end_ms`. */
-static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms,
-                                   int64_t end_ms) {
+static enum io_result read_exactly(const struct client *client, char *buffer, size_t bytes,
+                                   int64_t first_ms, int64_t end_ms) {
     int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
     size_t used = 0;
     while (used < bytes) {
         int64_t until_ms = clock_now_ms() + (used == 0 ? first_ms : pause_ms);
-        enum io_result ready = wait_ready(fd, POLLIN, until_ms < end_ms ? until_ms : end_ms);
+        enum io_result ready = wait_byte(client, until_ms < end_ms ? until_ms : end_ms);
         if (ready != IO_DONE)
             return ready;
-        ssize_t got = recv(fd, buffer + used, bytes - used, 0);
+        ssize_t got = recv(client->fd, buffer + used, bytes - used, 0);
         if (got == 0 || (got < 0 && errno == ECONNRESET))
             return IO_CLOSED;
         if (got < 0 && errno != EAGAIN && errno != EINTR)
@@ -225,6 +248,11 @@ static bool fail_io(const struct client *client, enum io_result result, const ch
             "%s did not answer in time %s; it may be stopped, hang or be swapped out; try "
             "again; memctx dump --outside %d does not wait for it",
             client->source, what, (int)client->facts->pid);
+    case IO_STOPPED:
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s was stopped %s, so it cannot answer; kill -CONT %d resumes it; memctx "
+                        "dump --outside %d does not wait for it",
+                        client->source, what, (int)client->facts->pid, (int)client->facts->pid);
     default:
         return cli_fail(failure, CLI_REFUSED, "%s: the connection failed %s; %s", client->source,
                         what, strerror(errno));
@@ -263,7 +291,7 @@ static bool read_body(struct client *client, uint64_t length, int64_t end_ms,
                       struct client_answer *answer, struct cli_failure *failure) {
     char *body = cli_alloc((size_t)length + 1, 1);
     enum io_result result =
-        read_exactly(client->fd, body, (size_t)length,
+        read_exactly(client, body, (size_t)length,
                      client->hurry ? HURRY_DEADLINE_MS : PAUSE_DEADLINE_MS, end_ms);
     if (result != IO_DONE) {
         free(body);
@@ -304,7 +332,7 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
         write_exactly(client->fd, (const char *)&request, sizeof request.frame + length);
     int64_t end_ms = end_of_answer(client, client->answer_ms);
     if (result == IO_DONE)
-        result = read_exactly(client->fd, (char *)&frame, sizeof frame, client->answer_ms, end_ms);
+        result = read_exactly(client, (char *)&frame, sizeof frame, client->answer_ms, end_ms);
     *closed = result == IO_CLOSED;
     if (result != IO_DONE)
         return fail_io(client, result, "when it was asked", failure);
@@ -350,11 +378,12 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 }
 
 /* Fills in the resident set of a dump, if the process does not know it: it sees no /proc, because
- * it has changed its root, or it has no descriptor left. This command can read the figure. */
+ * it has changed its root, or it has no descriptor left, or it is read from outside. This command
+ * can read the figure. For a core file, the figure comes from the file. */
 static void fill_resident_set(const struct client *client, struct client_answer *answer) {
     struct wire_dump head;
     struct process_facts now;
-    if (client->outside || answer->status != WIRE_OK || answer->length != sizeof head)
+    if (!client->facts || answer->status != WIRE_OK || answer->length != sizeof head)
         return;
     memcpy(&head, answer->body, sizeof head);
     if (head.ledger.rss_bytes < 0 && process_read_facts(client->facts->pid, &now)) {
@@ -462,7 +491,7 @@ static enum io_result wait_hello(struct client *client, struct wire_frame *frame
         tell_wait(client);
         patience -= TELL_MS;
     }
-    return read_exactly(client->fd, (char *)frame, sizeof *frame, patience,
+    return read_exactly(client, (char *)frame, sizeof *frame, patience,
                         end_of_answer(client, patience));
 }
 
@@ -505,7 +534,7 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                         client->source, (unsigned long long)frame.length, sizeof client->hello);
     }
     int64_t patience = client->hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS;
-    result = read_exactly(client->fd, (char *)&client->hello, sizeof client->hello, patience,
+    result = read_exactly(client, (char *)&client->hello, sizeof client->hello, patience,
                           end_of_answer(client, patience));
     if (result != IO_DONE)
         return fail_io(client, result, "in the middle of its hello", failure);
@@ -627,7 +656,6 @@ bool client_open_outside(struct client *client, const struct process_facts *fact
                                       .inner_pid = facts->inner_pid,
                                       .stopped = facts->state == 'T' || facts->state == 't',
                                       .age_s = facts->age_s,
-                                      .rss_bytes = facts->rss_bytes,
                                       .why = why};
     *client = (struct client){.fd = -1, .facts = facts};
     snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);

@@ -68,6 +68,10 @@ static pid_t choose_process(struct name_search *search) {
     exit(CLI_USAGE);
 }
 
+/* How the target will be used. USE_READ: it is read once. USE_WATCH: it is read again and again
+ * while it runs. USE_SOCKET: it has to answer itself. */
+enum target_use { USE_READ, USE_WATCH, USE_SOCKET };
+
 static bool wants_outside;
 
 void target_read_outside(void) {
@@ -111,7 +115,7 @@ static bool stays_stopped(struct process_facts *facts) {
     return is_stopped(facts);
 }
 
-static void open_process(struct target *target, pid_t pid, bool live) {
+static void open_process(struct target *target, pid_t pid, enum target_use use) {
     struct cli_failure failure, other;
     process_need_proc();
     pid_t process = process_of_thread(pid);
@@ -126,12 +130,12 @@ static void open_process(struct target *target, pid_t pid, bool live) {
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, process_program(&target->facts));
     if (is_stopped(&target->facts)) {
-        if (!live && open_stopped(target, &other))
+        if (use == USE_READ && open_stopped(target, &other))
             return;
         if (stays_stopped(&target->facts))
-            die_stopped(&target->facts, live ? NULL : &other);
+            die_stopped(&target->facts, use == USE_READ ? &other : NULL);
     }
-    if (wants_outside && !live) {
+    if (wants_outside && use != USE_SOCKET) {
         if (!client_open_outside(&target->client, &target->facts, "--outside asked for it",
                                  &failure))
             cli_die_failure(&failure);
@@ -139,7 +143,7 @@ static void open_process(struct target *target, pid_t pid, bool live) {
     }
     if (client_connect(&target->client, &target->facts, false, &failure))
         return;
-    if (live || failure.code == CLI_NOT_PERMITTED ||
+    if (use == USE_SOCKET || failure.code == CLI_NOT_PERMITTED ||
         process_find_library(&target->facts) != PROCESS_WITH)
         cli_die_failure(&failure);
     if (!client_open_outside(&target->client, &target->facts, failure.text, &other))
@@ -194,13 +198,13 @@ static bool is_recording_name(const char *word) {
     return length > 4 && strncmp(word + length - 4, ".rec", 4) == 0;
 }
 
-void target_open(struct target *target, const char *word, bool live) {
+static void open_target(struct target *target, const char *word, enum target_use use) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
     if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
         if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX)
             cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
-        open_process(target, (pid_t)pid, live);
+        open_process(target, (pid_t)pid, use);
         return;
     }
     char *path = split_moment(word, &target->when);
@@ -210,7 +214,7 @@ void target_open(struct target *target, const char *word, bool live) {
         struct name_search search = {.word = word};
         process_for_each(visit_process, &search);
         if (search.count > 0) {
-            open_process(target, choose_process(&search), live);
+            open_process(target, choose_process(&search), use);
             return;
         }
         if (!is_file(word)) {
@@ -238,7 +242,7 @@ void target_open(struct target *target, const char *word, bool live) {
                       "its children after 2 s"
                     : "make a snapshot with memctx dump TARGET -o FILE");
     }
-    if (live) {
+    if (use != USE_READ) {
         cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
                 cli_current_verb->name);
     }
@@ -246,6 +250,14 @@ void target_open(struct target *target, const char *word, bool live) {
     target->path = word;
     if (outside_is_core(word))
         open_core(target, word);
+}
+
+void target_open(struct target *target, const char *word, bool live) {
+    open_target(target, word, live ? USE_SOCKET : USE_READ);
+}
+
+void target_open_running(struct target *target, const char *word) {
+    open_target(target, word, USE_WATCH);
 }
 
 void target_ask_head(struct target *target, uint32_t flags) {

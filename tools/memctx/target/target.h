@@ -33,6 +33,9 @@ bool target_is_file(const char *word);
  * answer. Otherwise a core file, and the memory of a process that does not answer, are read from
  * outside (outside/outside.h). */
 void target_open(struct target *target, const char *word, bool live);
+/* Like target_open, but for looking at a running process again and again: refuses a file and a
+ * process that stays stopped. A process that does not answer is read from outside. */
+void target_open_running(struct target *target, const char *word);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
 /* The parts of a dump to load. */

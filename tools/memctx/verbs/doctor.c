@@ -247,9 +247,12 @@ int doctor_main(int argc, char **argv) {
                                        .every_mark = true,
                                        .mappings = true,
                                        .pages = true};
-    target_open(&target, word, request.watch_s > 0);
-    if (request.watch_s > 0)
+    if (request.watch_s > 0) {
+        target_open_running(&target, word);
         looks = watch(&target, request.watch_s, &first);
+    } else {
+        target_open(&target, word, false);
+    }
     if (!target.is_snapshot || target.client.outside)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
     if (!target.is_snapshot && !target.client.outside)

@@ -153,14 +153,16 @@ int export_main(int argc, char **argv) {
     check(paths, wanted, seconds);
     if (has_metric && !paths[FORMAT_FOLDED])
         cli_usage("--metric needs --folded FILE");
-    target_open(&target, word, seconds > 0);
     struct reading_began began = {0};
     if (seconds > 0) {
+        target_open_running(&target, word);
         double asked_s = clock_now_s();
         target_load(&target, &before, &load);
         began = reading_find_began(&before, asked_s);
         wait_seconds(seconds);
         values_options.before = &before;
+    } else {
+        target_open(&target, word, false);
     }
     double asked_s = clock_now_s();
     target_load(&target, &model, &load);

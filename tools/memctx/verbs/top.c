@@ -110,7 +110,7 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     herd->interval_s = request->frame.interval_s;
     for (; *words; words++) {
         struct target target;
-        target_open(&target, *words, true);
+        target_open_running(&target, *words);
         watch_take(herd_add(herd, &target.facts), &target.client);
     }
 }
