@@ -6,6 +6,7 @@ import json
 import os
 import re
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -283,6 +284,30 @@ def snapshots_before_and_after_a_reset():
                             [1000000, None, None, None], "growth")
         done = cli("diff", packed, written)
         check_equal(done.stderr, "", "no reset between these two")
+
+
+@test
+def a_snapshot_is_compared_with_a_process_by_its_name():
+    """A word that is no mark of the snapshot may be the name of a process. A mark of that name is
+    meant first."""
+    name = f"diffed{os.getpid()}"[:15]
+    with scratch() as where:
+        program, file = os.path.join(where, name), os.path.join(where, "monday.mctx")
+        shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
+        with target([program]) as live:
+            env = live.cli_env
+            succeed("mark", live.pid, "one", env=env)
+            succeed("dump", live.pid, "-o", file, env=env)
+            check_equal(live.ask("grow"), "ok", "grow")
+            named, by_pid = (json.loads(succeed("diff", file, word, "--json", env=env)) for word in (name, live.pid))
+            check_equal((named["to"]["name"], named["totals"]["growth"]), (by_pid["to"]["name"], by_pid["totals"]["growth"]),
+                        "the process, by name and by pid")
+            check_equal(named["totals"]["growth"]["requested_bytes"], 500000, "growth")
+            succeed("mark", live.pid, name, env=env)
+            succeed("dump", live.pid, "-o", file, env=env)
+            marked = json.loads(succeed("diff", file, name, "--json", env=env))
+            check_equal(marked["from"]["name"], f'mark "{name}"', "the mark of that name")
+            expect(1, f'{file} has no mark "{name}x"', "diff", file, name + "x", env=env)
 
 
 @test

@@ -395,14 +395,13 @@ static const struct cli_verb verbs[] = {
      "                     snapshot file\n"
      "  --json             with --list: print one object of schema memctx-marks/1\n" COMMON_HELP,
      mark_main},
-    {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
+    {"diff", "TARGET [MARK] | SNAPSHOT TARGET", "show the growth of each context",
      TARGET_HELP
-     "\nShows the growth since MARK (default: the latest mark that is not automatic), or from the\n"
-     "first state to the second. Contexts of two snapshots match if their call paths have the "
-     "same\n"
-     "modules and offsets. In a module that was built anew meanwhile, functions with the same "
-     "name\n"
-     "match.\n\n"
+     "\nShows the growth since MARK (default: the latest mark that is not automatic), or from a\n"
+     "snapshot to another snapshot or to a process. A word that is the name of a mark of the\n"
+     "first snapshot means this mark. Contexts of two states match if their call paths have\n"
+     "the same modules and offsets. In a module that was built anew meanwhile, functions with\n"
+     "the same name match.\n\n"
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all). JSON has all\n"

@@ -41,6 +41,12 @@ static bool visit_process(pid_t pid, void *argument) {
     return search->count < sizeof search->found / sizeof search->found[0];
 }
 
+bool target_is_process_name(const char *word) {
+    struct name_search search = {.word = word};
+    process_for_each(visit_process, &search);
+    return search.count > 0;
+}
+
 /* Chooses among the processes of one name: if there are several, the only one with a socket.
  * Returns its pid, or ends the command. */
 static pid_t choose_process(struct name_search *search) {

@@ -29,6 +29,8 @@ struct target {
 
 /* True if the word names a file, or a file and a moment: FILE@-10m. */
 bool target_is_file(const char *word);
+/* True if a process that has the library has this name. */
+bool target_is_process_name(const char *word);
 /* Finds the target and connects to a process. `live`: refuses a file, and a process that does not
  * answer. Otherwise a core file, and the memory of a process that does not answer, are read from
  * outside (outside/outside.h). */

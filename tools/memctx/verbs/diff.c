@@ -245,11 +245,13 @@ static void print_json(const struct model *model, const struct compare *compare,
 }
 
 /* Returns true if the second word is another state: the first one is a snapshot, and the word is a
- * file or a pid. Otherwise the word is the name of a mark. */
-static bool is_second_target(const struct target *first, const char *word) {
+ * file, a pid, or the name of a process and of no mark of the snapshot. Otherwise the word is the
+ * name of a mark. */
+static bool is_second_target(const struct target *first, struct model *model, const char *word) {
     int64_t pid;
     return word && first->is_snapshot &&
-           (strchr(word, '/') || target_is_file(word) || cli_is_number(word, &pid));
+           (strchr(word, '/') || target_is_file(word) || cli_is_number(word, &pid) ||
+            (!model_find_mark(model, word) && target_is_process_name(word)));
 }
 
 static int64_t resident_of(const struct model *model) {
@@ -268,7 +270,7 @@ int diff_main(int argc, char **argv) {
     struct target_load_options load = {0};
     target_open(&target, word, false);
     target_load(&target, &model, &load);
-    if (is_second_target(&target, second)) {
+    if (is_second_target(&target, &model, second)) {
         target_open(&other, second, false);
         load = (struct target_load_options){.flags = MODEL_RESIDENT, .mappings = true};
         target_load(&other, &later, &load);
