@@ -333,6 +333,7 @@ def options_table():
     names = [entry["name"] for entry in table]
     check({"depth", "control", "verify"} <= set(names), f"names: {names}")
     text = succeed("options")
+    check(not re.search(r" $", text, re.M), "no line ends in a blank")
     for name in names:
         check(re.search(rf"^{name} ", text, re.M), f"{name} is not in the text")
     with target([build_program("tests/cli/programs/allocate.c")]) as live:

@@ -20,11 +20,9 @@ static void print_wrapped(const char *text, int indent) {
             printf("\n%*s", indent, "");
             column = indent;
         }
-        printf("%.*s", (int)word, text);
+        printf("%s%.*s", column > indent ? " " : "", (int)word, text);
         column += (int)word + 1;
         text += word + strspn(text + word, " ");
-        if (*text != '\0')
-            putchar(' ');
     }
     putchar('\n');
 }
