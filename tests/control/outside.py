@@ -586,6 +586,17 @@ def records_of(target, place, **options):
 
 
 @test
+def memory_that_gcore_adds_is_in_no_huge_pages():
+    """gcore writes memory that was never touched, too. A core file does not tell which memory was in huge pages."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        with start_python(directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+            core = gcore_of(target, place)
+        text = " ".join(harness.run_cli("frag", core).stdout.split())
+        check("resident, but not in use" in text and "huge pages" not in text, f"the ledger: {text[:800]}")
+
+
+@test
 def core_equals_socket():
     """The core file of a crashed python3 has the figures that its socket gave before."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:

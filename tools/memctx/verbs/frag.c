@@ -147,8 +147,10 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t size = residue < 0 ? -residue : residue;
     int64_t moved = model->mappings.rss_bytes - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
-    const char *what = away > 0 ? "resident in huge pages, but not in use"
-                                : "counted above, but not resident (not touched, swapped)";
+    /* Without smaps, huge pages are not known; gcore, for one, writes untouched memory, too. */
+    const char *what = away <= 0 ? "counted above, but not resident (not touched, swapped)"
+                       : model->has_mappings ? "resident in huge pages, but not in use"
+                                             : "resident, but not in use";
     const char *why = request->quick ? "--quick does not look at it"
                       : model->has_mappings && (moved < 0 ? -moved : moved) > size / 2
                           ? "the resident set changed while it was read"
