@@ -73,6 +73,7 @@ static void print_text(const struct outcome *outcome, bool human) {
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
     char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
     bool trimmed = !outcome->placing;
+    double percent = 100 * outcome->ratio;
     printf("%s of %" PRId64 " context%s (%" PRId64
            "%s), %.1f s ago: predicted saving %s; %s: %s before, %s %s; saved %s",
            note->action, note->contexts, note->contexts == 1 ? "" : "s", note->first,
@@ -87,7 +88,7 @@ static void print_text(const struct outcome *outcome, bool human) {
     if (outcome->now_bytes == WIRE_UNKNOWN)
         printf(" (these contexts have another policy now, or other contexts have this one, too)");
     else if (note->predicted_bytes > 0)
-        printf(" (%.0f %%)", 100 * outcome->ratio);
+        printf(" (%.0f %%)", percent < 0 && percent > -0.5 ? 0 : percent); /* not "-0" */
     putchar('\n');
 }
 
