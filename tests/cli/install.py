@@ -46,7 +46,7 @@ def check_page(page, command):
 
 @test
 def install_and_uninstall():
-    headers = {f"include/memctx/{name}" for name in os.listdir(f"{ROOT}/include/memctx")}
+    headers = {f"include/memctx/{name}" for name in os.listdir(f"{ROOT}/include/memctx") if name.endswith(".h")}
     with scratch() as place:
         prefix = f"{place}/opt/memctx"
         others = {"lib/libother.so", "include/memctx_other.h", "bin/other"}
