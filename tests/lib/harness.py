@@ -434,6 +434,7 @@ def run_one(name):
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--list"]:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --list | head
         print("\n".join(TESTS))
         return 0
     unknown = [name for name in arguments if name not in TESTS]
