@@ -219,7 +219,8 @@ $(library): $(lib_objects) src/api/exports.map $(libc_stub)
 $(command): $(cli_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) $(cli_objects) $(cli_libs) -o $@
 
-# The linker uses the functions of alone.c instead of libc's, and so prints no warning about these.
+# The linker uses the functions of alone.c instead of libc's. It may print a warning about dlopen
+# nevertheless, because other functions of libc bring libc's dlopen in, which nothing here calls.
 $(static_command): $(static_objects) | deps-static
 	@mkdir -p $(@D)
 	$(call say,LINK    ,$@)$(CC) -static $(CFLAGS) $(LDFLAGS) $(static_objects) $(static_libs) -o $@

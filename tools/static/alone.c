@@ -12,12 +12,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
+extern const char cli_static_reason[]; /* base/cli.h */
+const char cli_static_reason[] =
+    "this memctx was linked by make static and loads no libraries; use the memctx that make or a "
+    "package installs";
 static const char *failure;
 
 void *dlopen(const char *name, int mode) {
     (void)name, (void)mode;
-    failure = "this memctx was linked by make static and loads no libraries; for this verb use the "
-              "memctx that make or a package installs";
+    failure = cli_static_reason;
     return NULL;
 }
 

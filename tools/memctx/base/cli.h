@@ -17,6 +17,10 @@
 
 #define CLI_VERSION MEMCTX_VERSION /* set by the Makefile */
 
+/* In the command that `make static` links: why it loads no library (tools/static/alone.c). In any
+ * other command the address is NULL. */
+extern const char cli_static_reason[] __attribute__((weak));
+
 enum cli_exit {
     CLI_DONE = 0,
     CLI_REFUSED = 1,       /* the target refused, or an answer is incomplete */

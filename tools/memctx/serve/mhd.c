@@ -17,6 +17,8 @@ static bool find(void *library, const char *name, void *function) {
 }
 
 bool mhd_load(struct cli_failure *failure) {
+    if (cli_static_reason)
+        return cli_fail(failure, CLI_REFUSED, "serve needs " LIBRARY "; %s", cli_static_reason);
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     bool good = library;
 #define X(name) good = good && find(library, "MHD_" #name, &mhd.name);

@@ -68,6 +68,8 @@ static bool find(void *library, const char *name, void *function) {
 }
 
 bool post_load(struct cli_failure *failure) {
+    if (cli_static_reason)
+        return cli_fail(failure, CLI_REFUSED, "push needs libcurl; %s", cli_static_reason);
     void *library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
