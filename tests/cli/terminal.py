@@ -46,6 +46,23 @@ def plain(text):
 
 
 @test
+def help_fits_a_terminal():
+    """Help texts are broken anew on a narrow terminal; no word is lost. On a wide one they stay as they are."""
+    verbs = re.findall(r"^  ([a-z]+) +\S", succeed("--help"), re.M)
+    check(len(verbs) > 20, f"verbs: {verbs}")
+    for verb in verbs:
+        text = succeed(verb, "--help")
+        check_equal(on_terminal(verb, "--help", columns=110), text, f"{verb} on a wide terminal")
+        for columns in (60, 80):
+            lines = on_terminal(verb, "--help", columns=columns).split("\n")
+            check_equal(" ".join(lines).split(), text.split(), f"the words of {verb} --help")
+            for line in lines:
+                check(len(line) <= columns or " " not in line.strip(), f"{verb}, {columns} columns: {line}")
+            check_equal([line for line in lines if re.match(r"  -", line)][-1][:15], "  -V, --version", f"the last option of {verb}")
+    check(max(map(len, succeed("--help").split("\n"))) <= 80, "memctx --help is wider than 80 columns")
+
+
+@test
 def units_on_a_terminal():
     """Sizes are in KiB and MiB on a terminal, else exact bytes. The last of --bytes and --human
     wins."""
@@ -190,7 +207,7 @@ def names_are_shortened():
     program = build_program("tests/cli/programs/short_names.c", "short_names",
                             ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
                              os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c"), os.path.join(tools, "base/progress.c"),
-                             os.path.join(tools, "base/quantity.c"),
+                             os.path.join(tools, "base/help.c"), os.path.join(tools, "base/quantity.c"),
                              os.path.join(tools, "base/terminal.c")])
     done = harness.run_program([program], clean_env(ASAN_OPTIONS="detect_leaks=0"),
                                stdin="".join(name + "\n" for name, _, _ in SHORT_NAMES))

@@ -585,10 +585,9 @@ static const struct {
 };
 
 static void print_help(void) {
-    printf(
-        "usage: memctx VERB [ARGUMENTS]\n\n"
-        "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
-        "memory, and shows this while the programs run.\n");
+    printf("usage: memctx VERB [ARGUMENTS]\n\n"
+           "memctx runs unmodified programs on an allocator that knows which call path holds\n"
+           "which memory, and shows this while the programs run.\n");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         printf("\n%s:\n", groups[i].title);
         for (size_t k = 0; k < GROUP_VERBS_MAX && groups[i].names[k]; k++) {
@@ -597,10 +596,10 @@ static void print_help(void) {
                 printf("  %-10s %s\n", verb->name, verb->summary);
         }
     }
-    printf(
-        "\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
-        "Exit codes: 0 done; 1 the target refused, or an answer is incomplete; 2 usage error;\n"
-        "3 no such target, or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
+    printf("\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
+           "Exit codes: 0 done; 1 the target refused, or an answer is incomplete;\n"
+           "2 usage error; 3 no such target, or no socket; 4 not permitted;\n"
+           "5 doctor --fail-on found something.\n");
 }
 
 /* Opens /dev/null as each standard descriptor that is closed. Otherwise the next file or socket

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/help.h"
 #include "base/progress.h"
 #include "base/quantity.h"
 #include "base/terminal.h"
@@ -205,5 +206,7 @@ int cli_finish_output(int code) {
 }
 
 void cli_print_verb_help(const struct cli_verb *verb) {
-    printf("usage: memctx %s %s\n\n%s\n", verb->name, verb->arguments, verb->help);
+    char *text = cli_format("usage: memctx %s %s\n\n%s\n", verb->name, verb->arguments, verb->help);
+    help_print(text);
+    free(text);
 }
