@@ -90,8 +90,7 @@ void replay_end(struct watch *watch) {
     free(replay);
 }
 
-/* --- a moment ---------------------------------------------------------------------------------
- */
+/* --- a moment -------------------------------------------------------------------------------- */
 
 static void take_entry(void *argument, uint32_t index, const struct wire_sums *sums) {
     struct replay *replay = argument;
@@ -196,8 +195,7 @@ void replay_go(struct watch *watch, size_t moment) {
     set_totals(watch, moment, allocs_before);
 }
 
-/* --- the time axis ----------------------------------------------------------------------------
- */
+/* --- the time axis --------------------------------------------------------------------------- */
 
 /* Returns the place of a moment on the time axis: 0 for the first moment, 1 for the last. */
 static double share_of(const struct watch *watch, size_t moment) {

@@ -165,8 +165,7 @@ static void find_moments(struct snapshot_replay *reader) {
         qsort(reader->found, reader->count, sizeof *reader->found, compare_found);
 }
 
-/* --- which moment ------------------------------------------------------------------------------
- */
+/* --- which moment ---------------------------------------------------------------------------- */
 
 /* Writes a time as 2h05m00s, 3m20s or 12.5s. */
 static void write_age(char *text, size_t bytes, uint64_t ns) {
@@ -223,8 +222,7 @@ static bool choose(const struct snapshot_replay *reader, const char *when, size_
     return true;
 }
 
-/* --- figures -----------------------------------------------------------------------------------
- */
+/* --- figures --------------------------------------------------------------------------------- */
 
 struct numbers {
     const unsigned char *at, *end;
@@ -395,8 +393,7 @@ static bool add_marks(struct snapshot_replay *reader, size_t chosen) {
     return true;
 }
 
-/* --- the model ---------------------------------------------------------------------------------
- */
+/* --- the model ------------------------------------------------------------------------------- */
 
 static void take_since(struct snapshot_replay *reader, const char *bytes, size_t length) {
     size_t count = length / sizeof *reader->since;
@@ -554,8 +551,7 @@ bool snapshot_read_recording(struct model *model, const char *bytes, size_t leng
     return good;
 }
 
-/* --- moment by moment --------------------------------------------------------------------------
- */
+/* --- moment by moment ------------------------------------------------------------------------ */
 
 struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *bytes, size_t length,
                                               const char *when, struct cli_failure *failure) {

@@ -85,8 +85,7 @@ static struct request parse(int argc, char **argv) {
     return request;
 }
 
-/* --- how it ended ------------------------------------------------------------------------------
- */
+/* --- how it ended ---------------------------------------------------------------------------- */
 
 static bool read_line(const char *path, char *text, size_t bytes) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -234,8 +233,7 @@ static char *tell_ending(const struct model *model, enum ending ending) {
                     "killer, a crash), or called _exit or exec");
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------ */
 
 static const struct model_moment *chosen_moment(const struct model *model) {
     return &model->recording->moments[model->recording->chosen];
@@ -318,8 +316,7 @@ static void print_text(const struct findings_input *input, const struct findings
     tell_findings(input, findings, &request->telling.tell);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------
- */
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 static void write_moments(struct json_writer *json, const struct model_recording *recording) {
     json_put_open(json, "moments", '[');

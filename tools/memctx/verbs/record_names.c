@@ -50,8 +50,7 @@ void record_names_add(const char *path, const struct reading_names *names) {
         cli_die_failure(&failure);
 }
 
-/* --- beside the program ------------------------------------------------------------------------
- */
+/* --- beside the program ---------------------------------------------------------------------- */
 
 static bool ends_with(const char *name, const char *end) {
     size_t length = strlen(name), end_length = strlen(end);
