@@ -291,11 +291,15 @@ def mark_diff_reset_trim_set_options():
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
         expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first", "diff", live.pid, __file__, env=env)
-        expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
+        expect(1, "no allocation site .*; a site is the function that calls malloc", "reset", live.pid, "--site",
+               "nothing_like_it", env=env)
+        expect(1, "at a site that matches main; a site is the function that calls malloc", "isolate", live.pid, "--site",
+               "main", env=env)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)
-                check(("nothing was allocated in the contexts" in shown) == nothing, f"{site} {words}: {shown}")
+                check(("nothing was allocated in the contexts that were asked for; a site is" in shown) == nothing,
+                      f"{site} {words}: {shown}")
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)

@@ -57,6 +57,9 @@ int64_t view_key(const struct model_totals *totals, enum view_sort sort);
 void view_make(struct view *view, const struct model *model, const struct view_options *options);
 /* Returns true if --site or --context chooses contexts. */
 bool view_chooses(const struct view_options *options);
+/* For messages about a --site that matches nothing: doctor and frag name the caller of a wrapper,
+ * which is no site. */
+#define VIEW_SITE_HINT "a site is the function that calls malloc, often a wrapper such as xmalloc"
 /* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
 /* For an allocation site, a context with figures of its own: returns true if its frame matches by

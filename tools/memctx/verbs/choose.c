@@ -98,11 +98,15 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
         if (chosen->members[i] && chosen->count++ == 0)
             chosen->first = model->contexts[i].id;
     }
-    if (chosen->count == 0) {
-        cli_die(CLI_REFUSED, "%s: nothing was allocated %s%s; see memctx dump --flat",
-                model->source, site ? "at a site that matches " : "in these contexts",
-                site ? site : "");
+    if (chosen->count == 0 && site) {
+        cli_die(CLI_REFUSED,
+                "%s: nothing was allocated at a site that matches %s; " VIEW_SITE_HINT
+                "; see memctx dump --flat",
+                model->source, site);
     }
+    if (chosen->count == 0)
+        cli_die(CLI_REFUSED, "%s: nothing was allocated in these contexts; see memctx dump --flat",
+                model->source);
 }
 
 void choose_send(struct target *target, const struct model *model, const struct chosen *chosen,

@@ -145,7 +145,8 @@ static void write_text(struct model *model, const struct dump_request *request) 
         model_compute_totals(model, view.included);
     render_head(model, &request->render);
     if (chose_nothing(model, &view))
-        printf("nothing was allocated in the contexts that were asked for\n");
+        printf("nothing was allocated in the contexts that were asked for%s\n",
+               request->view.site ? "; " VIEW_SITE_HINT : "");
     if (request->flat) {
         /* Without --min, contexts of any weight are shown, because --limit bounds the list. */
         view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;

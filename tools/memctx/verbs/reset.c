@@ -45,10 +45,11 @@ static void reset_site(struct target *target, const char *site, const struct rea
     }
     regfree(&regex);
     if (count == 0) {
-        cli_die(CLI_REFUSED,
-                "%s has no allocation site that matches \"%s\"; nothing was reset; "
-                "see memctx dump --flat",
-                model.source, site);
+        cli_die(
+            CLI_REFUSED,
+            "%s has no allocation site that matches \"%s\", and nothing was reset; " VIEW_SITE_HINT
+            "; see memctx dump --flat",
+            model.source, site);
     }
     printf("reset %zu contexts\n", count);
 }
