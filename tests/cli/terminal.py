@@ -38,7 +38,7 @@ def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
     os.close(master)
     check_equal(process.returncode, code, f"memctx {words}: {error}")
     check(warned in error and bool(warned) == bool(error), f"memctx {words}: {error}")
-    return text.decode().replace("\r\n", "\n")
+    return text.decode(errors="replace").replace("\r\n", "\n")
 
 
 def plain(text):
