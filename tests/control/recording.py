@@ -637,16 +637,16 @@ def functions_of(path):
 
 
 @contextlib.contextmanager
-def short_lived_program(*options):
+def short_lived_program(*options, name="recorded"):
     """Runs a copy of the program, which a test can remove, under memctx run --record. Yields the
     target, the copy's path and the recording."""
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-[rec]-") as directory:
-        program = os.path.join(directory, "recorded")
+        program = os.path.join(directory, name)
         shutil.copy(harness.build_program("tests/control/recorded.c"), program)
         argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]
         with harness.Target(argv, runtime, preload=False) as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
-            yield target, program, recording_of(directory, target.pid)
+            yield target, program, os.path.join(directory, f"memctx-{target.pid}-{name}.rec")
 
 
 def companions_of(pid):
@@ -686,6 +686,14 @@ def recording_keeps_names():
         told = run_cli("postmortem", path)
         check(told.returncode == 0 and "(recorded.c:" in told.stdout, told.stdout + told.stderr)
         check("main" not in str(dump_of(path)["contexts"]), "--no-symbols")
+
+
+@test
+def names_of_a_program_with_a_version():
+    """A recording of ruby3.1 is called memctx-PID-ruby3.1.rec. --names does not take it for an older
+    recording of ruby3."""
+    with short_lived_program("--names", name="recorded3.1") as (_, _, path):
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
 
 
 @test

@@ -132,14 +132,6 @@ static bool is_written(const char *path) {
     return locked;
 }
 
-/* Returns true if a later recording took the file's name. If the process still runs, it began that
- * recording after exec. */
-static bool has_been_replaced(const char *path) {
-    static const char end[] = ".1.rec";
-    size_t length = strlen(path), end_length = sizeof end - 1;
-    return length >= end_length && strcmp(path + length - end_length, end) == 0;
-}
-
 static enum ending find_ending(const struct model *model) {
     const struct model_recording *recording = model->recording;
     struct process_facts facts;
@@ -153,9 +145,10 @@ static enum ending find_ending(const struct model *model) {
         return ENDING_RUNS;
     if (!is_same_boot(recording))
         return ENDING_REBOOTED;
+    /* If a process that still runs has a later recording, it began that recording after exec. */
     if (reading_still_runs(model, model->source, &facts) && facts.state != 'Z' &&
         facts.state != 'X')
-        return runs_other_program(model, facts.thread) || has_been_replaced(model->source)
+        return runs_other_program(model, facts.thread) || recorded_was_replaced(model->source)
                    ? ENDING_EXECUTED
                    : ENDING_RUNS;
     return recording->changed_user ? ENDING_UNKNOWN : ENDING_KILLED;

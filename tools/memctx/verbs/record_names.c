@@ -27,6 +27,7 @@
 #include "snapshot/snapshot.h"
 #include "target/process.h"
 #include "target/target.h"
+#include "verbs/recorded.h"
 
 #define FIRST_MS 2000 /* the library writes the first moment soon after the start */
 #define MOST_MS 600000
@@ -60,7 +61,7 @@ static bool ends_with(const char *name, const char *end) {
 /* Returns PID of a file memctx-PID-NAME.rec; 0 for any other file. */
 static pid_t pid_of(const char *name) {
     char *end;
-    if (strncmp(name, "memctx-", 7) != 0 || !ends_with(name, ".rec") || ends_with(name, ".1.rec"))
+    if (strncmp(name, "memctx-", 7) != 0 || !ends_with(name, ".rec"))
         return 0;
     long pid = strtol(name + 7, &end, 10);
     return *end == '-' && pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
@@ -109,7 +110,8 @@ static void name_all(const char *directory, pid_t program, bool ended) {
         pid_t pid = pid_of(entry->d_name);
         if (pid > 0 && (ended ? pid == program : is_of_program(pid, program))) {
             char *path = cli_format("%s/%s", directory, entry->d_name);
-            name_one(path);
+            if (!recorded_was_replaced(path))
+                name_one(path);
             free(path);
         }
     }

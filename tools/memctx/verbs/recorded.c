@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* recorded.c - the time and the limit of a process or of a recorded moment, for the rules of
- * doctor. */
+ * doctor; which recordings are older ones. */
 #include "verbs/recorded.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void recorded_take(struct findings_input *input, const struct target *target,
                    struct limits_found *limit) {
@@ -28,4 +31,17 @@ void recorded_take(struct findings_input *input, const struct target *target,
              recording->cgroup_v1 ? "memory.limit_in_bytes" : "memory.max",
              recording->cgroup_above > 0 ? "a cgroup above its own" : "its cgroup");
     input->limit = limit;
+}
+
+/* The name of a program may end in .1, too, such as ruby3.1. Then there is no recording of the name
+ * without .1. */
+bool recorded_was_replaced(const char *path) {
+    static const char end[] = ".1.rec";
+    size_t length = strlen(path), end_length = sizeof end - 1;
+    if (length < end_length || strcmp(path + length - end_length, end) != 0)
+        return false;
+    char *later = cli_format("%.*s.rec", (int)(length - end_length), path);
+    bool found = access(later, F_OK) == 0;
+    free(later);
+    return found;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* recorded.h - what the rules of doctor need beside the model: the time, and the memory limit of
- * the process, or that of the control group in a recording. */
+ * the process, or that of the control group in a recording. Also tells older recordings by their
+ * paths. */
 #ifndef MEMCTX_RECORDED_H
 #define MEMCTX_RECORDED_H
 
@@ -11,5 +12,9 @@
  * file. `limit` must stay valid as long as the input. */
 void recorded_take(struct findings_input *input, const struct target *target,
                    struct limits_found *limit);
+
+/* Returns true if the library has renamed a recording NAME.rec to this path, NAME.1.rec, because a
+ * later recording took its name. */
+bool recorded_was_replaced(const char *path);
 
 #endif
