@@ -408,6 +408,11 @@ def recording_has_a_history():
         for word, code in (("-99h", 1), ("soon", 2)):
             check_equal(run_cli("dump", f"{path}@{word}").returncode, code, f"exit status of @{word}")
         check_equal(run_cli("frag", path).returncode, 1, "exit status of frag")
+        for words in (("dump", path, "--sort", "reserved"), ("dump", path, "--flat", "--sort", "waste"),
+                      ("dump", path, "--svg", "-", "--sort", "pinned"), ("export", path, "--folded", "-", "--metric", "waste")):
+            done = run_cli(*words)
+            check_equal((done.returncode, done.stdout), (1, ""), f"exit status and output of {words}")
+            check(f"a recording holds no pages, so {words[-1]} is not known" in done.stderr, done.stderr)
         snapshot = os.path.join(directory, "kept.mctx")
         check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
         check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")

@@ -34,6 +34,10 @@ bool view_counts(enum view_sort sort) {
     return sort == VIEW_SORT_ALLOCS || sort == VIEW_SORT_FREES || sort == VIEW_SORT_CHUNKS;
 }
 
+bool view_needs_pages(enum view_sort sort) {
+    return sort == VIEW_SORT_RESERVED || sort == VIEW_SORT_WASTE || sort == VIEW_SORT_PINNED;
+}
+
 static int64_t key_figure(const struct model_totals *totals, enum view_sort sort) {
     switch (sort) {
     case VIEW_SORT_RESERVED: return totals->reserved_bytes;

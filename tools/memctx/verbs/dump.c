@@ -211,6 +211,7 @@ int dump_main(int argc, char **argv) {
         best_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
     if (!best)
         target_load(&target, &model, &load);
+    reading_check_sort(&model, request.view.sort);
     if (target.is_snapshot && request.output)
         request.render.threads = model.has_threads;
     reading_resolve(&model, &target, &request.names);

@@ -168,6 +168,7 @@ int export_main(int argc, char **argv) {
     target_load(&target, &model, &load);
     if (seconds > 0)
         reading_check_began(&target, began, reading_find_began(&model, asked_s));
+    reading_check_sort(&model, folded_metric);
     reading_warn_doubt(&model);
     reading_resolve(&model, &target, &names);
     for (size_t i = 0; i < FORMAT_COUNT; i++) {

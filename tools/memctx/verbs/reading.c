@@ -94,6 +94,14 @@ void reading_finish(struct symbols_work *work, struct model *model,
         frame->names = NULL;
 }
 
+void reading_check_sort(const struct model *model, enum view_sort sort) {
+    if (model_has_sums_only(model) && view_needs_pages(sort))
+        cli_die(CLI_REFUSED,
+                "%s: a recording holds no pages, so %s is not known; choose requested, chunks, "
+                "peak, allocs or frees",
+                model->source, view_sort_word(sort));
+}
+
 const char *reading_doubt(const struct model *model) {
     return model->exact    ? NULL
            : model->how    ? model->how

@@ -7,6 +7,7 @@
 #define MEMCTX_READING_H
 
 #include "model/compare.h"
+#include "model/view.h"
 #include "target/target.h"
 
 struct reading_names {
@@ -83,6 +84,8 @@ struct reading_began reading_find_began(const struct model *model, double asked_
  */
 void reading_check_began(const struct target *target, struct reading_began first,
                          struct reading_began last);
+/* Ends the command if the model lacks the figures of pages that the sort key needs. */
+void reading_check_sort(const struct model *model, enum view_sort sort);
 /* Returns why the figures of a model are not exact; NULL: they are exact. */
 const char *reading_doubt(const struct model *model);
 /* Warns if the figures are not exact, for output in a format that has no place for such a remark.
