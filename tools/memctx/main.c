@@ -255,8 +255,8 @@ static const struct cli_verb verbs[] = {
      watch_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP
-     "\nWrites one file for each FORMAT; - is standard output. A file whose name ends in .gz is\n"
-     "compressed.\n\n"
+     "\nWrites one file for each FORMAT; - is standard output, for one FORMAT. A file whose name\n"
+     "ends in .gz is compressed.\n\n"
      "  --pprof FILE       pprof's profile.proto, always compressed (.pb.gz), with the values\n"
      "                     alloc_objects, alloc_space, inuse_objects, inuse_space (the default),\n"
      "                     reserved, waste, holes (free blocks), pinned (free memory in pages "

@@ -107,6 +107,12 @@ static void check(const char *const *paths, size_t wanted, unsigned seconds) {
                   seconds > 0 ? "--seconds" : "--limit-samples");
     if (values_options.attribute_count > 0 && !paths[FORMAT_OTLP])
         cli_usage("--attribute needs --otlp FILE");
+    for (size_t i = 1; i < FORMAT_COUNT; i++)
+        for (size_t k = 0; k < i; k++)
+            if (paths[i] && paths[k] && strcmp(paths[i], paths[k]) == 0)
+                cli_usage("--%s and --%s both name %s; give each format a file of its own",
+                          options_list[k].name, options_list[i].name,
+                          strcmp(paths[i], "-") == 0 ? "standard output" : paths[i]);
     if (seconds > 0 &&
         wanted > (size_t)(paths[FORMAT_PPROF] != NULL) + (paths[FORMAT_OTLP] != NULL))
         cli_usage("--seconds is for --pprof and --otlp; write other formats with another command");
