@@ -399,6 +399,20 @@ def profile_of_a_recording_has_no_pages():
         succeed("export", file, "--otlp", os.path.join(where, "otlp"))
 
 
+@test
+def export_writes_utf8():
+    """A name that is not UTF-8 makes no file unreadable."""
+    with target([build_program("tests/serve/served.c", flags=["-O0"])]) as live:
+        live.process.stdin.write(b'named caf\xe9, "rue"\n')
+        live.process.stdin.flush()
+        live.hear()
+        for kind, name in (("folded", 'caf\ufffd, "rue" 123'), ("heaptrack", 's caf\ufffd, "rue"'),
+                           ("csv", '"caf\ufffd, ""rue""",')):
+            done = subprocess.run([CLI, "export", str(live.pid), f"--{kind}", "-"], env=live.cli_env,
+                                  capture_output=True, timeout=60, check=True)
+            check(name in done.stdout.decode("utf-8"), f"{kind}: {done.stdout}")
+
+
 # --- gzip -----------------------------------------------------------------------------------------
 
 

@@ -90,6 +90,19 @@ const struct profile_frame *profile_tail_frames(const struct model_frame *tail, 
     return path.frames;
 }
 
+/* --- text ------------------------------------------------------------------------------------ */
+
+/* Writes the letter at `text`, and returns its length in bytes. Writes U+FFFD for a byte that is
+ * not UTF-8, because readers refuse a whole file with such a byte. */
+static size_t put_letter(FILE *file, const char *text) {
+    size_t length = json_utf8_length(text);
+    if (length == 1)
+        putc_unlocked(*text, file);
+    else
+        fwrite_unlocked(length > 0 ? text : "\xef\xbf\xbd", 1, length > 0 ? length : 3, file);
+    return length > 0 ? length : 1;
+}
+
 /* --- folded stacks --------------------------------------------------------------------------- */
 
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric) {
@@ -100,8 +113,8 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
             continue;
         const struct profile_frame *frames = profile_path(model, i, &count);
         for (size_t k = count; k-- > 0;) {
-            for (const char *at = frames[k].function; *at != '\0'; at++)
-                putc_unlocked(*at == ';' || *at == '\n' ? ':' : *at, file);
+            for (const char *at = frames[k].function; *at != '\0';)
+                at += put_letter(file, *at == ';' || *at == '\n' ? ":" : at);
             putc_unlocked(k > 0 ? ';' : ' ', file);
         }
         fprintf(file, "%" PRId64 "\n", figure);
@@ -259,17 +272,16 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
 /* --- CSV ------------------------------------------------------------------------------------- */
 
 static void put_field(FILE *file, const char *text) {
-    if (!text || !strpbrk(text, ",\"\r\n")) {
-        fputs(text ? text : "", file);
-        return;
-    }
-    putc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
+    bool quoted = text && strpbrk(text, ",\"\r\n");
+    if (quoted)
+        putc('"', file);
+    for (const char *at = text ? text : ""; *at != '\0';) {
+        if (*at == '"')
             putc('"', file);
-        putc(*text, file);
+        at += put_letter(file, at);
     }
-    putc('"', file);
+    if (quoted)
+        putc('"', file);
 }
 
 void profile_write_csv(const struct model *model, FILE *file) {
@@ -317,8 +329,8 @@ static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, co
     uint32_t number = profile_string_number(numbers, text, &fresh);
     if (fresh) {
         fputs("s ", file);
-        for (; *text != '\0'; text++)
-            putc(*text == '\n' ? ' ' : *text, file);
+        for (const char *at = text; *at != '\0';)
+            at += put_letter(file, *at == '\n' ? " " : at);
         putc('\n', file);
     }
     return number;
