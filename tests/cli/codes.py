@@ -77,6 +77,8 @@ def usage_errors():
     expect(2, "which --quick leaves out", "frag", "1", "--map", "--quick")
     expect(2, "--metric takes one of", "export", "1", "--folded", "-", "--metric", "size")
     expect(2, "--metric needs --folded", "export", "1", "--csv", "-", "--metric", "waste")
+    expect(2, "a=2: this name was given before", "export", "1", "--otlp", "/tmp/x",
+           "--attribute", "a=1", "--attribute", "ab=1", "--attribute", "a=2")
     expect(2, "--folded and --csv both name standard output", "export", "1", "--csv", "-", "--folded", "-")
     expect(2, "--pprof and --csv both name /tmp/x;", "export", "1", "--csv", "/tmp/x", "--pprof", "/tmp/x")
 

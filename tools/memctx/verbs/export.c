@@ -91,6 +91,10 @@ static void wait_seconds(unsigned seconds) {
 static void add_attribute(const char *text) {
     if (text[0] == '=' || !strchr(text, '='))
         cli_usage("--attribute takes NAME=VALUE; got \"%.60s\"", text);
+    size_t name_length = strcspn(text, "=") + 1; /* with the = */
+    for (size_t i = 0; i < values_options.attribute_count; i++)
+        if (strncmp(attributes[i], text, name_length) == 0)
+            cli_usage("--attribute %.60s: this name was given before", text);
     if (values_options.attribute_count == ATTRIBUTES_MAX)
         cli_usage("--attribute: at most %d attributes", ATTRIBUTES_MAX);
     values_options.attributes = attributes;
