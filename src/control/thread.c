@@ -35,6 +35,9 @@
 /* number of calls of control_is_due in a forked child that do not read the clock */
 #define CHILD_LOOKS 8
 #define STACK_BYTES (228UL << 10)
+/* glibc puts the program's thread-local storage into the stack, and then asks for 2 KiB only. So
+ * glibc is told of a stack without this part, which the thread's code may use, too. */
+#define STACK_RESERVE (48UL << 10)
 #define STATUS_BYTES 16384
 /* pause, at exit, between two checks whether the socket is still being made */
 #define EXIT_WAIT_NS 100000
@@ -187,8 +190,9 @@ static void start(void) {
     if (control.first_ended) /* the program's exit handlers may run on this thread's stack */
         os_libc.set_stack_size(&attributes, STACK_BYTES);
     else
-        os_libc.set_stack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
-                          STACK_BYTES);
+        os_libc.set_stack(&attributes,
+                          (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES) + STACK_RESERVE,
+                          STACK_BYTES - STACK_RESERVE);
     error = OS_TRY_ERROR(os_thread_create(&control.thread, &attributes, thread_main));
     if (error == EINVAL) { /* the program's TLS is larger than the stack */
         pthread_attr_destroy(&attributes);

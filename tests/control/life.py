@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import statistics
+import subprocess
 import time
 
 import harness
@@ -334,6 +335,42 @@ def no_thread_to_be_had():
             check_equal((done.returncode, done.stdout), (0, "fine\n"), f"sh ({done.stderr})")
             lines = done.stderr.splitlines()
             check_equal(len(lines), int(verbose), f"lines on stderr: {lines}")
+
+
+def stack_left(pid, room):
+    """Returns the bytes from the start of the control thread's stack to the thread's stack pointer.
+    The stack is at `room` in the library, or a mapping. 0: the thread does not wait just now."""
+    with open(f"/proc/{pid}/task/{harness.library_thread(pid)}/syscall", encoding="ascii") as file:
+        words = file.read().split()  # "running" while the thread does not wait
+    if len(words) < 3:
+        return 0
+    pointer = int(words[-2], 16)
+    with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+        lines = [line.split() for line in file]
+    mapped = [[int(word, 16) for word in line[0].split("-")] for line in lines]
+    library = min(start for (start, _), line in zip(mapped, lines) if line[-1] == harness.LIB)
+    own = library + room
+    begins = own if own <= pointer < own + (256 << 10) else max(
+        start for start, end in mapped if start <= pointer < end)
+    return pointer - begins
+
+
+@test
+def thread_local_storage_leaves_stack():
+    """The control thread of a program with much thread-local storage has 32 KiB of stack left:
+    glibc puts the storage into the thread's stack."""
+    symbols = subprocess.run(["nm", harness.LIB], capture_output=True, text=True, check=True,
+                             timeout=60).stdout
+    room = int(re.search(r"^([0-9a-f]+) b stack_room$", symbols, re.M)[1], 16)
+    for kib in (4, 150, 190, 216, 300):
+        program = harness.build_program("tests/control/large_tls.c", f"large_tls_{kib}",
+                                        (f"-DTLS_KIB={kib}",))
+        with runtime_dir() as directory:
+            with harness.Target([program], directory, MEMCTX_CONTROL="eager") as target:
+                target.wait_socket()
+                harness.check_sums(target.dump())
+                left = harness.wait_until(lambda: stack_left(target.pid, room), "the thread's wait")
+                check(left >= 32 << 10, f"{kib} KiB of storage leave {left} bytes of stack")
 
 
 @test
