@@ -3,20 +3,31 @@
 # memctx.bash - bash completion: verbs, options and their values; for TARGET the processes with a
 # control socket (pid or name) and files. scripts/check-completion compares it with the help texts.
 
-# Prints the pids that have a control socket, and the names of their processes.
-_memctx_targets() {
-    local directory socket pid name
+# Adds to COMPREPLY the pids that have a control socket, and the names of their processes. HOW is
+# `quoted` for names as words of the shell, or `name` if readline quotes them. Another user chooses
+# the names of his processes, so a name must not go through compgen -W, which executes $(...).
+_memctx_targets() { # HOW WORD
+    local directory socket pid name quoted
     for directory in "${XDG_RUNTIME_DIR:-/nonexistent}/memctx" "/run/user/$UID/memctx" \
         "/tmp/memctx-$UID"; do
+        [[ -O $directory ]] || continue # anybody may make the one in /tmp
         for socket in "$directory"/*.sock; do
             pid=${socket##*/}
             pid=${pid%.sock}
-            if [[ -S $socket && -r /proc/$pid/comm ]]; then
-                read -r name <"/proc/$pid/comm"
-                printf '%s\n' "$pid" "$name"
-            fi
+            [[ -S $socket && $pid != *[!0-9]* ]] || continue
+            { IFS= read -r name <"/proc/$pid/comm"; } 2>/dev/null || continue
+            printf -v quoted %q "$name"
+            [[ $pid != "$2"* ]] || COMPREPLY+=("$pid")
+            [[ $name != "$2"* && $quoted != "$2"* ]] || COMPREPLY+=("${!1}")
         done
     done
+}
+
+# Adds to COMPREPLY the names that `compgen KIND` finds: files (-f), folders (-d), commands (-c).
+# Readline quotes blanks in them, and writes "/" behind a folder.
+_memctx_files() { # KIND WORD
+    mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen "$1" -- "$2")
+    compopt -o filenames 2>/dev/null
 }
 
 # Prints NAME= for each setting of `memctx options`, one a line; WHEN is live, start or live|start.
@@ -27,7 +38,7 @@ _memctx_settings() { # WHEN
 _memctx() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local verb=${COMP_WORDS[1]} common="-h --help -V --version" names="--no-symbols --debug-dir"
-    local options='' words='' files='' at
+    local options='' words='' files='' targets='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
         mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor postmortem watch export report serve push agent mark diff reset trim isolate merge verify rules set options
@@ -72,9 +83,10 @@ _memctx() {
             esac
         done
         if ((at < COMP_CWORD)); then
-            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            _memctx_files -f "$word"
             return
         fi
+        [[ $before != = || ${COMP_WORDS[COMP_CWORD - 2]} != --record ]] || before=--dir
     fi
     case $before in
         --sort | --metric)
@@ -86,15 +98,15 @@ _memctx() {
         --do) words="snapshot doctor exec:" ;;
         --when) words="rss> inuse> waste> growth> psi> ends" ;;
         --debug-dir | --dir)
-            mapfile -t COMPREPLY < <(compgen -d -- "$word")
+            _memctx_files -d "$word"
             return
             ;;
         --otlp)
-            [[ $verb == push ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            [[ $verb == push ]] || _memctx_files -f "$word"
             return
             ;;
         -o | --output | --config | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
-            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            _memctx_files -f "$word"
             return
             ;;
         --depth | --verify | --marks | --last | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --memory | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
@@ -103,15 +115,18 @@ _memctx() {
                 -*) words="$options $common" ;;
                 *)
                     case $verb in
-                        run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | top | frag | doctor | postmortem | export | report | verify | diff) files=yes ;;&
-                        mark) [[ " ${COMP_WORDS[*]} " != *" --list "* ]] || files=yes ;;&
+                        run)
+                            _memctx_files -c "$word"
+                            [[ $word != */* ]] || _memctx_files -d "$word"
+                            ;;
+                        dump | top | frag | doctor | postmortem | export | report | verify | diff) files=name ;;&
+                        mark) [[ " ${COMP_WORDS[*]} " != *" --list "* ]] || files=name ;;&
                         dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | \
                             isolate | merge | rules | options | top)
-                            words=$(_memctx_targets)
+                            targets=quoted
                             ;;
                         set)
-                            words=$(_memctx_targets)
+                            ((COMP_CWORD > 2)) || targets=quoted
                             ((COMP_CWORD == 2)) || words="$(_memctx_settings live) record="
                             # memctx set: the words that may follow the number of a context.
                             ((COMP_CWORD == 2)) || [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] || words="unfold fold policy="
@@ -123,7 +138,8 @@ _memctx() {
     esac
     [[ $words != *= ]] || compopt -o nospace 2>/dev/null
     [[ -z $words ]] || mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-    [[ -z $files ]] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$word")
+    [[ -z $targets ]] || _memctx_targets "${files:-$targets}" "$word"
+    [[ -z $files ]] || _memctx_files -f "$word"
 }
 
 complete -F _memctx memctx
