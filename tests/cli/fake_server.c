@@ -522,6 +522,9 @@ static void serve(int fd) {
                 return; /* like a process that closes a connection which was idle for a minute */
             }
             dump_ended = (flags & WIRE_DUMP_END) != 0;
+            if (is("executes")) {
+                execl("/proc/self/exe", "fake_server", "none", (char *)NULL);
+            }
             if (is("dropped") && served++ % 3 == 0) {
                 return; /* like a process that closes this connection to serve another client */
             }
@@ -561,6 +564,7 @@ int main(int argc, char **argv) {
     mkdir(address.sun_path, 0700);
     snprintf(address.sun_path, sizeof(address.sun_path), "%.60s/memctx/%d.sock", runtime,
              (int)getpid());
+    unlink(address.sun_path); /* the socket of "executes" */
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(server, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
         listen(server, 4) != 0) {
@@ -570,7 +574,7 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
     for (;;) {
-        int fd = accept(server, NULL, NULL);
+        int fd = accept4(server, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0) {
             serve(fd);
             close(fd);

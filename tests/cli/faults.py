@@ -164,6 +164,16 @@ def dropped_connections_are_made_again():
 
 
 @test
+def another_program_is_not_asked():
+    """If the target executes another program during a dump, the command does not go on with the
+    figures of that program."""
+    for words in (("dump", "--json"), ("doctor",), ("trim", "2"), ("isolate", "2")):
+        with fake("executes") as live:
+            done = expect(3, "executed another program while it was asked", words[0], live.pid, *words[1:], env=live.cli_env)
+            check_equal(done.stdout, "", f"{words}: output")
+
+
+@test
 def connections_closed_between_looks_are_made_again():
     """If the target closes the connection after each look, every look of top has figures."""
     with fake("idle") as live, fake("idle", live.runtime) as other:

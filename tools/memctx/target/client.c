@@ -362,18 +362,38 @@ static bool is_closed(const struct client *client) {
     return !client->outside && recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
-                struct client_answer *answer, struct cli_failure *failure) {
+/* Makes a new connection in the place of one that the process has closed. */
+static bool connect_again(struct client *client) {
     struct client again;
     struct cli_failure why;
+    if (!client_connect(&again, client->facts, client->hurry, &why))
+        return false;
+    again.told = client->told;
+    again.paused = true;
+    client_close(client);
+    *client = again;
+    return true;
+}
+
+/* Returns false, and makes the failure, if the process has executed another program since the
+ * caller read its facts: what was read before, such as ids of contexts, is of the old program. Call
+ * it after connect_again, because exec closes the old connection before it is complete. */
+static bool check_program(const struct client *client, struct cli_failure *failure) {
+    struct process_facts now;
+    uint64_t before = client->facts->stack_start;
+    return before == 0 || !process_read_facts(client->facts->pid, &now) || now.stack_start == 0 ||
+           now.stack_start == before ||
+           cli_fail(failure, CLI_NO_TARGET,
+                    "%s executed another program while it was asked; see memctx ps",
+                    client->source);
+}
+
+bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure) {
     bool closed;
-    if (is_closed(client) && still_runs(client) &&
-        client_connect(&again, client->facts, client->hurry, &why)) {
-        again.told = client->told;
-        again.paused = true;
-        client_close(client);
-        *client = again;
-    }
+    if (is_closed(client) && still_runs(client) && connect_again(client) &&
+        !check_program(client, failure))
+        return false;
     return ask(client, type, body, length, answer, failure, &closed);
 }
 
@@ -400,18 +420,14 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
     client->paused =
         !begins && (client->paused || clock_now_ms() - client->answered_ms > WIRE_DUMP_QUIET_MS);
     while (!ask(client, type, body, length, answer, failure, &client->closed)) {
-        struct client again;
-        struct cli_failure why;
         if (!client->closed || client->hurry || clock_now_ms() > deadline || !still_runs(client))
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
-        if (!client_connect(&again, client->facts, false, &why))
-            return false; /* `failure` keeps the first reason */
-        again.told = client->told;
-        again.paused = !begins;
-        client_close(client);
-        *client = again;
+        /* If that fails, `failure` keeps the first reason. */
+        if (!connect_again(client) || !check_program(client, failure))
+            return false;
+        client->paused = !begins;
     }
     client->answered_ms = clock_now_ms();
     if (type == WIRE_DUMP)

@@ -57,6 +57,8 @@ static bool read_stat(pid_t pid, struct process_facts *facts) {
             facts->start_ticks = strtoull(word, NULL, 10);
         else if (field == 24)
             facts->rss_bytes = strtoll(word, NULL, 10) * sysconf(_SC_PAGESIZE);
+        else if (field == 28)
+            facts->stack_start = strtoull(word, NULL, 10);
         field++;
     }
     struct timespec now;

@@ -23,6 +23,9 @@ struct process_facts {
     uid_t uid, effective_uid;
     char state; /* state of `thread`, as in /proc/PID/stat; 'Z': the process has exited */
     uint64_t start_ticks;
+    /* The address at which the kernel put the stack. exec keeps pid and start_ticks, and changes
+     * this address, unless addresses are not random. 0: this user may not see it. */
+    uint64_t stack_start;
     double age_s;
     int64_t rss_bytes;
     int64_t anonymous_bytes; /* part of the resident set that is in no file; -1: not known */
