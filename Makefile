@@ -342,6 +342,7 @@ install: all
 	$(INSTALL) -d '$(prefix)/$(pkgconfigdir)'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
 	    > '$(prefix)/$(pkgconfigdir)/memctx.pc'
+	chmod 644 '$(units)/memctx-agent.service' '$(prefix)/$(pkgconfigdir)/memctx.pc'
 
 uninstall:
 	rm -f '$(prefix)/$(libdir)/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \

@@ -16,7 +16,8 @@ MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o6
 def make(target, place):
     env = {name: value for name, value in clean_env().items()
            if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    done = run_program(["make", "-s", "-C", ROOT, target, "PREFIX=/opt/memctx",
+    # What is installed can be read by everybody, also if root makes private files by default.
+    done = run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target, "PREFIX=/opt/memctx",
                         f"DESTDIR={place}"], env, timeout_s=300)
     check_equal(done.returncode, 0, f"make {target} ({done.stderr[-600:]})")
 
