@@ -30,7 +30,7 @@ static void end_by_signal(int number) {
 
 /* Leaves the signals that the verb handles, or that the caller ignores. */
 static void remove_on_signals(void) {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct sigaction before, action = {.sa_handler = end_by_signal};
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)

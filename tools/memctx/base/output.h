@@ -5,8 +5,8 @@
  * A path that exists and is not a regular file (a pipe), or is the standard output or error output
  * (/dev/stdout), is written to directly. These functions end the process with a message if the file
  * cannot be written. A new file that replaces an old one gives no permission that the old one did
- * not give. exit() removes an unfinished file; a signal that ends the process leaves its temporary
- * file behind. One file is written at a time.
+ * not give. exit() removes an unfinished file, and so do SIGINT, SIGTERM, SIGHUP and SIGPIPE;
+ * another signal leaves the temporary file behind. One file is written at a time.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H
