@@ -264,6 +264,23 @@ def target_by_name():
 
 
 @test
+def only_one_of_many_has_a_socket():
+    """A name means the only process with a socket, also behind 70 processes of that name without."""
+    with scratch() as where, contextlib.ExitStack() as stack:
+        named = os.path.join(where, "mctx-many")
+        os.symlink("/bin/cat", named)
+        for _ in range(70):
+            other = subprocess.Popen([named], stdin=subprocess.PIPE, env=harness.preloaded_env(MEMCTX_CONTROL="off"))
+            stack.enter_context(other)  # closes its stdin at the end, which ends it
+            wait_for_library(other.pid)
+        os.unlink(named)
+        os.symlink(build_program("tests/cli/programs/allocate.c"), named)
+        with target([named]) as live:
+            dump = json.loads(succeed("dump", "mctx-many", "--json", env=live.cli_env))
+            check_equal(dump["pid"], live.pid, "pid")
+
+
+@test
 def not_permitted():
     if os.geteuid() != 0:
         raise Skip("needs root to be somebody else")

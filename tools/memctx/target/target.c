@@ -19,7 +19,7 @@
 
 struct name_search {
     const char *word;
-    pid_t found[64];
+    pid_t *found;
     size_t count;
     /* processes of that name that cannot be asked: they lack the library, or belong to another user
      */
@@ -33,12 +33,16 @@ static bool visit_process(pid_t pid, void *argument) {
         !process_has_name(&facts, search->word))
         return true;
     switch (process_find_library(&facts)) {
-    case PROCESS_WITH: search->found[search->count++] = pid; break;
+    case PROCESS_WITH:
+        if ((search->count & (search->count - 1)) == 0)
+            search->found = cli_grow(search->found, 2 * search->count + 1, sizeof *search->found);
+        search->found[search->count++] = pid;
+        break;
     case PROCESS_UNREADABLE: search->closed++; break;
     case PROCESS_WITHOUT: search->without_library++; break;
     case PROCESS_NO_MEMORY: break;
     }
-    return search->count < sizeof search->found / sizeof search->found[0];
+    return true;
 }
 
 bool target_is_process_name(const char *word) {
