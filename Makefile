@@ -328,7 +328,10 @@ pkgconfigdir ?= lib/pkgconfig
 completions = $(prefix)/share/bash-completion/completions
 units = $(prefix)/lib/systemd/system
 
+# LD_PRELOAD separates its names by blanks and colons.
 install: all
+	$(if $(word 2,-$(PREFIX)-)$(findstring :,$(PREFIX)),$(error PREFIX "$(PREFIX)" has a blank or a colon; \
+	    no library can be preloaded from there; choose another PREFIX))
 	$(INSTALL) -D -m 755 $(library) '$(prefix)/$(libdir)/libmemctx.so'
 	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
 	$(INSTALL) -d '$(prefix)/include/memctx'

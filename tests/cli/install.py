@@ -13,12 +13,16 @@ MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o6
          "share/bash-completion/completions/memctx": 0o644}
 
 
-def make(target, place):
+def start_make(target, place, prefix):
     env = {name: value for name, value in clean_env().items()
            if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     # What is installed can be read by everybody, also if root makes private files by default.
-    done = run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target, "PREFIX=/opt/memctx",
+    return run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target, f"PREFIX={prefix}",
                         f"DESTDIR={place}"], env, timeout_s=300)
+
+
+def make(target, place):
+    done = start_make(target, place, "/opt/memctx")
     check_equal(done.returncode, 0, f"make {target} ({done.stderr[-600:]})")
 
 
@@ -80,3 +84,15 @@ def install_and_uninstall():
         check_equal(files_below(prefix), others, "files left")
         check(not os.path.exists(f"{prefix}/include/memctx"), "the headers' directory is left")
         make("uninstall", place)  # a second uninstall is no error
+
+
+@test
+def no_library_is_installed_that_cannot_be_preloaded():
+    """LD_PRELOAD separates names by blanks and colons. DESTDIR is no part of the final path."""
+    with scratch() as place:
+        for prefix in ("/opt/my dir", "/opt/a:b"):
+            done = start_make("install", place, prefix)
+            check(done.returncode != 0 and "has a blank or a colon" in done.stderr, f"{prefix}: {done.returncode} {done.stderr}")
+            check_equal(files_below(place), set(), f"files of {prefix}")
+        make("install", f"{place}/a b")
+        check(os.path.exists(f"{place}/a b/opt/memctx/bin/memctx"), "DESTDIR with a blank")
