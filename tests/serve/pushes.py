@@ -326,6 +326,17 @@ def a_try_that_fails_is_repeated():
 
 
 @test
+def without_shared_libraries_it_says_why():
+    """serve and push say why their library cannot be loaded: here as in a static memctx."""
+    alone = harness.build_program("tools/static/alone.c", "alone.so", ["-shared", "-fPIC"])
+    with served() as target:
+        for words in (("push", target.pid, "--parca", "http://127.0.0.1:1", "--once"), ("serve", target.pid, "--listen", "127.0.0.1:0")):
+            done = run_cli(*words, env={**target.cli_env, "LD_PRELOAD": alone})
+            check_equal(done.returncode, 1, f"{words}: {done.stderr}")
+            check("cannot be loaded (this memctx was linked by make static" in done.stderr, f"{words}: {done.stderr}")
+
+
+@test
 def what_is_refused_is_not_repeated():
     with served() as target:
         with sink((401, b"who?", {})) as (url, got):

@@ -73,6 +73,7 @@ bool post_load(struct cli_failure *failure) {
     void *library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    const char *why = library ? NULL : dlerror();
     bool good = library;
 #define X(name) good = good && find(library, "curl_" #name, &curl.name);
     FUNCTIONS(X)
@@ -82,8 +83,9 @@ bool post_load(struct cli_failure *failure) {
         now.multi = curl.multi_init();
     return now.multi ||
            cli_fail(failure, CLI_REFUSED,
-                    "push needs libcurl, which cannot be loaded; install Debian's package "
-                    "libcurl3-gnutls or libcurl4");
+                    "push needs libcurl, which cannot be loaded (%s); install Debian's package "
+                    "libcurl3-gnutls or libcurl4",
+                    why ? why : "it does not start, or lacks a function");
 }
 
 char *post_escape(const char *text) {
