@@ -96,6 +96,23 @@ def other_uid_refused():
 
 
 @test
+def a_user_finds_a_process_without_a_readable_map():
+    """A process that has changed its user answers its user, also by its name; ps lists it."""
+    need_root()
+    program = harness.build_program("tests/control/undumpable.c")
+    with runtime_dir(owner=NOBODY) as directory:
+        with harness.Target([program], directory, uid=NOBODY, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "what it says")
+            target.wait_socket()
+            for words in (("dump", str(target.pid)), ("dump", "undumpable"), ("ps",)):
+                done = as_user(NOBODY, [harness.CLI, *words], target.cli_env)
+                check(done.returncode == 0 and str(target.pid) in done.stdout and "not asked" not in done.stdout,
+                      f"{words}: {done.returncode} {done.stdout} {done.stderr}")
+            done = as_user(OTHER_UID, [harness.CLI, "ps"], target.cli_env)
+            check(str(target.pid) not in done.stdout, f"ps of another user: {done.stdout}")
+
+
+@test
 def many_refused_uids_cost_nothing():
     need_root()
     with runtime_dir() as directory, start_target(directory) as target:

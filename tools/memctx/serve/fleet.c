@@ -129,7 +129,7 @@ static bool visit_process(pid_t pid, void *argument) {
     if (known) {
         known->found = true;
         known->facts = facts;
-    } else if (process_find_library(&facts) == PROCESS_WITH &&
+    } else if (process_find_answerer(&facts) == PROCESS_WITH &&
                (refresh->only_pids || !process_is_command(&facts))) {
         if (refresh->count == refresh->room) {
             refresh->room = 2 * refresh->room + 16;

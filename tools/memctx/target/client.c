@@ -115,6 +115,24 @@ static int open_directory(const char *path, const struct process_facts *facts) {
     return fd;
 }
 
+bool client_has_socket(const struct process_facts *facts) {
+    struct client_directories list;
+    char name[32];
+    bool found = false;
+    snprintf(name, sizeof name, "%d.sock", (int)facts->inner_pid);
+    client_list_directories(facts, &list);
+    for (size_t i = 0; i < list.count && !found; i++) {
+        struct stat status;
+        int directory = open_directory(list.paths[i], facts);
+        if (directory < 0)
+            continue;
+        found =
+            fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(status.st_mode);
+        close(directory);
+    }
+    return found;
+}
+
 /* Connects to the socket `name` in an open directory. The address goes through /proc/self/fd, so
  * that it fits into the 108 bytes of a socket address, however long the directory's path is.
  * Returns the descriptor or -errno. */

@@ -85,6 +85,8 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 
+/* Returns true if a socket with the name of this process is there, whoever listens at it. */
+bool client_has_socket(const struct process_facts *facts);
 /* Returns true if nobody listens at this socket any more (connection refused). */
 bool client_is_stale(const char *directory, const char *name);
 

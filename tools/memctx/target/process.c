@@ -185,6 +185,13 @@ enum process_library process_find_library(const struct process_facts *facts) {
                      : PROCESS_NO_MEMORY;
 }
 
+enum process_library process_find_answerer(const struct process_facts *facts) {
+    enum process_library library = process_find_library(facts);
+    bool may_ask = geteuid() == 0 || facts->uid == geteuid();
+    return library == PROCESS_UNREADABLE && may_ask && client_has_socket(facts) ? PROCESS_WITH
+                                                                                : library;
+}
+
 bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]) {
     ssize_t length = read_proc(pid, "comm", name, PROCESS_NAME_BYTES);
     if (length <= 0)
@@ -212,7 +219,7 @@ bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown) {
 bool process_read_askable(pid_t pid, struct process_facts *facts) {
     return pid != getpid() && process_read_facts(pid, facts) && !strchr("ZX", facts->state) &&
            (geteuid() == 0 || facts->uid == geteuid()) &&
-           process_find_library(facts) == PROCESS_WITH;
+           process_find_answerer(facts) == PROCESS_WITH;
 }
 
 const char *process_find_variable(const struct process_facts *facts, const char *name) {

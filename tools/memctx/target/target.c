@@ -32,7 +32,7 @@ static bool visit_process(pid_t pid, void *argument) {
     if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
         !process_has_name(&facts, search->word))
         return true;
-    switch (process_find_library(&facts)) {
+    switch (process_find_answerer(&facts)) {
     case PROCESS_WITH:
         if ((search->count & (search->count - 1)) == 0)
             search->found = cli_grow(search->found, 2 * search->count + 1, sizeof *search->found);
