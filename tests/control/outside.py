@@ -492,6 +492,27 @@ def no_process_is_seen_without_proc():
 
 
 @test
+def pid_namespaces_that_share_a_directory():
+    """Two processes with one pid in their namespaces share the name of a socket. The older one is read
+    from outside, and the dump says why."""
+    if os.geteuid() != 0:
+        raise Skip("needs root, to make pid namespaces")
+    program = harness.build_program("tests/cli/programs/allocate.c")
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", program]
+    with runtime_dir() as directory, harness.Target(argv, directory, MEMCTX_CONTROL="eager") as first:
+        check_equal(first.hear(), "ready", "the first")
+        with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as second:
+            check_equal(second.hear(), "ready", "the second")
+            pids = []
+            for target in (first, second):
+                with open(f"/proc/{target.pid}/task/{target.pid}/children", encoding="ascii") as file:
+                    pids.append(file.read().split()[0])
+            wait_until(lambda: "how" not in read(pids[1]), "an answer of the second")
+            how = read(pids[0])["how"]
+            check(f"process {pids[1]} listens under its name" in how and "XDG_RUNTIME_DIR or /tmp of its own" in how, how)
+
+
+@test
 def outside_forbidden():
     """A user cannot read another user's process, stopped or not."""
     if os.geteuid() != 0:

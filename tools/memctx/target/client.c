@@ -501,8 +501,9 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
     /* pid 0: the process is outside of this pid namespace */
     if (peer.pid != 0 && peer.pid != facts->pid) {
         return cli_fail(failure, CLI_NO_TARGET,
-                        "%s has no socket of its own: process %d listens under its name; see "
-                        "memctx ps",
+                        "%s has no socket of its own: process %d listens under its name; in pid "
+                        "namespaces (containers) that share a directory for sockets, several "
+                        "processes have one name; give each an XDG_RUNTIME_DIR or /tmp of its own",
                         client->source, (int)peer.pid);
     }
     if (client->hello.pid != (uint32_t)facts->inner_pid ||
