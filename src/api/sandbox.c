@@ -6,14 +6,18 @@
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
  * same calls. The control thread ends before the call is made, so that the filter never applies to
- * that thread. All other calls go straight to the kernel, as in libc.
+ * that thread. This library makes no call itself. It passes each call on to the function that the
+ * program would call without this library: libc's, or that of another preloaded library, which may
+ * answer the call itself. A program may also tell the kernel (PR_SET_SYSCALL_USER_DISPATCH) that
+ * only libc's code makes system calls.
  */
 #include "control/control.h"
-#include "os/syscall.h"
+#include "path/rebind.h"
 
 #include <errno.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
+#include <sys/syscall.h>
 
 #ifndef MEMCTX_UNIT
 #define TEXT(x) #x
@@ -38,27 +42,61 @@ static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
-/* Makes the system call `number`, which is SYS_prctl or SYS_seccomp. */
-static long call(long number, const unsigned long *arguments) {
+/* The addresses of the functions that the program would call without this library; 0 until the
+ * first call. Each word is atomic. */
+static uintptr_t prctl_next START_PAGE;
+static uintptr_t syscall_next START_PAGE __attribute__((used));
+
+static long missing(void) {
+    errno = ENOSYS;
+    return -1;
+}
+
+static uintptr_t next_function(uintptr_t *next, const char *name) {
+    uintptr_t found = load_relaxed(next);
+    if (!found) {
+        found = rebind_next(name);
+        found = found ? found : (uintptr_t)missing;
+        store_owner(next, found);
+    }
+    return found;
+}
+
+static int call_prctl(const unsigned long *a) {
+    int (*next)(int, ...) = (int (*)(int, ...))next_function(&prctl_next, "prctl");
+    return next((int)a[0], a[1], a[2], a[3], a[4]);
+}
+
+__attribute__((used)) static uintptr_t find_syscall(void) {
+    return next_function(&syscall_next, "syscall");
+}
+
+static long call_syscall(long number, const unsigned long *a) {
+    long (*next)(long, ...) = (long (*)(long, ...))find_syscall();
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* Makes the system call `number`, which is SYS_prctl or SYS_seccomp, by libc's prctl if `by_name`
+ * is true, else by libc's syscall. */
+static long call(long number, const unsigned long *arguments, bool by_name) {
     uint32_t before;
     bool strict = is_strict(number, arguments);
     bool changed =
         (strict || is_filter(number, arguments) || gives_up_privileges(number, arguments)) &&
         control_restrict(strict, &before);
-    long result = os_syscall(number, (long)arguments[0], (long)arguments[1], (long)arguments[2],
-                             (long)arguments[3], (long)arguments[4], (long)arguments[5]);
-    if (!OS_FAILED(result))
-        return result;
-    if (changed)
+    long result = by_name ? call_prctl(arguments) : call_syscall(number, arguments);
+    if (result == -1 && changed) {
+        int error = errno;
         control_unrestrict(before);
-    errno = (int)-result;
-    return -1;
+        errno = error;
+    }
+    return result;
 }
 
 /* libc declares prctl with an ellipsis; on x86-64 the arguments are in the same registers. */
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
-    return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d});
+    return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d}, true);
 }
 
 /* Takes the arguments of libc's syscall for the two system calls that `call` watches. The assembly
@@ -67,11 +105,11 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,
                                                   unsigned long c, unsigned long d, unsigned long e,
                                                   unsigned long f) {
-    return call(number, (unsigned long[6]){a, b, c, d, e, f});
+    return call(number, (unsigned long[6]){a, b, c, d, e, f}, false);
 }
 
-/* The exported syscall. It has no stack frame, as in libc: some system calls return on another
- * stack, or twice on the present stack. */
+/* The exported syscall jumps to the next function, with all arguments where they are. It leaves no
+ * stack frame, because some system calls return on another stack, or twice on the present stack. */
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
@@ -85,26 +123,42 @@ __asm__(".pushsection .text\n"
                         "    cmpq $" EXPANDED_TEXT(
                             __NR_seccomp) ", %rdi\n"
                                           "    je syscall_watched\n"
-                                          "    movq %rdi, %rax\n"
-                                          "    movq %rsi, %rdi\n"
-                                          "    movq %rdx, %rsi\n"
-                                          "    movq %rcx, %rdx\n"
-                                          "    movq %r8, %r10\n"
-                                          "    movq %r9, %r8\n"
-                                          "    movq 8(%rsp), %r9\n"
-                                          "    syscall\n"
-                                          "    cmpq $-4095, %rax\n"
-                                          "    jae 1f\n"
-                                          "    ret\n"
-                                          "1:  negl %eax\n"
-                                          "    pushq %rax\n"
+                                          "    movq syscall_next(%rip), %r11\n"
+                                          "    testq %r11, %r11\n"
+                                          "    je 1f\n"
+                                          "    jmp *%r11\n"
+                                          "1:  pushq %rdi\n"
                                           "    .cfi_adjust_cfa_offset 8\n"
-                                          "    call *__errno_location@GOTPCREL(%rip)\n"
+                                          "    pushq %rsi\n"
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    pushq %rdx\n"
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    pushq %rcx\n"
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    pushq %r8\n"
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    pushq %r9\n"
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    subq $8, %rsp\n" /* aligns the stack */
+                                          "    .cfi_adjust_cfa_offset 8\n"
+                                          "    call find_syscall\n"
+                                          "    addq $8, %rsp\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
+                                          "    popq %r9\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
+                                          "    popq %r8\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
                                           "    popq %rcx\n"
                                           "    .cfi_adjust_cfa_offset -8\n"
-                                          "    movl %ecx, (%rax)\n"
-                                          "    movq $-1, %rax\n"
-                                          "    ret\n"
+                                          "    popq %rdx\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
+                                          "    popq %rsi\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
+                                          "    popq %rdi\n"
+                                          "    .cfi_adjust_cfa_offset -8\n"
+                                          "    movq %rax, %r11\n"
+                                          "    xorl %eax, %eax\n" /* no vector arguments */
+                                          "    jmp *%r11\n"
                                           "    .cfi_endproc\n"
                                           ".size syscall, .-syscall\n"
                                           ".popsection\n");

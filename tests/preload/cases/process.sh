@@ -26,6 +26,18 @@ test_process_dlopen() {
     own_program 0 dlopen_loop "$bin_dir"
 }
 
+# Calls of syscall and prctl reach another preloaded library that stands in front of libc's, and are
+# made by libc's code, as the kernel may be told that no other code makes system calls.
+test_process_wrapped() {
+    build wrapped wrapping.so
+    own_program 0 wrapped
+    local front=$bin_dir/wrapping.so
+    LD_PRELOAD=$front own_program 0 wrapped # memctx run puts memctx in front of it
+    grep -q -x 'wrapped: 1' "$T/plain.out" || fail "without us the calls were not wrapped"
+    LD_PRELOAD=$front:$LIBRARY capture ours "$bin_dir/wrapped"
+    compare
+}
+
 # The program and a library that is bound to libc's malloc (RTLD_DEEPBIND) free each other's chunks,
 # also where a library in front of memctx has a malloc that passes the calls on. If that malloc may
 # not be called yet, memctx does not call it.
