@@ -129,6 +129,32 @@ static void tenants_grow() {
     }
 }
 
+// --- namespaces ---
+
+namespace core {
+struct Engine {
+    std::list<std::string> textures;
+    KEEP void texture_load(size_t size) {
+        textures.emplace_back(300 + size % 100, 't');
+    }
+};
+} // namespace core
+
+namespace alloc {
+KEEP static void frame_draw(core::Engine &engine, size_t size) {
+    engine.texture_load(size);
+    asm volatile("");
+}
+} // namespace alloc
+
+static void namespaces() {
+    for (core::Engine engine;; look()) {
+        for (size_t i = 0; i < 3000; i++)
+            alloc::frame_draw(engine, i);
+        work();
+    }
+}
+
 // --- churn ---
 
 KEEP static void *row_new() {
@@ -363,6 +389,7 @@ int main(int argc, char **argv) {
                  {"wrapped", wrapped},
                  {"jumped", jumped},
                  {"lines", lines},
+                 {"namespaces", namespaces},
                  {"churn", churn},
                  {"rebuild", rebuild},
                  {"arena", arena},

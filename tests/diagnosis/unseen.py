@@ -85,6 +85,16 @@ def unseen_inline_function_of_the_c_library():
     check(growth["function"].startswith("settings_read, unseen.cc:"), growth["function"])
 
 
+@test
+def unseen_namespaces_with_names_of_rust():
+    """doctor blames functions of a C++ program whose namespaces are called core and alloc, as the
+    library of Rust is."""
+    with started("namespaces") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("core::Engine::texture_load, unseen.cc:"), growth["function"])
+    check(re.match(r"core::Engine::texture_load \(\S+\) < alloc::frame_draw \(\S+\) <", labelled(text, 1, "who")), text)
+
+
 def growth_in_rust(*arguments):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unseen.rs")
     with runtime_dir() as directory:

@@ -205,28 +205,37 @@ static char *end_of_outer_parameters(char *at) {
     return strncmp(at, "::", 2) == 0 ? at : NULL;
 }
 
-/* Removes each parameter list that stands outside of template arguments and lambdas. The last list
- * is that of the function itself: the name ends before this list. */
-static void cut_parameters(char *name) {
+/* Returns the next parameter list, from `at` on, that stands outside of template arguments and
+ * lambdas; NULL if there is none. */
+static char *find_parameters(char *name, char *at) {
     int braces = 0;
     bool nested;
-    for (char *at = name; *at != '\0'; at++) {
+    for (; *at != '\0'; at++) {
         size_t length = operator_length(name, at);
         char *end = *at == '<' && length == 0 ? end_of_arguments(name, at, &nested) : NULL;
-        if (length > 0) {
+        if (length > 0)
             at += length - 1;
-        } else if (end) {
+        else if (end)
             at = end;
-        } else if (*at == '{' || *at == '}') {
+        else if (*at == '{' || *at == '}')
             braces += *at == '{' ? 1 : -1;
-        } else if (*at == '(' && braces == 0 && at > name) {
-            char *outer = end_of_outer_parameters(at);
-            if (!outer) {
-                *at = '\0';
-                return;
-            }
-            memmove(at, outer, strlen(outer) + 1);
+        else if (*at == '(' && braces == 0 && at > name)
+            return at;
+    }
+    return NULL;
+}
+
+/* Removes each parameter list (find_parameters). The last list is that of the function itself: the
+ * name ends before this list. */
+static void cut_parameters(char *name) {
+    char *at = name;
+    while ((at = find_parameters(name, at))) {
+        char *outer = end_of_outer_parameters(at);
+        if (!outer) {
+            *at = '\0';
+            return;
         }
+        memmove(at, outer, strlen(outer) + 1);
     }
 }
 
@@ -275,6 +284,15 @@ char *shorten_to_name(const char *name, bool plain) {
     }
     cut(text);
     return text;
+}
+
+bool shorten_has_parameters(const char *name) {
+    char *text = cli_copy(name);
+    remove_part(text, "(anonymous namespace)::");
+    drop_decltype(text);
+    bool has_parameters = find_parameters(text, text) != NULL;
+    free(text);
+    return has_parameters;
 }
 
 const char *shorten_path(const char *path) {

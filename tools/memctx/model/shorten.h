@@ -15,6 +15,8 @@ char *shorten_function(const char *name);
  * namespaces and the hash of a Rust name. Template arguments become "<...>" if they are long or
  * nested; `plain` leaves all of them out ("std::vector::push_back"). The caller frees the text. */
 char *shorten_to_name(const char *name, bool plain);
+/* True if a function's name has a list of parameters, as the names of C++ have. */
+bool shorten_has_parameters(const char *name);
 /* Returns the file name without directories; it points into `path`. */
 const char *shorten_path(const char *path);
 

@@ -20,29 +20,16 @@
  * arguments nor parameters here. `via`: the word behind "via" for a function that is left out at
  * the inner end of a path. NULL: the word is the function's name, or the class of a member function
  * of the library. */
-static const struct {
+struct row {
     const char *pattern;
     enum who_kind kind;
     const char *via;
-} functions[] = {
-    {"main", WHO_MAIN, NULL},
-    {"*::main", WHO_MAIN, NULL},
-    /* functions that start a program or a thread */
-    {"_start", WHO_RUNTIME, NULL},
-    {"__libc_*", WHO_RUNTIME, NULL},
-    {"start_thread", WHO_RUNTIME, NULL},
-    {"thread_start", WHO_RUNTIME, NULL},
-    {"clone", WHO_RUNTIME, NULL},
-    {"clone3", WHO_RUNTIME, NULL},
-    {"__clone*", WHO_RUNTIME, NULL},
-    {"__GI___clone*", WHO_RUNTIME, NULL},
-    {"execute_native_thread_routine*", WHO_RUNTIME, NULL},
-    {"call_init*", WHO_RUNTIME, NULL},
-    {"_dl_*", WHO_RUNTIME, NULL},
-    {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
-    {"__restore_rt", WHO_RUNTIME, NULL},
-    /* Rust: functions of the library's containers, each with the container's name; then all other
-     * functions of the library. */
+};
+
+/* Functions of Rust's library: those of its containers, each with the container's name; then all
+ * others. Names of Rust have no parameters. So core::run() is a function of a C++ program that has
+ * a namespace `core`. */
+static const struct row rust_functions[] = {
     {"alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::slice::*", WHO_LIBRARY, "Vec"},
@@ -86,6 +73,25 @@ static const struct {
     {"__rust_*", WHO_ALLOCATOR, "Box"},
     {"__rdl_*", WHO_ALLOCATOR, "Box"},
     {"__rg_*", WHO_ALLOCATOR, "Box"},
+};
+
+static const struct row functions[] = {
+    {"main", WHO_MAIN, NULL},
+    {"*::main", WHO_MAIN, NULL},
+    /* functions that start a program or a thread */
+    {"_start", WHO_RUNTIME, NULL},
+    {"__libc_*", WHO_RUNTIME, NULL},
+    {"start_thread", WHO_RUNTIME, NULL},
+    {"thread_start", WHO_RUNTIME, NULL},
+    {"clone", WHO_RUNTIME, NULL},
+    {"clone3", WHO_RUNTIME, NULL},
+    {"__clone*", WHO_RUNTIME, NULL},
+    {"__GI___clone*", WHO_RUNTIME, NULL},
+    {"execute_native_thread_routine*", WHO_RUNTIME, NULL},
+    {"call_init*", WHO_RUNTIME, NULL},
+    {"_dl_*", WHO_RUNTIME, NULL},
+    {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
+    {"__restore_rt", WHO_RUNTIME, NULL},
     /* C++: internal classes, each with the name of its container; then all other functions of the
      * library. */
     {"std::basic_string*", WHO_LIBRARY, "std::string"},
@@ -179,7 +185,6 @@ static const struct {
     {"rb_vm_exec", WHO_INTERPRETER, NULL},
     {"execute_ex", WHO_INTERPRETER, NULL},
 };
-#define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
 
 /* Libraries whose functions say nothing about the cause: WHO_LIBRARY, or WHO_RUNTIME if the
  * function has no name. */
@@ -224,12 +229,21 @@ static bool is_library_file(const char *file) {
     return false;
 }
 
-/* Returns the index of the function's row in the table; FUNCTION_COUNT if it has none. */
-static size_t row_of(const char *name) {
+static const struct row *find_row(const struct row *rows, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (fnmatch(rows[i].pattern, name, 0) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* Returns the function's row in the tables; NULL if it has none. */
+static const struct row *row_of(const char *name) {
+    const size_t rust_count = sizeof rust_functions / sizeof rust_functions[0];
+    const size_t count = sizeof functions / sizeof functions[0];
     char *plain = shorten_to_name(name, true);
-    size_t row = 0;
-    while (row < FUNCTION_COUNT && fnmatch(functions[row].pattern, plain, 0) != 0)
-        row++;
+    const struct row *row =
+        shorten_has_parameters(name) ? NULL : find_row(rust_functions, rust_count, plain);
+    row = row ? row : find_row(functions, count, plain);
     free(plain);
     return row;
 }
@@ -246,8 +260,8 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step) {
         is_runtime = is_runtime || fnmatch(runtimes[i], module, 0) == 0;
     if (!name)
         return is_runtime ? WHO_RUNTIME : WHO_MEANS;
-    size_t row = row_of(name);
-    return row < FUNCTION_COUNT                                  ? functions[row].kind
+    const struct row *row = row_of(name);
+    return row                                                   ? row->kind
            : is_runtime || is_library_file(file_of(model, step)) ? WHO_LIBRARY
                                                                  : WHO_MEANS;
 }
@@ -357,12 +371,12 @@ static bool shows(const struct model *model, const struct who_part *part, struct
 /* Returns the word that follows "via" for a left-out function. The caller frees it. */
 static char *write_via(const struct model *model, struct who_step step) {
     const char *name = name_of(model, step);
-    size_t row = name ? row_of(name) : FUNCTION_COUNT;
-    if (row < FUNCTION_COUNT && functions[row].via)
-        return cli_copy(functions[row].via);
+    const struct row *row = name ? row_of(name) : NULL;
+    if (row && row->via)
+        return cli_copy(row->via);
     char *plain = name ? shorten_to_name(name, true)
                        : frames_write(model, &model->contexts[step.context], false);
-    if (row < FUNCTION_COUNT && functions[row].kind == WHO_LIBRARY) {
+    if (row && row->kind == WHO_LIBRARY) {
         char *member = strstr(plain, "::"); /* std::vector::push_back: the class is enough */
         member = member ? strstr(member + 2, "::") : NULL;
         if (member)
@@ -406,8 +420,8 @@ static void write_next(struct written *written, char *function) {
 
 /* Returns the text of a function that ended in a tail call; NULL: it is not shown. */
 static char *write_tail(const struct model_function *function, enum who_kind shown, bool brief) {
-    size_t row = row_of(function->name);
-    if (row < FUNCTION_COUNT && functions[row].kind > shown)
+    const struct row *row = row_of(function->name);
+    if (row && row->kind > shown)
         return NULL;
     char *name = shorten_to_name(function->name, false), *text;
     if (function->file && function->line > 0)
