@@ -3,11 +3,13 @@
 // list. `observers`: closures of a local class that are never removed. `tenants`: buffers of two
 // kinds of requests grow by realloc. `wrapped`: one of three callers of an allocator with three
 // layers leaks. `jumped`: as `wrapped`, but the allocator's one function ends in a tail call.
-// `lines`: lines that getline allocates are not freed. `churn`: rows are replaced at
-// random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
-// drops the old one, `arena` has one large request among small ones, `batch` has phases,
-// `late-pool` starts twelve threads in the third round, `lru` is a full cache. Each prints "look"
-// and waits for a line, the healthy ones six times, the others for ever.
+// `namespaces`: the functions are in namespaces that have names of Rust's library. `lines`: lines
+// that getline allocates are not freed. `churn`: rows are replaced at random, from another line
+// than they were made at. Healthy: `rebuild` builds a new index and then drops the old one,
+// `reread` reads its configuration anew, from another line than at its start, and each time with
+// entries of slightly other sizes, `arena` has one large request among small ones, `batch` has
+// phases, `late-pool` starts twelve threads in the third round, `lru` is a full cache. Each prints
+// "look" and waits for a line, the healthy ones six times, the others for ever.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -211,6 +213,24 @@ static void rebuild() {
     }
 }
 
+KEEP static std::vector<char *> configuration_read(size_t more) {
+    std::vector<char *> entries;
+    for (size_t i = 0; i < 20000; i++)
+        entries.push_back(entry_new(20 + i % 200 + more));
+    return entries;
+}
+
+static void reread() {
+    static const size_t more[LOOKS] = {0, 0, 1, 3, 2, 5};
+    std::vector<char *> entries = configuration_read(more[0]);
+    for (int round = 1; round <= LOOKS; round++) {
+        look();
+        std::vector<char *> next = configuration_read(more[round % LOOKS]);
+        drop(entries);
+        entries.swap(next);
+    }
+}
+
 static void arena() {
     std::vector<char *> unused;
     for (int round = 0; round < LOOKS; round++, look()) {
@@ -392,6 +412,7 @@ int main(int argc, char **argv) {
                  {"namespaces", namespaces},
                  {"churn", churn},
                  {"rebuild", rebuild},
+                 {"reread", reread},
                  {"arena", arena},
                  {"batch", batch},
                  {"late-pool", late_pool},

@@ -98,14 +98,21 @@ static bool match_mostly(size_t matches, size_t intervals) {
     return intervals > 0 && matches >= (intervals > 2 ? intervals - 1 : intervals);
 }
 
+/* If the bytes that a suspect gained beyond what its site lost are less than 1/NET_PART of its
+ * growth, the suspect replaced the bytes of its site. */
+#define NET_PART 16
+
 /* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
  * its entries replaced from another. In nearly each interval, either shrinking paths lose about as
  * many chunks or bytes as the suspect gains, or those with the suspect's site lose at least half as
- * many bytes. */
+ * many bytes. All entries may also be replaced in one interval, as when a configuration is read
+ * anew. Then the shrinking paths with the suspect's site lose nearly all that the suspect gains, in
+ * the same interval. */
 static bool is_replacement(const struct look *look, const struct series *series,
                            struct sites *sites, const struct blame_suspect *suspect) {
     uint64_t site = site_of(sites, suspect->members[0]);
     size_t intervals = series->few_count - 1, matches = 0, rises = 0, at_site = 0;
+    int64_t gained = 0, net = 0;
     for (size_t i = 1; i <= intervals; i++) {
         size_t before = series->few[i - 1], after = series->few[i];
         int64_t bytes = 0, chunks = 0;
@@ -120,11 +127,16 @@ static bool is_replacement(const struct look *look, const struct series *series,
         const struct sample_row *to = &series->shrinking[after];
         matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
                    are_near(bytes, from->requested_bytes - to->requested_bytes);
-        rises += bytes > 0;
-        at_site +=
-            bytes > 0 && lost_at_site(series, sites, site, before, after) >= larger(1, bytes / 2);
+        if (bytes <= 0)
+            continue;
+        int64_t lost = lost_at_site(series, sites, site, before, after);
+        rises++;
+        at_site += lost >= larger(1, bytes / 2);
+        gained = model_tame(gained + bytes);
+        net = model_tame(net + larger(0, bytes - lost));
     }
-    return match_mostly(matches, intervals) || match_mostly(at_site, rises);
+    return match_mostly(matches, intervals) || match_mostly(at_site, rises) ||
+           net < gained / NET_PART;
 }
 
 bool *replaced_find(const struct look *look, const struct series *series,
