@@ -165,6 +165,26 @@ def what_a_library_leaks_in_python():
     check(re.match(r"memctx dump \d+ --flat --context \d+$", labelled(text, 1, "next")), text)
 
 
+@test
+def what_a_program_does_not_free_of_a_library():
+    """If the innermost functions are all in a library without debug information, doctor and frag name
+    the function of the program that called the library, too."""
+    source = os.path.join(harness.ROOT, "tests/diagnosis/foreign.c")
+    with runtime_dir() as directory:
+        library, program = os.path.join(directory, "libforeign.so"), os.path.join(directory, "foreign")
+        for flags in (["-DLIBRARY", "-fPIC", "-shared", "-o", library], ["-g", "-o", program]):
+            linked = [] if "-shared" in flags else [library, f"-Wl,-rpath,{directory}"]
+            done = harness.run_program(["gcc", "-O2", source, *flags, *linked], os.environ)
+            check_equal(done.returncode, 0, f"gcc: {done.stderr}")
+        with Target([program], directory, MEMCTX_CONTROL="eager") as target:
+            text = found_at(target, 4, told)
+            frag = run_cli("frag", target.pid, env=target.cli_env).stdout
+    check(re.search(r"\(node_new, libforeign.so; called for feed_load, foreign.c:\d+\)$", verdict(text)), text)
+    path = r"node_new \(libforeign.so\) < document_parse \(libforeign.so\) < document_open \(libforeign.so\) < \.\.\. < feed_load \(foreign.c:\d+\)"
+    check(re.match(path + r" \(context \d+\)$", labelled(text, 1, "who")), text)
+    check(re.search(path, re.sub(r"\s+", " ", frag)), frag)
+
+
 def rate_in(text, number, label, after):
     """The rate in the text of a finding at a label, in MiB/s."""
     rate = re.search(rf"\+([0-9.]+) (KiB|MiB|GiB)/s {after}", labelled(text, number, label) or "")

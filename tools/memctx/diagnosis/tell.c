@@ -170,9 +170,13 @@ static char *write_place(const struct model *model, const struct finding *findin
     if (finding->example == WIRE_NONE)
         return cli_copy("");
     struct who_part part = finding_who(model, finding);
-    struct who_part through, own;
+    struct who_part through, own, outer = {.end = part.end, .without_tails = true};
     char *name = who_write_short(model, &part), *text;
-    if (find_through(model, finding, &through)) {
+    if (who_find_caller(model, &part, &outer.from)) {
+        char *caller = who_write_short(model, &outer);
+        text = cli_format(" (%s; called for %s)", name, caller);
+        free(caller);
+    } else if (find_through(model, finding, &through)) {
         char *inner = who_write_short(model, &through);
         text = cli_format(" (%s; nearly all through %s)", name, inner);
         free(inner);

@@ -483,10 +483,54 @@ static bool write_part(struct written *written, const struct model *model,
     return false;
 }
 
+static bool is_in_program(const struct model *model, struct who_step step) {
+    uint32_t module = model->contexts[step.context].frame->module;
+    return module != WIRE_NONE && strcmp(model->modules[module].path, model->exe) == 0;
+}
+
+static bool has_line(const struct model *model, struct who_step step) {
+    const struct model_names *names = names_of(model, step);
+    return names && names->functions[step.function].line > 0;
+}
+
+bool who_find_caller(const struct model *model, const struct who_part *part,
+                     struct who_step *caller) {
+    bool in_library = false, found = false;
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
+        enum who_kind kind = found ? who_kind_of(model, at) : kind_on(model, part, at);
+        if (kind == WHO_INTERPRETER)
+            return false;
+        if (found || (kind != WHO_MEANS && kind != WHO_MAIN))
+            continue;
+        found = is_in_program(model, at) || has_line(model, at);
+        if (found && !in_library)
+            return false;
+        if (found)
+            *caller = at;
+        in_library = true;
+    }
+    return found;
+}
+
+/* If all functions that were written are in libraries, adds the function of the program that called
+ * them. */
+static void write_caller(struct written *written, const struct model *model,
+                         const struct who_part *part) {
+    struct who_step caller;
+    if (!who_find_caller(model, part, &caller))
+        return;
+    int64_t count = who_count_to(model, part, caller), most = (int64_t)written->most;
+    if (count > most + 1)
+        write_next(written, cli_copy("..."));
+    if (count > most)
+        write_next(written, write_function(model, caller, false));
+}
+
 char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
     struct written written = {.text = cli_copy(""), .most = (size_t)most};
     char *via = NULL;
     write_part(&written, model, part, part->end, &via);
+    write_caller(&written, model, part);
     if (via) {
         char *longer = cli_format("%s, via %s", written.text, via);
         free(written.text);

@@ -66,10 +66,19 @@ bool who_means(const struct model *model, const struct who_part *part);
  * none, its context is WIRE_NONE. */
 struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted);
 
+/* Finds the function of the program that called into libraries: if the innermost function of a part
+ * that tells something is in a library without source lines, sets *caller to the first function
+ * outwards that is in the program's own file or has a source line. Returns false otherwise, and if
+ * the part leads through the loop of an interpreter, whose functions do not show the script. */
+bool who_find_caller(const struct model *model, const struct who_part *part,
+                     struct who_step *caller);
+
 /* Returns the functions of a part that tell something, at most `most` of them, innermost first:
  * "open_session (srv.cc:10) < main (srv.cc:40), via std::string". The word behind "via" names the
- * functions that were left out at the inner end. If no function tells something, the innermost ones
- * are shown. The caller frees the text. */
+ * functions that were left out at the inner end. If these functions are all in libraries, the
+ * caller that who_find_caller finds is added: "json_object (libjansson.so.4) < ... < load
+ * (srv.c:5)". If no function tells something, the innermost ones are shown. The caller frees the
+ * text. */
 char *who_write(const struct model *model, const struct who_part *part, int64_t most);
 /* Returns how many functions who_write has to show so that the function of the step `wanted` is
  * among them; 0 if who_write never shows it. */
