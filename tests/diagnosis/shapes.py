@@ -94,8 +94,8 @@ def rows(seconds, sizes, work=None):
 
 
 def array(seconds, sizes):
-    """Rows with one record, an array that is copied into a larger one."""
-    return [(second, size, 1, second) for second, size in zip(seconds, sizes, strict=True)]
+    """Rows with one record, an array that is copied into a larger one. Size 0: it is not made yet."""
+    return [(second, size, min(size, 1), second) for second, size in zip(seconds, sizes, strict=True)]
 
 
 EVEN = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -116,6 +116,7 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak-after-a-large-start": (True, rows((1, 2, 3, 4, 5), (800, 800, 900, 995, 1085))),
     # An array that doubles when it is full, and fills evenly: the next step will be at 34 s.
     "array-that-doubles": (True, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
+    "array-that-is-made-later": (True, array(range(1, 34), (0, 0, 1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
     # Memory of a garbage collector: the low points rise by chance, the high points rise much more.
     "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
     "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),

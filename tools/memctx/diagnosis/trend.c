@@ -229,12 +229,21 @@ size_t trend_few(const double *x, size_t count, size_t *few) {
     return chosen;
 }
 
+/* True if the array was made between the elements i - 1 and i. That rise says nothing of how the
+ * array grows. */
+static bool is_first_size(const int64_t *values, size_t i) {
+    for (size_t k = 0; k < i; k++)
+        if (values[k] != 0)
+            return false;
+    return true;
+}
+
 struct trend trend_steps(const double *x, const int64_t *values, size_t count) {
     struct trend none = {TREND_NONE, 0, 0}, steps = {TREND_STEPS, 0, 0};
     size_t found = 0, before = 0; /* `before`: the step before the last one */
     for (size_t i = 1; i < count; i++) {
         int64_t step = values[i] - values[i - 1];
-        if (step == 0)
+        if (step == 0 || is_first_size(values, i))
             continue;
         if (values[i - 1] <= 0 || step < values[i - 1] / STEP_PART)
             return none;
@@ -257,7 +266,7 @@ struct trend_line trend_line_of_steps(const double *x, const int64_t *values, si
     int64_t full[STEPS_MOST];
     size_t at[STEPS_MOST], first = STEPS_MOST;
     for (size_t i = count; i-- > 1 && first > 0;) {
-        if (values[i] == values[i - 1])
+        if (values[i] == values[i - 1] || is_first_size(values, i))
             continue;
         at[--first] = i;
         times[first] = x[i];

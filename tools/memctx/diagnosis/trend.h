@@ -43,10 +43,11 @@ struct trend_line {
 struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
 
 /* Judges the size of an array that becomes larger by a factor whenever it is full. Such a series
- * never falls, and has two steps or more, each of at least a quarter of the value before it. If the
- * array fills evenly, the times between its steps become longer as the steps become larger; a
- * series whose next step is long overdue has stopped. Returns the elements before the first step
- * and at the last one; TREND_NONE for other series. */
+ * never falls, and has two steps or more, each of at least a quarter of the value before it. It may
+ * begin with zeros: the array was made later, and its first size is no step. If the array fills
+ * evenly, the times between its steps become longer as the steps become larger; a series whose next
+ * step is long overdue has stopped. Returns the elements before the first step and at the last one;
+ * TREND_NONE for other series. */
 struct trend trend_steps(const double *x, const int64_t *values, size_t count);
 
 /* Finds the line along which the array of a series with TREND_STEPS fills: at each step it is full.
