@@ -156,6 +156,17 @@ static bool samples_slow_down(struct series *series, size_t number, const double
            trend_is_slower(seconds, series->values, count);
 }
 
+/* True if the path's growth per allocation of its own eases at the samples from `begins` on. */
+static bool samples_ease(struct series *series, size_t number, size_t begins) {
+    size_t count = series->samples->count;
+    for (size_t i = begins; i < count; i++) {
+        series->x[i] = (double)series->rows[i][number].allocs;
+        series->values[i] = series->rows[i][number].requested_bytes;
+    }
+    return !falls_somewhere(series->x + begins, count - begins) &&
+           trend_eases(series->x + begins, series->values + begins, count - begins);
+}
+
 /* Returns the index of the first sample after the path's growth began, or 0 if the path grew from
  * the first sample on. So the interval in which the growth began is left out: the path grew only in
  * a part of that interval. If fewer than three intervals would be left, returns an earlier sample,
@@ -172,11 +183,12 @@ static size_t growth_begins(const struct series *series, size_t number) {
 
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
- * first. If the path keeps most of its chunks, growth per allocation of the program is judged, too.
- * But if nearly all allocations are of paths that keep most, these paths grow alike, and growth per
- * second is judged instead. A leak that does not depend on the load also grows more slowly per
- * allocation while the load rises. So growth per second must be slower in at least one interval,
- * too; more is not asked, because a program that pauses makes intervals of time uneven. */
+ * first, and once more in a way that chance in single intervals does not disturb. If the path keeps
+ * most of its chunks, growth per allocation of the program is judged, too. But if nearly all
+ * allocations are of paths that keep most, these paths grow alike, and growth per second is judged
+ * instead. A leak that does not depend on the load also grows more slowly per allocation while the
+ * load rises. So growth per second must be slower in at least one interval, too; more is not asked,
+ * because a program that pauses makes intervals of time uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     struct series later = *series;
     size_t begins = growth_begins(series, number);
@@ -193,7 +205,7 @@ static bool is_slowing(struct series *series, size_t number) {
     bool slowing = samples_slow_down(&later, number, seconds, allocs);
     free(seconds);
     free(allocs);
-    return slowing;
+    return slowing || samples_ease(&later, number, begins);
 }
 
 /* Finds the straight line along which series->values grow; line.steady is false if the line

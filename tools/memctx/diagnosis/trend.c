@@ -15,6 +15,13 @@
 #define SLOWER_SOMEWHERE 0.85
 #define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
 #define BENT 0.5
+/* trend_eases divides x into EASE_PARTS equal parts. The second half adds at most EASED_HALF of
+ * what the first half adds, the last quarter at most EASED_QUARTER of what the third quarter adds.
+ */
+#define EASE_PARTS 4
+#define EASE_ELEMENTS 5
+#define EASED_HALF 0.33
+#define EASED_QUARTER 0.75
 #define NEAR_LINE 8 /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4
 #define STOPPED_INTERVALS 6
@@ -166,6 +173,24 @@ bool trend_is_slower(const double *x, const int64_t *values, size_t count) {
         highest = rate > highest ? rate : highest;
     }
     return count > 3 && is_below(rate_at(x, values, count - 1), 0, 0, x, values);
+}
+
+/* Returns the value at a point between the first and the last element of x, on the straight line
+ * between the two elements around it. */
+static double value_at(const double *x, const int64_t *values, size_t count, double at) {
+    size_t i = 1;
+    while (i + 1 < count && x[i] < at)
+        i++;
+    return (double)values[i] - rate_at(x, values, i) * (x[i] - at);
+}
+
+bool trend_eases(const double *x, const int64_t *values, size_t count) {
+    double at[EASE_PARTS + 1];
+    for (size_t i = 0; i <= EASE_PARTS && count >= EASE_ELEMENTS; i++)
+        at[i] = value_at(x, values, count, x[0] + (x[count - 1] - x[0]) * (double)i / EASE_PARTS);
+    return count >= EASE_ELEMENTS && x[count - 1] > x[0] &&
+           at[4] - at[2] <= EASED_HALF * (at[2] - at[0]) &&
+           at[4] - at[3] <= EASED_QUARTER * (at[3] - at[2]);
 }
 
 /* True if all elements are near the line through the elements `from` and `last`. */

@@ -78,6 +78,11 @@ bool trend_slows(const double *x, const int64_t *values, size_t count);
  * rate is at most half of the first. False for fewer than three intervals. */
 bool trend_bends(const double *x, const int64_t *values, size_t count);
 
+/* True if the series becomes flat, like a table that is filled at random: the second half of x adds
+ * much less than the first half, and the last quarter less than the third. Chance in single
+ * intervals matters little. False for fewer than four intervals. */
+bool trend_eases(const double *x, const int64_t *values, size_t count);
+
 /* A weaker form of trend_slows, for uneven steps of `x`: true if any rate is clearly lower than an
  * earlier rate, or the last rate is clearly below the average since x was 0. */
 bool trend_is_slower(const double *x, const int64_t *values, size_t count);
