@@ -245,6 +245,26 @@ def shape_slots_that_are_filled_at_random():
         check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {sizes}: {growth}")
 
 
+def small_chunks_go(dump, found):
+    """Makes the work free a chunk of one byte for each record that is kept."""
+    kept, work = found[KEPT][0]["id"], found[WORK][0]["id"]
+    last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
+    for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+        live = {row["id"]: row.get("self", row)["live_chunks"] for row in rows}
+        row = next(one for one in rows if one["id"] == work)
+        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            figures["live_chunks"] = figures["requested_bytes"] = last - live[kept] + 100
+            figures["frees"] = figures["allocs"] - figures["live_chunks"]
+
+
+@test
+def shape_small_chunks_that_go_as_large_ones_come():
+    """A program that frees a small chunk for each large one that it keeps grows."""
+    found, _ = looked(SHAPES["leak"][1], change=small_chunks_go)
+    growth = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
+    check(growth and names(growth[0], KEPT), f"{[(one['id'], one['severity'], one['evidence']) for one in found]}")
+
+
 def number_chunks(dump, found):
     """Sets the chunks of the kept record: 1000 at first, and one more at each rise of its bytes."""
     kept, chunks, before = found[KEPT][0]["id"], 1000, 0

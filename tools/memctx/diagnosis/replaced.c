@@ -102,6 +102,10 @@ static bool match_mostly(size_t matches, size_t intervals) {
  * growth, the suspect replaced the bytes of its site. */
 #define NET_PART 16
 
+/* Chunks replace as many chunks elsewhere only if those had at least 1/SMALLER_PART of the bytes.
+ * Otherwise memory grows: a program may free a small job for each large result that it keeps. */
+#define SMALLER_PART 4
+
 /* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
  * its entries replaced from another. In nearly each interval, either shrinking paths lose about as
  * many chunks or bytes as the suspect gains, or those with the suspect's site lose at least half as
@@ -125,8 +129,10 @@ static bool is_replacement(const struct look *look, const struct series *series,
         }
         const struct sample_row *from = &series->shrinking[before];
         const struct sample_row *to = &series->shrinking[after];
-        matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
-                   are_near(bytes, from->requested_bytes - to->requested_bytes);
+        int64_t lost_chunks = from->live_chunks - to->live_chunks;
+        int64_t lost_bytes = from->requested_bytes - to->requested_bytes;
+        matches += are_near(bytes, lost_bytes) ||
+                   (are_near(chunks, lost_chunks) && lost_bytes >= bytes / SMALLER_PART);
         if (bytes <= 0)
             continue;
         int64_t lost = lost_at_site(series, sites, site, before, after);
