@@ -17,7 +17,8 @@
  * libmemctx.so defines when it is preloaded (`memctx run`). Without the library there are no
  * contexts: memctx_create returns NULL, memctx_alloc calls malloc, and the other functions do
  * nothing, at the price of one load and one compare. A program that needs memctx_reset to free must
- * ask memctx_is_active first.
+ * ask memctx_is_active first. Code that clang compiles with -fno-pie, that any compiler compiles
+ * with -fno-pie -mcmodel=large, or that is linked statically, never finds the library.
  *
  * Every function accepts NULL for a context. NULL means "no context"; a function that would change
  * a context then does nothing.

@@ -16,7 +16,14 @@
 #elif !defined MEMCTX_WEAK_H
 #define MEMCTX_WEAK_H
 
+/* Code that is not position-independent (-fno-pie) would find the value 0 for a weak symbol even if
+ * the library is preloaded. __noplt__ makes gcc read the address of a function from the global
+ * offset table, which the dynamic linker fills in. */
+#if defined __GNUC__ && !defined __clang__ && __GNUC__ >= 6
+#define MEMCTX_WEAK __attribute__((__weak__, __noplt__))
+#else
 #define MEMCTX_WEAK __attribute__((__weak__))
+#endif
 
 #ifdef __cplusplus
 extern "C" {
