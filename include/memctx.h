@@ -262,6 +262,11 @@ MEMCTX_SIZE_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
+/* The function aligned_alloc of libc, which stdlib.h does not declare for C99. */
+MEMCTX_SIZE_IS(2)
+MEMCTX_ALIGNMENT_IS(1)
+MEMCTX_NEW_CHUNK void *memctx_libc_aligned_alloc(size_t alignment,
+                                                 size_t bytes) __asm__("aligned_alloc");
 /* Like memctx_alloc, but the address is a multiple of `alignment`. If that is not a power of two,
  * returns NULL with errno EINVAL. Without the library, and with `context` NULL, does what
  * aligned_alloc does. */
@@ -270,7 +275,7 @@ MEMCTX_ALIGNMENT_IS(2)
 static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
                                                           size_t bytes) {
     return context && memctx_do_alloc_aligned ? memctx_do_alloc_aligned(context, alignment, bytes)
-                                              : aligned_alloc(alignment, bytes);
+                                              : memctx_libc_aligned_alloc(alignment, bytes);
 }
 /* Resizes a chunk as realloc does. A chunk in a context of this thread stays in that context,
  * whatever `context` says. When `chunk` is NULL, allocates in `context`. */
@@ -385,8 +390,9 @@ static inline void memctx_end_scope(memctx_t *before) {
 #define MEMCTX_SCOPE_NAME(name, line) MEMCTX_SCOPE_PASTE(name, line)
 #define MEMCTX_SCOPE_PASTE(name, line) name##line
 #define MEMCTX_SCOPE_OF(context, before, once)                                                     \
-    for (memctx_t before __attribute__((cleanup(memctx_end_scope))) = memctx_switch(context),      \
-                         once = (memctx_t)(uintptr_t)1;                                            \
+    for (memctx_t before                                                                           \
+         __attribute__((__cleanup__(memctx_end_scope), __unused__)) = memctx_switch(context),      \
+                                                       once = (memctx_t)(uintptr_t)1;              \
          once; once = NULL)
 
 /* --- old names --------------------------------------------------------------------------- */
