@@ -23,6 +23,7 @@ struct request {
     size_t size, alignment; /* alignment 1: the alignment of every chunk, 16 bytes, is enough */
     bool zero;              /* all bytes of the chunk are to be zero */
     void *old;              /* the chunk to resize; NULL: allocate */
+    bool asked;             /* the function of a limit was called for this request */
 };
 
 /* Stands for the context whose limit a request would exceed, if the limit is that of a rule. */
@@ -114,11 +115,13 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         thread_leave_to_control(heap, access);
     else
         thread_leave_any(heap, access);
-    if (UNLIKELY(limited) && limited != LIMIT_OF_RULE &&
+    if (UNLIKELY(limited) && limited != LIMIT_OF_RULE && !request->asked &&
         named_limit_reached(limited, request->size)) {
         enum thread_access again = thread_enter_any(&heap);
+        struct request once_more = *request;
+        once_more.asked = true;
         if (again == access)
-            return serve_entered(heap, access, heap_view(heap, limited), request, frame);
+            return serve_entered(heap, access, heap_view(heap, limited), &once_more, frame);
         thread_leave_any(heap, again); /* the thread got a heap of its own meanwhile */
     }
     if (!chunk)

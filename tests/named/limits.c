@@ -51,6 +51,24 @@ static int set_another(memctx_t context, size_t bytes, void *other) {
     return 1;
 }
 
+/* A function that says that there is room, though there is none: the library asks it once. */
+static int promise_room(memctx_t context, size_t bytes, void *calls) {
+    ++*(int *)calls;
+    return context && bytes;
+}
+
+static void limits_with_empty_promises(void) {
+    int calls = 0;
+    struct memctx_limit limit = {10000, promise_room, &calls};
+    memctx_t context = make(NULL, "limited");
+    CHECK(!memctx_set_limit(context, &limit));
+    char *chunk = memctx_alloc(context, 6000);
+    CHECK(chunk && !calls);
+    CHECK(!memctx_alloc(context, 6000) && errno == ENOMEM && calls == 1);
+    CHECK(!realloc(chunk, 12000) && errno == ENOMEM && calls == 2);
+    memctx_delete(context);
+}
+
 static int count_call(memctx_t context, size_t bytes, void *calls) {
     ++*(int *)calls;
     return !context || !bytes;
@@ -120,6 +138,7 @@ static void limits(void) {
 const struct use_case cases_of_limits[] = {
     USE_CASE(limits),
     USE_CASE(limits_that_change),
+    USE_CASE(limits_with_empty_promises),
     USE_CASE(limits_of_what_is_gone),
     {NULL, NULL},
 };
