@@ -49,14 +49,19 @@ static bool matches_mangled(const char *pattern, const char *symbol) {
     return name.length && matches_parts(pattern, room, name.length, is_whole);
 }
 
-/* Compilers add a suffix (.part.0, .cold) to the name of a part of a function. The suffix is
- * ignored. */
+/* Compilers add suffixes (.part.0, .cold) to the name of a part of a function, but a function may
+ * also have a dot in its own name (main.make of Go). So the symbol is compared up to each dot, and
+ * as a whole. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol) {
     size_t length = 0;
-    while (symbol[length] && (symbol[length] != '.' || !length))
-        length++;
-    return glob(rule->pattern, symbol, length) ||
-           (symbol[0] == '_' && symbol[1] == 'Z' && matches_mangled(rule->pattern, symbol));
+    do {
+        length += symbol[length] != 0;
+        while (symbol[length] && symbol[length] != '.')
+            length++;
+        if (glob(rule->pattern, symbol, length))
+            return true;
+    } while (symbol[length]);
+    return symbol[0] == '_' && symbol[1] == 'Z' && matches_mangled(rule->pattern, symbol);
 }
 
 static const char *base_name(const char *path) {

@@ -54,6 +54,14 @@ APART std::string label(char **chunk) {
 }
 } // namespace shop
 
+/* A name with dots, as Go's and OCaml's compilers make them. */
+extern "C" {
+char *dotted(std::size_t bytes) __asm__("market.open.till");
+APART char *dotted(std::size_t bytes) {
+    return chunk_of(bytes);
+}
+}
+
 int main() {
     char *labelled;
     shop::label(&labelled);
@@ -64,6 +72,7 @@ int main() {
                       shop::inner::till(3000).chunk,
                       shop::inner::till() + 3000,
                       shop::inner::till().sell(3000),
+                      dotted(3000),
                       labelled};
     std::puts("begun");
     std::fflush(stdout);

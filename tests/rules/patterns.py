@@ -54,6 +54,8 @@ def patterns_of_cxx():
                            "regex:^shop::.*::open$": ["open"], "shop::shelf::put": ["put"], "inner::*": [],
                            "shop::cache::fill": ["fill"], "shop::crate::pack": ["pack"], "shop::label": ["label[abi:cxx11]"],
                            "shop::inner::till::till": ["till"], "shop::inner::till::operator+": ["operator+"],
+                           "market.open.till": ["dotted"], "market.open": ["dotted"], "market": ["dotted"], "market.*": ["dotted"],
+                           "regex:^market[.]open[.]till$": ["dotted"], "regex:^market[.]open$": ["dotted"], "open.till": [],
                            "shop::inner::till::sell()::{lambda*": ["sell"], "shop::inner": [], "basic_string": [], "E": []}.items():
         check_equal(matched(pattern, binary), names, pattern)
 

@@ -142,10 +142,8 @@ static char *demangle(const char *symbol) {
     return strncmp(symbol, "_R", 2) == 0 ? cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_RUST) : NULL;
 }
 
-/* Makes the forms of a name. A suffix that compilers add to the name of a part of a function
- * (.part.0, .cold) is cut off. */
-static void make_forms(struct name_forms *forms, const char *symbol) {
-    size_t length = symbol[0] != '\0' ? 1 + strcspn(symbol + 1, ".") : 0;
+/* Makes the forms of the name in the first `length` bytes of the symbol. */
+static void make_forms(struct name_forms *forms, const char *symbol, size_t length) {
     forms->count = 0;
     if (length >= sizeof forms->symbol)
         return;
@@ -180,18 +178,33 @@ static bool matches(const struct rule_pattern *pattern, const char *name) {
                                        : fnmatch(pattern->glob, name, 0) == 0;
 }
 
-unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol) {
-    static struct name_forms forms;
-    make_forms(&forms, symbol);
+static unsigned int rule_of_forms(const struct rule_patterns *patterns,
+                                  const struct name_forms *forms) {
     for (size_t i = 0; i < patterns->count; i++) {
         const struct rule_pattern *pattern = &patterns->list[i];
         if (pattern->kind != RULE_FUNCTION && pattern->kind != RULE_REGEX)
             continue;
-        for (size_t k = 0; k < forms.count; k++)
-            if (matches(pattern, forms.texts[k]))
+        for (size_t k = 0; k < forms->count; k++)
+            if (matches(pattern, forms->texts[k]))
                 return (unsigned int)i + 1;
     }
     return 0;
+}
+
+/* Compilers add suffixes (.part.0, .cold) to the name of a part of a function, but a function may
+ * also have a dot in its own name (main.make of Go). So the symbol is compared up to each dot, and
+ * as a whole. */
+unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol) {
+    static struct name_forms forms;
+    unsigned int first = 0;
+    for (size_t length = 0; symbol[length] != '\0';) {
+        length += 1 + strcspn(symbol + length + 1, ".");
+        make_forms(&forms, symbol, length);
+        unsigned int rule = rule_of_forms(patterns, &forms);
+        if (first == 0 || (rule != 0 && rule < first))
+            first = rule;
+    }
+    return first;
 }
 
 unsigned int rule_patterns_of_file(const struct rule_patterns *patterns, const char *file,
