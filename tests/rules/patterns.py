@@ -73,13 +73,15 @@ def patterns_of_rust():
                             os.path.join(HERE, "names.rs"), "-o", binary], {**os.environ, "RUSTC_BOOTSTRAP": "1"})
         check_equal(done.returncode, 0, done.stderr)
         shown = {"legacy": "names::shop::till::Till::open", "v0": "<names::shop::till::Till>::open"}[mangling]
-        for pattern, contexts in {"open": 1, shown: 1, f"regex:^{shown}$": 1, "names::shop::till": 0}.items():
+        generic = {"legacy": "names::shop::till::Shelf<T>::put", "v0": "<names::shop::till::Shelf<u8>>::put"}[mangling]
+        for pattern, contexts in {"open": 1, shown: 1, f"regex:^{shown}$": 1, generic: 1, f"regex:^{generic}$": 1,
+                                  "names::shop::till": 0}.items():
             with runtime_dir() as directory, started(directory, [binary], [f"{pattern}=own"]) as process:
                 check_equal(process.hear(), "begun", pattern)
                 process.wait_socket()
                 names = [context["frame"]["function"] for context in dump_json(process.pid, env=process.cli_env)["contexts"]
                          if context.get("frame")]
-                check(shown in names, f"memctx dump shows {names}")
+                check({shown, generic} <= {*names}, f"memctx dump shows {names}")
                 check_equal(listed(process)[0]["contexts"], contexts, f"{mangling}, {pattern}")
     with runtime_dir() as directory, Target([os.path.join(harness.BIN, "rules-names-legacy")], directory, MEMCTX_CONTROL="eager",
                                             MEMCTX_RULES="names::shop::till::Till::open=own") as process:

@@ -127,19 +127,16 @@ static void drop_tags(char *name) {
         memmove(tag, end + 1, strlen(end + 1) + 1);
 }
 
-/* The older names of Rust end in ::h and a hash of 16 digits. */
-static void drop_hash(char *name) {
-    static const char hash[] = "::h0123456789abcdef";
-    size_t length = strlen(name), digits = sizeof hash - 1 - 3;
-    char *end = length >= sizeof hash ? name + length - (sizeof hash - 1) : NULL;
-    if (end && strncmp(end, hash, 3) == 0 && strspn(end + 3, "0123456789abcdef") == digits)
-        *end = '\0';
-}
-
-static char *demangle(const char *symbol) {
-    if (strncmp(symbol, "_Z", 2) == 0)
-        return cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_GNU_V3);
-    return strncmp(symbol, "_R", 2) == 0 ? cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_RUST) : NULL;
+/* Demangles the name of a C++ or Rust function, without parameters. *rust: true for Rust. */
+static char *demangle(const char *symbol, bool *rust) {
+    bool older = strncmp(symbol, "_ZN", 3) == 0; /* C++, or the older names of Rust */
+    char *name = older || strncmp(symbol, "_R", 2) == 0
+                     ? cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_RUST)
+                     : NULL;
+    *rust = name;
+    if (!name && strncmp(symbol, "_Z", 2) == 0)
+        name = cplus_demangle(symbol, DMGL_NO_OPTS | DMGL_GNU_V3);
+    return name;
 }
 
 /* Makes the forms of the name in the first `length` bytes of the symbol. */
@@ -150,18 +147,18 @@ static void make_forms(struct name_forms *forms, const char *symbol, size_t leng
     memcpy(forms->symbol, symbol, length);
     forms->symbol[length] = '\0';
     add_form(forms, forms->symbol);
-    char *name = demangle(forms->symbol);
+    bool rust;
+    char *name = demangle(forms->symbol, &rust);
     if (!name)
         return;
     drop_templates(name, forms->joined, sizeof forms->joined);
     /* as the command shows it: a name with tags, or <crate::type>::function */
-    if (symbol[1] == 'R' && strlen(name) < sizeof forms->whole)
+    if (rust && strlen(name) < sizeof forms->whole)
         memcpy(forms->whole, name, strlen(name) + 1);
     else
         memcpy(forms->whole, forms->joined, sizeof forms->whole);
     free(name);
     drop_tags(forms->joined);
-    drop_hash(forms->joined);
     add_form(forms, forms->whole);
     add_form(forms, forms->joined);
     memcpy(forms->parts, forms->joined, sizeof forms->joined);
