@@ -217,8 +217,24 @@ static bool environment_is_trusted(void) {
     return !getauxval(AT_SECURE) || !getauxval(AT_UID);
 }
 
+/* Room for a warning for each setting, and for about forty rules. */
+#define WARNINGS_BYTES 16384
+
+/* Prints the warnings about settings and rules. If there was no room for all, prints those that are
+ * complete, and says that there are more. */
+static void print_warnings(struct text *warnings) {
+    static const char more[] = "memctx: more rules of MEMCTX_RULES are not understood; memctx run "
+                               "--rule says what is wrong with a rule\n";
+    while (warnings->full && warnings->length && warnings->bytes[warnings->length - 1] != '\n')
+        warnings->length--;
+    if (warnings->length)
+        os_print(warnings);
+    if (warnings->full)
+        os_print(&(struct text){.bytes = (char *)(uintptr_t)more, .length = sizeof more - 1});
+}
+
 __attribute__((constructor)) static void start(int count, char **arguments) {
-    char lines[1024];
+    char lines[WARNINGS_BYTES];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
     int64_t run_pid = 0;
     bool trusted = environment_is_trusted();
@@ -229,8 +245,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     /* code that rules match, found by the command */
     const char *ranges = trusted ? getenv(WIRE_RANGES_VARIABLE) : NULL;
     policy_rules_init(trusted ? getenv("MEMCTX_RULES") : NULL, ranges, &warnings);
-    if (warnings.length)
-        os_print(&warnings);
+    print_warnings(&warnings);
     os_identity_init();
     os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();

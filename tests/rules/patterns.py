@@ -115,6 +115,19 @@ def what_is_not_understood_is_said():
 
 
 @test
+def many_mistakes_are_said_in_whole_lines():
+    settings = {f"MEMCTX_{name}": "x" * 60 for name in ("DECAY_MS", "DEPTH", "FREELIST_KIB", "MARKS", "TABLES", "VERIFY")}
+    for count in (12, 100):
+        done = use("patterns", ";".join(f"row{number}=slob" for number in range(count)), **settings)
+        lines = done.stderr.splitlines()
+        check(all(line.startswith("memctx: ") for line in lines) and done.stderr.endswith("\n"), done.stderr[-300:])
+        check_equal(sum("; the default is used: " in line for line in lines), len(settings), done.stderr[:2000])
+        rules = [line for line in lines if line.startswith('memctx: MEMCTX_RULES: the rule "row')]
+        check(all(line.endswith("; this rule is ignored") for line in rules), done.stderr[-300:])
+        check_equal((len(rules) == count, "more rules of MEMCTX_RULES" in lines[-1]), (count == 12, count == 100), f"{len(rules)} lines")
+
+
+@test
 def expressions_that_are_none_are_said():
     with runtime_dir() as directory, target(directory, "patterns", "row_new=own") as process:
         check_equal(process.hear(), "begun", "first")
