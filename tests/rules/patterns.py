@@ -145,7 +145,8 @@ def expressions_that_are_none_are_said():
             done = run_cli("run", "--", program(), "patterns", env=clean_env(MEMCTX_RULES=rule, MEMCTX_LIBRARY=harness.LIB))
             check_equal((done.returncode, done.stdout), (0, "begun\n"), rule)
             check("MEMCTX_RULES: " + line in done.stderr and "; this rule is ignored\n" in done.stderr, f"MEMCTX_RULES: {done.stderr}")
-        for rules, says in ((("regex:^x=slab", "y=slba"), "the policies are"), (("context:x=slab",), "no context has that number")):
+        for rules, says in ((("regex:^x=slab", "y=slba"), "the policies are"), (("context:x=slab",), "no context has that number"),
+                            (("x=slab;y=bump",), "it has a semicolon; give each rule an option --add of its own")):
             done = run_cli("rules", process.pid, "--clear", *[word for rule in rules for word in ("--add", rule)], env=process.cli_env)
             check_equal(done.returncode, 2, str(rules))
             check(f'the rule "{rules[-1]}" is not understood: {says}' in done.stderr, f"{rules}: {done.stderr}")

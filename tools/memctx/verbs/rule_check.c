@@ -78,6 +78,8 @@ void rule_check(const char *rule) {
     for (const char *at = rule; !wrong && *at; at++)
         if ((unsigned char)*at < ' ')
             wrong = "it has a control character";
+        else if (*at == ';')
+            wrong = "it has a semicolon; give each rule an option --add of its own";
     size_t takes = room_of(strlen(rule));
     if (!wrong && takes > room)
         wrong = "there are too many rules";
