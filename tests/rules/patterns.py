@@ -61,6 +61,19 @@ def patterns_of_cxx():
 
 
 @test
+def patterns_with_parameters():
+    """A pattern may be the name of a C++ function that memctx dump shows."""
+    binary = build_program("tests/rules/names.cc", "rules-names", flags=("-g", "-O1"))
+    with runtime_dir() as directory:
+        for pattern, names in {"shop::inner::till::open(int) const": ["open"], "shop::inner::till::till(int)": ["till"],
+                               "shop::inner::till::open(long) const": [], "shop::shelf<unsigned long>::put(unsigned long)": ["put"],
+                               "shop::crate<(shop::kind)3>::pack()": ["pack"],
+                               "shop::label[abi:cxx11](char**)": ["label[abi:cxx11]"]}.items():
+            found = functions_matched(started(directory, [binary, "patterns"], [f"{pattern}=own"]), pattern)
+            check_equal(found, names, pattern)
+
+
+@test
 def patterns_of_rust():
     """The library reads the older symbols itself, the command also v0 symbols. A pattern may be the
     name that memctx dump shows."""

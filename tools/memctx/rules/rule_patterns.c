@@ -70,6 +70,8 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
         return false;
     patterns->count++;
     patterns->any = patterns->any || pattern->kind != RULE_OTHER;
+    patterns->shown =
+        patterns->shown || (pattern->kind == RULE_FUNCTION && strpbrk(pattern->glob, "(<"));
     patterns->command_alone =
         patterns->command_alone || pattern->kind == RULE_REGEX || pattern->kind == RULE_FILE;
     return true;
@@ -81,7 +83,7 @@ struct name_forms {
     const char *texts[64]; /* pointers into the buffers below */
     size_t count;
     char symbol[SYMBOL_MAX_BYTES], whole[SYMBOL_MAX_BYTES], joined[SYMBOL_MAX_BYTES];
-    char parts[SYMBOL_MAX_BYTES];
+    char parts[SYMBOL_MAX_BYTES], shown[SYMBOL_MAX_BYTES];
 };
 
 static void add_form(struct name_forms *forms, const char *text) {
@@ -139,8 +141,20 @@ static char *demangle(const char *symbol, bool *rust) {
     return name;
 }
 
-/* Makes the forms of the name in the first `length` bytes of the symbol. */
-static void make_forms(struct name_forms *forms, const char *symbol, size_t length) {
+/* Adds the name of a C++ function as memctx dump shows it, with parameters and template arguments.
+ */
+static void add_shown(struct name_forms *forms) {
+    char *name = cplus_demangle(forms->symbol, DMGL_GNU_V3 | DMGL_PARAMS | DMGL_ANSI);
+    if (name && strlen(name) < sizeof forms->shown) {
+        memcpy(forms->shown, name, strlen(name) + 1);
+        add_form(forms, forms->shown);
+    }
+    free(name);
+}
+
+/* Makes the forms of the name in the first `length` bytes of the symbol. `shown`: also the name as
+ * memctx dump shows it. */
+static void make_forms(struct name_forms *forms, const char *symbol, size_t length, bool shown) {
     forms->count = 0;
     if (length >= sizeof forms->symbol)
         return;
@@ -158,6 +172,8 @@ static void make_forms(struct name_forms *forms, const char *symbol, size_t leng
     else
         memcpy(forms->whole, forms->joined, sizeof forms->whole);
     free(name);
+    if (shown && !rust)
+        add_shown(forms);
     drop_tags(forms->joined);
     add_form(forms, forms->whole);
     add_form(forms, forms->joined);
@@ -196,7 +212,7 @@ unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, con
     unsigned int first = 0;
     for (size_t length = 0; symbol[length] != '\0';) {
         length += 1 + strcspn(symbol + length + 1, ".");
-        make_forms(&forms, symbol, length);
+        make_forms(&forms, symbol, length, patterns->shown);
         unsigned int rule = rule_of_forms(patterns, &forms);
         if (first == 0 || (rule != 0 && rule < first))
             first = rule;

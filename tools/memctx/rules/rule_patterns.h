@@ -3,9 +3,9 @@
  * rule_patterns.h - compares the patterns of rules that the command resolves with names.
  *
  * A function of C++ or Rust is compared by its mangled name, by namespace::type::function without
- * template arguments, parameters and a hash, and by each part between two "::". A source file is
- * compared by its name and by its path. docs/rules.md says which patterns the library resolves
- * itself.
+ * template arguments, parameters and a hash, by each part between two "::", and by its name as
+ * memctx dump shows it. A source file is compared by its name and by its path. docs/rules.md says
+ * which patterns the library resolves itself.
  */
 #ifndef MEMCTX_RULE_PATTERNS_H
 #define MEMCTX_RULE_PATTERNS_H
@@ -31,6 +31,7 @@ struct rule_patterns {
     struct rule_pattern list[RULE_PATTERNS_MAX]; /* in the order of the rules */
     size_t count;
     bool any;           /* the command can resolve some pattern */
+    bool shown;         /* some name of a function may have parameters or template arguments */
     bool command_alone; /* some pattern is a regex: or file:, which the library cannot resolve */
 };
 
