@@ -118,7 +118,7 @@ enum memctx_flag {
     /* The library zeroes memory when a chunk is freed and when the context is reset. For keys and
      * passwords. */
     MEMCTX_ZERO_FREED = 1,
-    /* For chunks of up to 1 MiB: the size of the chunk is rounded up to a multiple of 16, and an
+    /* For chunks of up to 1016 KiB: the size of the chunk is rounded up to a multiple of 16, and an
      * inaccessible page follows the chunk. A freed chunk is inaccessible itself until 4096 other
      * such chunks were freed. An access to inaccessible memory ends the program, with a message
      * that shows the call paths of the allocation, of the free and of the access. Costs some

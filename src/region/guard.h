@@ -8,7 +8,7 @@
  * path that allocated the chunk and the path that freed it. Each such chunk is a span of slices of
  * its own and costs two system calls. A freed chunk waits, without memory, until GUARD_WAITING
  * other guarded chunks were freed after it. Cannot do: find accesses in front of a chunk; guard
- * sizes over 1 MiB; guard more than GUARD_MAX chunks, because the kernel allows a process 65 530
+ * sizes over 1016 KiB; guard more than GUARD_MAX chunks, because the kernel allows a process 65 530
  * mappings. Chunks that cannot be guarded are allocated as usual, and counted. If the program sets
  * its own handler for SIGSEGV after the first such chunk, the program is stopped without the
  * report.

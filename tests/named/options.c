@@ -110,6 +110,26 @@ static void guarded(void) {
     *(volatile char *)chunk = 1;
 }
 
+/* True if the kernel cannot read the byte. */
+static bool is_inaccessible(const char *byte) {
+    int ends[2];
+    CHECK(!pipe(ends));
+    bool refused = write(ends[1], byte, 1) < 0;
+    close(ends[0]);
+    close(ends[1]);
+    return refused;
+}
+
+static void guarded_sizes(void) {
+    struct memctx_options with = {.flags = MEMCTX_GUARDED};
+    memctx_t context = memctx_create_with(NULL, "watched", MEMCTX_ASET, &with);
+    size_t largest = 1016 << 10;
+    CHECK(is_inaccessible((char *)memctx_alloc(context, 16) + 16));
+    CHECK(is_inaccessible((char *)memctx_alloc(context, largest) + largest));
+    CHECK(!is_inaccessible((char *)memctx_alloc(context, largest + 1) + largest + 1));
+    memctx_delete(context);
+}
+
 static void with_options(void) {
     struct memctx_options with = {.flags = MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES};
     memctx_alloc(memctx_create_with(NULL, "with", MEMCTX_BUMP, &with), 100);
@@ -133,6 +153,6 @@ static void identified(void) {
 }
 
 const struct use_case cases_of_options[] = {
-    USE_CASE(zeroed),       USE_CASE(long_identifiers), USE_CASE(options), USE_CASE(guarded),
-    USE_CASE(with_options), USE_CASE(identified),       {NULL, NULL},
+    USE_CASE(zeroed),       USE_CASE(long_identifiers), USE_CASE(options),       USE_CASE(guarded),
+    USE_CASE(with_options), USE_CASE(identified),       USE_CASE(guarded_sizes), {NULL, NULL},
 };
