@@ -180,8 +180,11 @@ static inline int memctx_library_version_number(void) {
 
 /* Creates a context that belongs to the calling thread. `parent` is NULL or a context whose reset
  * and delete also delete the new context. `name` is copied. If a context of this name and parent
- * was deleted before, the new context takes over the deleted one's line in dumps. Returns NULL when
- * memory is short or the library is absent. */
+ * was deleted before, the new context takes over the deleted one's line in dumps. A program should
+ * have few names, such as "request", and tell contexts of one name apart by memctx_set_identifier:
+ * each pair of a name and a parent takes about 400 bytes as long as the process runs, and there can
+ * be about a million such pairs. Returns NULL when memory is short, when there are too many such
+ * pairs, or when the library is absent. */
 MEMCTX_NONNULL(2)
 static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
                                                      enum memctx_policy policy) {
