@@ -98,8 +98,10 @@ static bool parse(const struct option *option, const char *text, int64_t *value)
             return true;
         }
     }
-    return !option->words && text_to_number(text, value) && *value >= option->minimum &&
-           *value <= option->maximum;
+    /* K, M and G are refused, because a number may be in KiB or in milliseconds. */
+    size_t length = text_length(text);
+    return !option->words && length && text[length - 1] <= '9' && text_to_number(text, value) &&
+           *value >= option->minimum && *value <= option->maximum;
 }
 
 static void describe_name(const struct option *option, struct text *text) {

@@ -228,7 +228,7 @@ def pages_that_come_back_and_pages_that_are_shared():
     check(f"set at least three, some time apart, with memctx mark {target.pid} NAME and a new NAME each time, use --watch" in " ".join(text.split()), text)
     check(re.search(rf"chunks, {amount} in all, keep {amount} of pages in use, of which {amount} are otherwise empty, \d+ % of the resident "
                     "set; freeing all these chunks returns these pages", alone), alone)
-    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES="1G") as target:  # keeps all chunks in mixed pages
+    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES=str(1 << 30)) as target:  # keeps all chunks in mixed pages
         found = found_at(target, 1)["findings"]
         shared = told(target).replace("\n  ", "")
     check({"name_keep", "label_keep"} <= {finding["function"].split(",")[0] for finding in found}, f"{found}")

@@ -92,6 +92,7 @@ Test(options, environment_sets_them_and_says_what_it_refuses) {
                                  "MEMCTX_DEPTHS=9",
                                  "XMEMCTX_DEPTH=9",
                                  "MEMCTX_WASTE_KIB=-3",
+                                 "MEMCTX_FREELIST_KIB=8M",
                                  "MEMCTX_VERBOSE=3",
                                  "PATH=/bin",
                                  NULL};
@@ -102,11 +103,12 @@ Test(options, environment_sets_them_and_says_what_it_refuses) {
     cr_assert_eq(options.verify, 0);
     cr_assert_eq(options.decay_ms, 500);
     cr_assert_eq(options.waste_kib, 2048);
+    cr_assert_eq(options.freelist_kib, 8192);
     cr_assert_eq(options.verbose, 0);
     size_t lines = 0;
     for (const char *at = buffer; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
-    cr_assert_eq(lines, 4, "%s", buffer);
+    cr_assert_eq(lines, 5, "%s", buffer);
     cr_assert(strstr(buffer, "MEMCTX_VERIFY=banana") != NULL, "%s", buffer);
     cr_assert(strstr(buffer, "MEMCTX_DECAY_MS=") != NULL, "%s", buffer);
 }
@@ -130,6 +132,8 @@ Test(options, set_live_ones_only) {
         {"depth=129", OPTION_BAD_VALUE},
         {"depth=-1", OPTION_BAD_VALUE},
         {"depth=", OPTION_BAD_VALUE},
+        {"waste_kib=64k", OPTION_BAD_VALUE},
+        {"decay_ms=1K", OPTION_BAD_VALUE},
         {"depth", OPTION_UNKNOWN},
         {"nothing=1", OPTION_UNKNOWN},
         {"=1", OPTION_UNKNOWN},
