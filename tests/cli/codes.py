@@ -343,6 +343,11 @@ def mark_diff_reset_trim_set_options():
         check_equal((depth["value"], depth["default"]), (7, 32), "depth")
         for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
             expect(1, " refused the request: ", "set", live.pid, wrong, env=env)
+        for wrong in ("depth=x", "nothing=1", "control=off"):
+            expect(2, f"no option is changed; \"{wrong}\" is not", "set", live.pid, "decay_ms=77", wrong, env=env)
+        values = {option["name"]: option["value"] for option in json.loads(succeed("options", live.pid, "--json", env=env))["options"]}
+        check_equal((values["decay_ms"], values["depth"]), (500, 7), "none of several options is changed")
+        succeed("set", live.pid, "decay_ms=78", "depth=8", "record=off", env=env)
         figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=env))["figures"]
         check(figures["contexts"] > 0, f"figures: {figures}")
 

@@ -5,6 +5,7 @@
 
 #include "verbs/place.h"
 #include "verbs/rule_check.h"
+#include "verbs/settings.h"
 #include "verbs/unfold.h"
 #include "verbs/verbs.h"
 
@@ -111,6 +112,17 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
     unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
 }
 
+/* True if the assignment NAME=VALUE names an option that can be changed while the program runs, and
+ * a value of that option. */
+static bool is_live_option(const char *assignment) {
+    const char *equals = strchr(assignment, '=');
+    char *name = cli_format("%.*s", (int)(equals - assignment), assignment);
+    const struct settings_entry *entry = settings_find(name);
+    bool is_record = strcmp(name, "record") == 0; /* not in the table of settings */
+    free(name);
+    return is_record || (entry && entry->settable && settings_accepts(entry, equals + 1));
+}
+
 int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.human = reading_wants_human()};
@@ -144,6 +156,11 @@ int set_main(int argc, char **argv) {
         const char *equals = strchr(argv[i], '=');
         if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)
             cli_usage("set takes name=value; got \"%.100s\"", argv[i]);
+        if (argc > optind + 2 && !is_live_option(argv[i])) {
+            cli_usage("no option is changed; \"%.100s\" is not an option that can be changed now, "
+                      "with a valid value; see memctx options",
+                      argv[i]);
+        }
     }
     target_open(&target, word, true);
     for (int i = optind + 1; i < argc; i++) {
