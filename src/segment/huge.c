@@ -340,14 +340,18 @@ static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
 
 /* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
  * program writes the beginning of a large buffer first, and the kernel can extend a mapping again
- * that lost its end. So in the second half of the cache's bound, several beginnings are worth more
- * than one whole mapping. The caller holds the lock. */
+ * that lost its end. So whole mappings fill at most half of the plain bound, and what the bound
+ * has learnt beyond that half. Up to the bound, only beginnings are kept. The caller holds the
+ * lock. */
 static size_t cache_share(size_t bytes) {
-    int64_t plain, bound_now = segment_freelist_bound(
-                       (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), &plain);
-    size_t bound = (size_t)bound_now, cached = (size_t)global.huge_cached_bytes;
+    int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), plain;
+    size_t bound = (size_t)segment_freelist_bound(dirty, &plain);
+    /* The half that beginnings may fill is added and subtracted again, so that it does not lower
+     * the bound by the peak: a program with one buffer at a time needs all of that bound. */
+    size_t whole = (size_t)(segment_freelist_bound(dirty - plain / 2, &plain) - plain / 2);
+    size_t cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up((size_t)plain / BEGINNINGS, OS_PAGE_BYTES);
-    if (cached + bytes <= bound - (size_t)plain / 2)
+    if (cached + bytes <= whole)
         return bytes;
     bytes = bytes < part ? bytes : part;
     return cached + bytes <= bound ? bytes : 0;

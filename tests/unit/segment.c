@@ -421,6 +421,25 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
                  (unsigned long)(all >> 20));
 }
 
+/* A program has one buffer at a time, of more than half of the freelist's bound. Its OS pages are
+ * kept from one buffer to the next. */
+Test(huge, the_freelist_keeps_a_single_buffer_whole) {
+    static const size_t sizes[] = {5 << 20, 8 << 20, 30 << 20};
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int round = 0; round < 10; round++) {
+            struct page *header = segment_huge_alloc(sizes[i], 16);
+            cr_assert(header != NULL);
+            if (round >= 5)
+                cr_assert_geq(os_resident_bytes(header, sizes[i]), (int64_t)sizes[i],
+                              "%zu bytes, round %d", sizes[i], round);
+            memset(header->chunk, 1, sizes[i]);
+            segment_huge_free(header);
+        }
+}
+
 /* Writes the buffer's name and the offset at every 64 KiB of a buffer. */
 static void sign(char *chunk, size_t from, size_t bytes, uint64_t name) {
     for (size_t at = align_up(from, 64 << 10); at + 16 <= bytes; at += 64 << 10) {
