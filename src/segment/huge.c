@@ -397,13 +397,60 @@ size_t segment_huge_purge(bool all) {
     return released;
 }
 
-/* Adds `bytes` to the bytes in use. `fresh`: how many of these bytes came from the kernel. */
+/* Returns by how many bytes the cache exceeds its bound; 0 or less: it does not. The caller holds
+ * the lock. */
+static int64_t cache_excess(void) {
+    int64_t plain, dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
+    return global.huge_cached_bytes - segment_freelist_bound(dirty, &plain);
+}
+
+/* Returns the index of the mapping that has been in the cache for longest; -1: the cache is empty.
+ * The caller holds the lock. */
+static int cache_oldest(void) {
+    const struct huge_cached *cache = segment_huge_cache;
+    int oldest = -1;
+    for (int i = 0; i < HUGE_CACHE_MAX; i++)
+        if (cache[i].start && (oldest < 0 || cache[i].since_ns < cache[oldest].since_ns))
+            oldest = i;
+    return oldest;
+}
+
+/* Takes up to `excess` bytes from the end of the oldest cached mapping, or the whole mapping if too
+ * little of it would be left, and gives them back to the kernel. */
+static void cache_cut(size_t excess) {
+    lock_take(&global.lock);
+    int oldest = cache_oldest();
+    struct huge_cached entry = {0};
+    size_t left = 0;
+    if (oldest >= 0) {
+        entry = cache_remove(oldest);
+        left = entry.bytes > excess + DONOR_MIN ? entry.bytes - align_up(excess, OS_PAGE_BYTES) : 0;
+    }
+    if (left)
+        cache_add((struct huge_cached){entry.start, left, entry.since_ns});
+    lock_release(&global.lock);
+    add_relaxed(&segment_returned, (int64_t)(entry.bytes - left));
+    if (left)
+        os_unmap(entry.start + left, entry.bytes - left);
+    else if (entry.start)
+        mapping_end(entry.start, entry.bytes);
+}
+
+/* Adds `bytes` to the bytes in use. `fresh`: how many of these bytes came from the kernel. More
+ * bytes in use lower the bound that the freelist has learnt, so the cache may have to shrink. */
 static void account(int64_t bytes, int64_t fresh) {
     lock_take(&global.lock);
     global.huge_bytes += bytes;
     add_owner(&global.used_bytes, bytes);
     segment_note_taken(fresh);
+    int64_t excess = fresh > 0 && global.huge_cached ? cache_excess() : 0;
     lock_release(&global.lock);
+    while (UNLIKELY(excess > 0)) {
+        cache_cut((size_t)excess);
+        lock_take(&global.lock);
+        excess = global.huge_cached ? cache_excess() : 0;
+        lock_release(&global.lock);
+    }
 }
 
 static void account_resized(int64_t more) {

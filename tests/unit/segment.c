@@ -508,6 +508,32 @@ Test(huge, mappings_put_together_are_whole) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+/* A program frees large buffers, and then grows another one beyond the old peak. The freelist gives
+ * back what the bytes in use and the freelist exceed their peak by. */
+Test(huge, the_freelist_shrinks_while_a_chunk_grows) {
+    enum { COUNT = 4, BYTES = 20 << 20, MOST = 200 << 20, STEP = 10 << 20 };
+    struct page *headers[COUNT];
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < COUNT; i++)
+            headers[i] = segment_huge_alloc(BYTES, 16);
+        for (int i = 0; i < COUNT; i++)
+            segment_huge_free(headers[i]);
+    }
+    cr_assert_gt(segment_usage().freelist_bytes, 2 * BYTES, "the freelist has learnt nothing");
+    struct page *header = segment_huge_alloc(70 << 20, 16);
+    for (size_t bytes = 70 << 20; bytes < MOST; bytes += STEP) {
+        header = segment_huge_resize(header, bytes);
+        cr_assert(header != NULL);
+        struct segment_usage usage = segment_usage();
+        int64_t plain, bound = segment_freelist_bound(0, &plain);
+        cr_assert_leq(usage.freelist_bytes, bound, "%ld MiB in use",
+                      (long)(usage.used_bytes >> 20));
+    }
+}
+
 /* When the freelist has no room for whole mappings, it keeps only their beginnings. */
 Test(huge, the_freelist_keeps_beginnings) {
     enum { COUNT = 12, BYTES = 3 << 20 };
