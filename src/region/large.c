@@ -12,6 +12,21 @@
 #include "region/reset.h"
 #include "region/terms.h"
 
+/* More bytes than this are zeroed by the kernel, which takes their OS pages back. So a program that
+ * writes a small part of a very large zeroed chunk does not make the rest resident. Fewer bytes are
+ * written, because a page fault takes longer. glibc takes zeroed memory from the kernel above the
+ * same size. */
+#define WRITE_ZEROS_MOST (32UL << 20)
+
+/* Zeroes the bytes of a new huge chunk that are not zero. */
+static void zero_huge(const struct page *page, size_t size) {
+    size_t stale = page->stale_bytes;
+    if (stale > WRITE_ZEROS_MOST)
+        os_discard(page->chunk, stale);
+    else
+        __builtin_memset(page->chunk, 0, stale < size ? stale : size);
+}
+
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero) {
     struct page *page;
@@ -35,6 +50,10 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         if (!page)
             return NULL;
     }
+    if (zero && page->kind == PAGE_HUGE)
+        zero_huge(page, size);
+    else if (zero && !page->fresh)
+        __builtin_memset(page->chunk, 0, size);
     page->requested_bytes = size;
     page->context = view->context;
     view_account_alloc(view, size);
@@ -44,8 +63,6 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         page->meta_shift = META_CHECKED;
         check_seal(page->chunk, size, page->chunk + size + tail);
     }
-    if (zero && !page->fresh)
-        __builtin_memset(page->chunk, 0, size);
     return page->chunk;
 }
 

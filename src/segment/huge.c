@@ -119,6 +119,7 @@ static int resize_in_place(char *start, size_t old_bytes, size_t bytes) {
 /* A move of areas into one mapping. */
 struct move {
     char *target;        /* the mapping that the OS pages come to */
+    size_t fresh;        /* the bytes of the target from here on are new, and so zero */
     size_t hole, beyond; /* if the kernel refused, [hole, beyond) of the target may be unmapped */
 };
 
@@ -257,16 +258,24 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
     size_t part = donor->bytes < bytes - have ? donor->bytes : bytes - have;
     size_t end = donor->bytes;
     donor->bytes = move_part(move, donor->start, end - part, end, have);
+    if (donor->bytes < end)
+        move->fresh = have + part;
     if (have + part < bytes && donor->bytes < end)
         cut_add(cuts, have + part);
 }
 
+/* What a mapping for a chunk consists of. */
+struct parts {
+    size_t mapped; /* bytes of the mapping */
+    size_t reused; /* bytes that come from the cache */
+    size_t fresh;  /* the bytes from here on come from the kernel, and so are zero */
+};
+
 /* Makes a mapping of `bytes` out of the base and the end of the donor; either may be empty. Sets
- * base and donor to the parts that were not used. Returns the mapping, and sets *reused to the
- * number of bytes that come from the base and the donor. NULL: a dump keeps mappings from being
- * moved, or the kernel refused. */
+ * base and donor to the parts that were not used. Returns the mapping, and describes it in *parts.
+ * NULL: a dump keeps mappings from being moved, or the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
-                          size_t *reused) {
+                          struct parts *parts) {
     bool extended = base->start && !resize_in_place(base->start, base->bytes, bytes);
     /* the kernel refused to shrink the base, which as a whole does not fit into the target */
     if (base->start && !extended && base->bytes > bytes)
@@ -283,16 +292,17 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
         mapping_end(base->start, base->bytes);
         *base = (struct huge_cached){0};
     }
+    move.fresh = of_base ? of_base : HUGE_HEADER_BYTES;
     /* Moving unmaps the old place, which a dump may read. */
     if (lock_try(&global.unmap_lock)) {
-        fill(&move, of_base ? of_base : HUGE_HEADER_BYTES, bytes, base, donor);
+        fill(&move, move.fresh, bytes, base, donor);
         unmap_lock_release();
     } else if (!extended) {
         os_unmap(move.target, bytes);
         return NULL;
     }
     if (LIKELY(!move.beyond)) {
-        *reused = of_base + (of_donor - donor->bytes);
+        *parts = (struct parts){bytes, of_base + (of_donor - donor->bytes), move.fresh};
         return move.target;
     }
     /* The hole is not unmapped, because another thread may have mapped memory there by now. */
@@ -311,9 +321,9 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
  * moved behind the base: to move an OS page takes a hundredth of the time of a page fault. If all
  * cached mappings are more than a quarter too large, the size decides. For 4 to 64 MiB, the donor's
  * end is moved into a new mapping. For other sizes, the smallest mapping is used, and its end goes
- * back to the kernel. *reused is set to the bytes that come from the cache. NULL: the cache is
- * empty, or the mapping could not be made; *mapped and *reused are unchanged. */
-static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
+ * back to the kernel. Describes the mapping in *parts. NULL: the cache is empty, or the mapping
+ * could not be made; *parts is unchanged. */
+static char *cache_take(size_t bytes, struct parts *parts) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
     lock_take(&global.lock);
@@ -325,16 +335,14 @@ static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
         donor = cache_remove(chosen);
     lock_release(&global.lock);
     if (base.bytes >= bytes && base.bytes - bytes <= bytes / 4) {
-        *mapped = *reused = base.bytes;
+        *parts = (struct parts){base.bytes, base.bytes, base.bytes};
         return base.start;
     }
     if (!base.start && !donor.start)
         return NULL;
-    char *start = put_together(bytes, &base, &donor, reused);
+    char *start = put_together(bytes, &base, &donor, parts);
     leave(base, !start);
     leave(donor, true);
-    if (start)
-        *mapped = bytes;
     return start;
 }
 
@@ -504,8 +512,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
     bool fresh = false;
-    size_t reused = 0;
-    char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &mapped, &reused) : NULL;
+    struct parts parts = {mapped, 0, 0};
+    char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &parts) : NULL;
     if (!start) {
         fresh = true;
         if (alignment > SEGMENT_BYTES) {
@@ -533,14 +541,15 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     struct page *header = (struct page *)start;
     if (!fresh)
         __builtin_memset(header, 0, sizeof *header);
-    store_owner(&header->mapped_bytes, mapped);
+    store_owner(&header->mapped_bytes, parts.mapped);
     header->chunk = start + offset;
     header->fresh = fresh;
+    header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);
     if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice above has made it an area of its own */
         cut_add(cuts_of(start), SEGMENT_BYTES);
     store_release(&header->kind, PAGE_HUGE);
-    account((int64_t)mapped, (int64_t)(mapped - reused));
+    account((int64_t)parts.mapped, (int64_t)(parts.mapped - parts.reused));
     segment_map_set(SEGMENT_HUGE, start, true);
     return header;
 }

@@ -122,7 +122,11 @@ struct page {
     /* Second cache line: the fields for other threads, for lists of pages, and for large chunks. */
     /* atomic: the list of blocks that other threads freed (48 bits), and their number (16 bits) */
     uint64_t remote __attribute__((aligned(CACHE_LINE)));
-    struct page *remote_next; /* the next page in the list heap->remote_pages */
+    union {
+        struct page *remote_next; /* the next page in the list heap->remote_pages */
+        /* PAGE_HUGE: when the chunk was allocated, its bytes from here on were zero */
+        uint64_t stale_bytes;
+    };
     struct page *next, *prev; /* owner: neighbours in the list of pages with free blocks */
     union {
         uint64_t requested_bytes; /* large chunks: bytes that the program asked for */

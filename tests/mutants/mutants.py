@@ -71,7 +71,10 @@ MUTANTS = {
         "    (void)fresh;\n    return chunk;",
         ["content-calloc-dirty-small", "content-calloc-threads"]),
     "large-calloc-leaves-old-bytes": (
-        "src/region/large.c", "    if (zero && !page->fresh)", "    if (zero && page->fresh)", ["content-calloc-dirty-large"]),
+        "src/region/large.c", "    else if (zero && !page->fresh)", "    else if (zero && page->fresh)",
+        ["content-calloc-dirty-large"]),
+    "huge-calloc-leaves-old-bytes": (
+        "src/region/large.c", "stale < size ? stale : size);", "size * 0);", ["content-calloc-dirty-large"]),
     "realloc-copies-half": (
         "src/region/resize.c", "        __builtin_memcpy(resized, chunk, copied);",
         "        __builtin_memcpy(resized, chunk, copied / 2);",

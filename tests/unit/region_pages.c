@@ -381,3 +381,35 @@ Test(region, records_of_neighbouring_pages_are_in_different_sets_of_a_cache) {
         seen[page->records / CACHE_LINE] = true;
     }
 }
+
+/* Allocates a zeroed chunk, checks that it is zero, and returns how many of its bytes were resident
+ * before. */
+static int64_t zeroed_resident(struct heap *heap, struct view *view, size_t bytes) {
+    unsigned char *chunk = region_alloc(heap, view, bytes, true);
+    int64_t resident = os_resident_bytes(chunk, bytes);
+    for (size_t at = 0; at < bytes; at += OS_PAGE_BYTES)
+        cr_assert_eq(chunk[at], 0, "at %zu of %zu", at, bytes);
+    region_free(heap, chunk);
+    return resident;
+}
+
+static void use_large(struct heap *heap, struct view *view, size_t bytes) {
+    void *chunk = region_alloc(heap, view, bytes, false);
+    memset(chunk, 1, bytes);
+    region_free(heap, chunk);
+}
+
+Test(region, zeroed_large_chunks_are_not_made_resident) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.decay_ms = 60000;
+    use_large(heap, view, 20 << 20); /* the freelist keeps its beginning */
+    cr_assert_gt(segment_usage().freelist_bytes, 0);
+    cr_assert_lt(zeroed_resident(heap, view, 30 << 20), 2 << 20);
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (int i = 0; i < 10; i++) /* the freelist learns to keep it whole */
+        use_large(heap, view, 40 << 20);
+    cr_assert_gt(segment_usage().freelist_bytes, 40 << 20);
+    cr_assert_lt(zeroed_resident(heap, view, 40 << 20), 2 << 20);
+}

@@ -456,6 +456,13 @@ static void check_signed(const char *chunk, size_t bytes, uint64_t name) {
     }
 }
 
+/* Checks that no OS page behind the chunk's stale bytes begins with another word than 0. */
+static void check_fresh(const struct page *header, size_t bytes) {
+    for (size_t at = header->stale_bytes; at < bytes; at += OS_PAGE_BYTES)
+        cr_assert_eq(*(const uint64_t *)(const void *)(header->chunk + at), 0, "at %zu of %zu", at,
+                     bytes);
+}
+
 /* Buffers made of several cached mappings keep their contents and their size when they are resized
  * and freed. */
 Test(huge, mappings_put_together_are_whole) {
@@ -493,6 +500,8 @@ Test(huge, mappings_put_together_are_whole) {
         cr_assert_eq(segment_huge_of(header->chunk), header);
         cr_assert_geq(segment_huge_capacity(header), bytes);
         sizes[place] = bytes;
+        if (step % 8 == 0)
+            check_fresh(header, bytes);
         sign(header->chunk, 0, bytes, place);
         if (step % 500 == 0)
             segment_purge(true);
