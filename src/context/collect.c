@@ -5,6 +5,10 @@
 
 #define PAGES_MAX 512U      /* most pages of one visit */
 #define RAN_MOST_NS 1000000 /* an owner that ran for longer between two looks does not sleep */
+/* After so many visits that collected nothing, because the owner is inside the allocator or has to
+ * collect itself, a heap is left out of the next RESTS looks. */
+#define FRUITLESS_MAX 4
+#define RESTS 16
 
 unsigned collect_visit(struct heap *heap) {
     int64_t waste = 0;
@@ -29,21 +33,34 @@ static bool slept(struct heap *heap) {
     return now && now - before <= RAN_MOST_NS;
 }
 
-bool collect_look(bool all, uint64_t until_ns) {
-    bool over = false;
-    for (struct heap *heap = load_acquire(&heap_global.first); heap && !over; heap = heap->next) {
-        if (load_acquire(&heap->state) != HEAP_OWNED || !load_relaxed(&heap->remote_pages) ||
-            (!slept(heap) && !all))
-            continue;
-        bool more;
-        do {
-            lock_take(&heap_global.lock);
-            more = load_acquire(&heap->state) == HEAP_OWNED && collect_visit(heap) &&
-                   load_relaxed(&heap->remote_pages);
-            lock_release(&heap_global.lock);
-            over = os_now_exact_ns() >= until_ns;
-        } while (more && !over);
-        over = over && more;
+/* Visits a heap until its list is empty, the time is over, or FRUITLESS_MAX visits in a row have
+ * collected nothing. True: the time is over, and pages are left. */
+static bool collect_all(struct heap *heap, uint64_t until_ns) {
+    unsigned fruitless = 0;
+    bool any = false, over = false;
+    while (load_relaxed(&heap->remote_pages) && fruitless < FRUITLESS_MAX && !over) {
+        lock_take(&heap_global.lock);
+        bool collected = load_acquire(&heap->state) == HEAP_OWNED && collect_visit(heap);
+        lock_release(&heap_global.lock);
+        fruitless = collected ? 0 : fruitless + 1;
+        any |= collected;
+        over = os_now_exact_ns() >= until_ns;
     }
-    return over;
+    heap->rests = any ? 0 : RESTS;
+    return over && any && load_relaxed(&heap->remote_pages);
+}
+
+bool collect_look(bool all, uint64_t until_ns) {
+    bool left = false;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        if (load_acquire(&heap->state) != HEAP_OWNED || !load_relaxed(&heap->remote_pages))
+            continue;
+        bool rests = heap->rests && heap->rests--;
+        if ((!slept(heap) || rests) && !all)
+            continue;
+        if (os_now_exact_ns() >= until_ns)
+            return true;
+        left |= collect_all(heap, until_ns);
+    }
+    return left;
 }

@@ -8,8 +8,8 @@
  * collects for owners that used hardly any processor time between two looks.
  *
  * It does so in a visit with two barriers, as context/holes.h describes. While the visit lasts, the
- * owner allocates nothing, frees nothing in the pages of the visit, and changes no list of pages
- * (page_after_free waits).
+ * owner allocates nothing outside of named contexts, whose pages are left alone. It frees nothing
+ * in the pages of the visit, and changes no list of pages (page_after_free waits).
  *
  * Cannot collect: serial pages, pages of named contexts and of the policy simple, pages with a
  * table of owners (META_OWNERS). Without membarrier in the kernel, nothing is collected.

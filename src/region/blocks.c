@@ -193,12 +193,8 @@ static int64_t waste_of_blocks(const struct page *page) {
     return (int64_t)free_blocks * page->waste_unit;
 }
 
-int64_t blocks_page_destroy_visited(struct heap *heap, struct page *page) {
+int64_t blocks_page_destroy_visited(struct page *page) {
     int64_t waste = waste_of_blocks(page);
-    if (page->flags & PAGE_TAIL) {
-        heap->open_slices -= page->slices;
-        waste += (int64_t)OS_PAGE_BYTES;
-    }
     segment_span_free(page);
     return waste;
 }

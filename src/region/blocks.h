@@ -204,7 +204,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
 void blocks_page_destroy(struct heap *heap, struct page *page);
 /* Like blocks_page_destroy, but for a visitor of the heap (remote_collect). Returns the waste that
  * ends: heap->own_free does not change. The page has no META_OWNERS. */
-int64_t blocks_page_destroy_visited(struct heap *heap, struct page *page);
+int64_t blocks_page_destroy_visited(struct page *page);
 /* Puts a chain of `length` blocks that other threads freed on the page's list of free blocks;
  * `last` is the last block of the chain. */
 INLINE void blocks_take_back(struct page *page, void *chain, void *last, uint16_t length) {

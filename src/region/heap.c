@@ -350,7 +350,9 @@ void heap_fork_child(struct heap *self) {
         if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;
         if (heap->state == HEAP_OWNED) {
-            store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
+            /* the owner, or a visitor who is not in the child, may have been changing the heap */
+            bool torn = heap->busy || heap->visited;
+            store_owner(&heap->state, torn ? HEAP_ORPHAN : HEAP_PARKED);
             tables_count_heap(-1, TABLES_HEAP_BYTES);
         } else if (held_by_other) { /* the thread that used the heap does not exist in the child */
             store_owner(&heap->state, HEAP_ORPHAN);

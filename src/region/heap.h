@@ -175,6 +175,7 @@ struct heap {
     uint32_t freed_of_count; /* atomic: number of elements of freed_of */
     uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
     uint64_t ran_ns;         /* control thread: the owner's processor time, see context/collect.c */
+    uint32_t rests;          /* control thread: number of looks that leave the heap out */
     uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
     struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct span_cache span_cache;

@@ -109,21 +109,24 @@ struct page *remote_announce(struct heap *heap, unsigned most) {
     return taken;
 }
 
-/* As in heap_collect_remote. The current page of a bin stays where it is, also if it is empty. */
+/* As in heap_collect_remote. Two kinds of pages stay where they are, also if they are empty: the
+ * current page of a bin, and a page that is not used up, which heap->open_slices counts. */
 static void collect_visited(struct heap *heap, struct page *page, int64_t *waste) {
     char *last = segment_span_start(page) + load_relaxed(&page->remote_last);
     uint64_t head = exchange_acq_rel(&page->remote, 0);
     uint16_t length = (uint16_t)(head >> POINTER_BITS);
     blocks_take_back(page, (void *)(head & POINTER_MASK), last, length);
     *waste += (int64_t)length * page->waste_unit;
-    if (page->flags & (PAGE_FULL | PAGE_LISTED) && bins_freed_into(heap, page))
-        *waste -= blocks_page_destroy_visited(heap, page);
+    bool stays = !(page->flags & (PAGE_FULL | PAGE_LISTED)) || page->flags & PAGE_TAIL;
+    if (!stays && bins_freed_into(heap, page))
+        *waste -= blocks_page_destroy_visited(page);
     else
         punch_end(page);
 }
 
 unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int64_t *waste) {
     unsigned count = 0;
+    struct page *left = NULL; /* pages that stay listed, behind all others */
     for (struct page *page = taken, *next; page; page = next) {
         next = load_relaxed(&page->remote_next);
         bool may = may_collect(heap, page);
@@ -134,8 +137,15 @@ unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int
         }
         if (may)
             punch_end(page);
-        list_page(page);
+        if (load_acquire(&page->heap) == heap) {
+            store_owner(&page->remote_next, left);
+            left = page;
+        } else {
+            list_page(page);
+        }
     }
+    if (left)
+        list_again(heap, left);
     return count;
 }
 

@@ -314,8 +314,8 @@ def mark_diff_reset_trim_set_options():
         expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site .*; a site is the function that calls malloc", "reset", live.pid, "--site",
                "nothing_like_it", env=env)
-        expect(1, "at a site that matches main; a site is the function that calls malloc", "isolate", live.pid, "--site",
-               "main", env=env)
+        expect(1, "at a site that matches _start; a site is the function that calls malloc", "isolate", live.pid, "--site",
+               "_start", env=env)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)

@@ -93,7 +93,7 @@ def go_pprof_reads_it_from_the_server():
 def seconds_are_for_a_profile_alone():
     with served() as target:
         for words, message in ((["--folded", "-", "--seconds", 1], "--seconds needs --pprof FILE"),
-                               (["--pprof", "-", "--csv", "-", "--seconds", 1], "--seconds is for --pprof and --otlp"),
+                               (["--pprof", "-", "--csv", "/dev/null", "--seconds", 1], "--seconds is for --pprof and --otlp"),
                                (["--pprof", "-", "--seconds", 0], "--seconds takes a number from 1 to 3600")):
             done = run_cli("export", target.pid, *words, env=target.cli_env)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")

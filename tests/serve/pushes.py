@@ -234,7 +234,7 @@ def export_writes_what_a_collector_gets():
         check_equal(request.attributes, {"service.name": "shop-front", "a": "b=c"}, "attributes")
         check_equal(request.sum("inuse_space"), target.dump()["totals"]["requested_bytes"], "bytes")
         for words, message in ((["--attribute", "=x"], "NAME=VALUE"), (["--attribute", "x"], "NAME=VALUE"),
-                               (33 * ["--attribute", "x=y"], "at most 32")):
+                               ([word for i in range(33) for word in ("--attribute", f"x{i}=y")], "at most 32")):
             done = run_cli("export", target.pid, "--otlp", "-", *words, env=target.cli_env)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.stderr}")
         done = run_cli("export", target.pid, "--pprof", "-", "--attribute", "a=b", env=target.cli_env)
@@ -333,7 +333,7 @@ def without_shared_libraries_it_says_why():
         for words in (("push", target.pid, "--parca", "http://127.0.0.1:1", "--once"), ("serve", target.pid, "--listen", "127.0.0.1:0")):
             done = run_cli(*words, env={**target.cli_env, "LD_PRELOAD": alone})
             check_equal(done.returncode, 1, f"{words}: {done.stderr}")
-            check("cannot be loaded (this memctx was linked by make static" in done.stderr, f"{words}: {done.stderr}")
+            check("this memctx was linked by make static and loads no libraries" in done.stderr, f"{words}: {done.stderr}")
 
 
 @test

@@ -5,9 +5,9 @@
  *
  * A mark has no map of the process, so how much of its resident set did not come from malloc is not
  * known; but it was at most the whole resident set. If more than that did not come from malloc now,
- * the difference has grown since the mark. This bound proves growth once such memory is more than
- * the process held at the mark. Mappings that are not full are left out: a program that fills a
- * buffer of fixed size is no leak.
+ * the difference became resident since the mark. Mappings that are not full are left out: a program
+ * that fills a buffer of fixed size is no leak. A saved dump has no list of mappings, so there the
+ * finding is no warning.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,9 @@
 #include "diagnosis/trend.h"
 
 #define DAY_S 86400.0
-#define FULL_PART 8 /* a mapping is full if less than 1/FULL_PART of it is not resident */
+#define FULL_PART 32 /* a mapping is full if less than 1/FULL_PART of it is not resident */
+/* growth that goes on has at least 1/LATE_PART of its mean rate in the last interval */
+#define LATE_PART 4
 
 /* The resident sets from one mark on, and now. */
 struct marked {
@@ -62,8 +64,19 @@ static struct marked collect(const struct look *look) {
     return marked;
 }
 
+/* True if the resident set rose in the last interval, too. */
+static bool goes_on(const struct marked *marked) {
+    size_t last = marked->count - 1;
+    const double *x = marked->seconds;
+    const int64_t *values = marked->values;
+    double late = (double)(values[last] - values[last - 1]) * (x[last] - x[0]);
+    return late * LATE_PART >= (double)(values[last] - values[0]) * (x[last] - x[last - 1]);
+}
+
+/* Memory below an old peak is no alarm: a heap grows like that between two garbage collections, and
+ * a service after a quiet night. */
 static void tell(struct look *look, const struct rule *rule, const struct marked *marked,
-                 int64_t full) {
+                 const struct mapped *now, int64_t full) {
     const struct model *model = look->model;
     size_t last = marked->count - 1;
     int64_t bytes = full - marked->values[0];
@@ -71,20 +84,23 @@ static void tell(struct look *look, const struct rule *rule, const struct marked
     double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
     bool slowing = trend_slows(marked->seconds, marked->values, marked->count);
     bool alarming = !slowing && marked->count >= 4 && a_day >= 64.0 * (double)MIB &&
-                    bytes >= floor_of(look, 4 * MIB, 5) && !look_runtime_may_fill(model, full);
+                    bytes >= floor_of(look, 4 * MIB, 5) && now->place_count > 0 &&
+                    now->peak_bytes - now->rss_bytes <= bytes / 4 + MIB && goes_on(marked) &&
+                    !look_runtime_may_fill(model, full);
     struct finding *finding = finding_new(look, rule, alarming ? SEVERITY_WARNING : SEVERITY_INFO,
                                           bytes, share(bytes, look->rss_bytes));
     char *per_day = look_a_day(a_day, seconds), *time = look_time(seconds);
     finding->evidence = cli_format(
         "%s that did not come from malloc are resident now, and at the first of %zu marks, %s ago, "
-        "the whole resident set was %s: so such memory grew by at least %s%s",
+        "the whole resident set was %s: so at least %s of such memory became resident since%s",
         look_bytes(full), last, time, look_bytes(marked->values[0]), look_bytes(bytes), per_day);
     finding->since = cli_format("at least %s ago", time);
     finding->verdict = cli_format("in %s, at least %s were added to memory that did not come from "
                                   "malloc",
                                   time, look_bytes(bytes));
-    finding->sure = slowing
-                        ? "hardly a leak: it grows less each time, like a cache that fills"
+    finding->sure = slowing ? "hardly a leak: it grows less each time, like a cache that fills"
+                    : now->place_count == 0
+                        ? "open: a saved dump does not tell which mappings the program fills"
                         : "likely: the resident set grew from mark to mark; whether the program "
                           "still uses the memory is not known";
     if (look_may_act(model))
@@ -100,14 +116,15 @@ void look_for_marked_growth(struct look *look, const struct rule *rule) {
     const struct samples *samples = look->input->samples;
     if (samples->mapped_count == 0)
         return;
-    int64_t full = count_full(&samples->mapped[samples->mapped_count - 1].mapped);
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    int64_t full = count_full(now);
     struct marked marked = collect(look);
     size_t last = marked.count - 1;
     int64_t bytes = full - marked.values[0], rise = marked.values[last] - marked.values[0];
     if (marked.count >= 2 && bytes >= floor_of(look, MIB, 2) && bytes >= rise / 2 &&
         trend_of(marked.values, marked.count).kind != TREND_NONE &&
         !trend_stopped(marked.seconds, marked.values, marked.count))
-        tell(look, rule, &marked, full);
+        tell(look, rule, &marked, now, full);
     free(marked.seconds);
     free(marked.values);
 }

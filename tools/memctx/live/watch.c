@@ -19,6 +19,8 @@
  * duration. */
 #define DUE_SHARE 100
 #define DUE_SHARE_NAMELESS 10
+/* pause between two attempts to connect to a process that is read from outside */
+#define SOCKET_PAUSE_S 5
 
 bool watch_is_due(struct watch_due *due, int share) {
     due->begun_s = clock_now_s();
@@ -47,7 +49,8 @@ void watch_take(struct watch *watch, const struct client *client) {
     watch->client = *client;
     watch->client.facts = &watch->facts;
     watch->client.hurry = true;
-    watch->outside = client->outside != NULL;
+    watch->outside = true;
+    watch->asked_s = clock_now_s();
 }
 
 /* --- asking ---------------------------------------------------------------------------------- */
@@ -584,14 +587,27 @@ static bool is_open(const struct watch *watch) {
     return watch->client.fd >= 0 || watch->client.outside;
 }
 
-/* Connects to the process, which may have a socket by now. If it was read from outside before, and
- * still has no socket, opens its memory again. */
+/* Connects to the process. If it does not answer, opens its memory, if the user named it. */
 static bool open_client(struct watch *watch) {
+    watch->asked_s = clock_now_s();
     if (client_connect(&watch->client, &watch->facts, true, &watch->failure))
         return true;
     struct cli_failure why = watch->failure;
     return watch->outside &&
            client_open_outside(&watch->client, &watch->facts, why.text, &watch->failure);
+}
+
+/* A process that is read from outside may have a socket by now: it is young, or was busy. */
+static void try_socket(struct watch *watch) {
+    struct client client;
+    struct cli_failure why;
+    if (!watch->client.outside || clock_now_s() - watch->asked_s < SOCKET_PAUSE_S)
+        return;
+    watch->asked_s = clock_now_s();
+    if (client_connect(&client, &watch->facts, true, &why)) {
+        client_close(&watch->client);
+        watch->client = client;
+    }
 }
 
 /* Asks over the open connection, or else over a new one. */
@@ -606,6 +622,7 @@ static bool run(struct watch *watch, bool (*what)(struct watch *)) {
         return false;
     if (cannot_answer(watch))
         return explain(watch);
+    try_socket(watch);
     bool fresh = !is_open(watch);
     watch->loader.failure = &watch->failure;
     if (!ask_once(watch, what) && (fresh || !watch->client.closed || !ask_once(watch, what)))

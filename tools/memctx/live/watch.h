@@ -46,7 +46,8 @@ struct watch {
     char *program; /* name of the program as the user started it */
     int pidfd;
     struct client client;
-    bool outside; /* had no socket when the caller opened it, so it is read from outside */
+    bool outside;   /* a named target: without an answer it is read from outside */
+    double asked_s; /* while it is read from outside: when the socket was last tried */
     enum watch_state state;
     /* why the process is silent, or how it ended; the size is that of cli_failure.text */
     char how[1024];

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "outside/tasks.h"
 
 #define HELLO_DEADLINE_MS 5000 /* longest wait for the hello: all connections may be in use */
 #define WAIT_MS 5000           /* longest wait for a free connection, over all attempts */
@@ -188,24 +189,23 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
     }
 }
 
-static bool is_stopped(const struct client *client) {
-    struct process_facts now;
-    return process_read_facts(client->facts->pid, &now) && (now.state == 'T' || now.state == 't');
-}
-
 /* Waits for a byte of the process until the deadline. Gives up early if the process is found
  * stopped twice in a row, since it cannot answer then. */
 static enum io_result wait_byte(const struct client *client, int64_t deadline) {
-    int stops = 0;
+    bool was_stopped = false;
+    uint64_t runs,
+        before = 0; /* changes if a thread ran: cpulimit and strace stop it for instants */
     for (;;) {
         int64_t look_ms = clock_now_ms() + STOP_LOOK_MS;
         enum io_result ready =
             wait_ready(client->fd, POLLIN, look_ms < deadline ? look_ms : deadline);
         if (ready != IO_LATE || look_ms >= deadline)
             return ready;
-        stops = is_stopped(client) ? stops + 1 : 0;
-        if (stops == 2)
+        bool stopped = tasks_are_stopped(client->facts->pid, &runs);
+        if (stopped && was_stopped && runs == before)
             return IO_STOPPED;
+        was_stopped = stopped;
+        before = runs;
     }
 }
 
@@ -268,8 +268,8 @@ static bool fail_io(const struct client *client, enum io_result result, const ch
             client->source, what, (int)client->facts->pid);
     case IO_STOPPED:
         return cli_fail(failure, CLI_REFUSED,
-                        "%s was stopped %s, so it cannot answer; kill -CONT %d resumes it; memctx "
-                        "dump --outside %d does not wait for it",
+                        "%s was stopped %s, so it cannot answer; kill -CONT %d resumes it, or the "
+                        "debugger that stopped it; memctx dump --outside %d does not wait for it",
                         client->source, what, (int)client->facts->pid, (int)client->facts->pid);
     default:
         return cli_fail(failure, CLI_REFUSED, "%s: the connection failed %s; %s", client->source,
@@ -686,11 +686,14 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
 
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure) {
+    struct process_facts now; /* the caller may have waited for an answer since it read `facts` */
+    if (!process_read_facts(facts->pid, &now) || now.start_ticks != facts->start_ticks)
+        now = *facts;
     struct outside_process process = {.pid = facts->pid,
-                                      .thread = facts->thread,
+                                      .thread = now.thread,
                                       .inner_pid = facts->inner_pid,
-                                      .stopped = facts->state == 'T' || facts->state == 't',
-                                      .age_s = facts->age_s,
+                                      .stopped = now.state == 'T' || now.state == 't',
+                                      .age_s = now.age_s,
                                       .why = why};
     *client = (struct client){.fd = -1, .facts = facts};
     snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);

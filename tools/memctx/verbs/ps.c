@@ -250,14 +250,15 @@ static void fill_cells(struct cells *to, const struct row *row, bool human) {
 /* Returns how many bytes of a command are printed behind `used` columns: all, or on a terminal
  * those that fit into the line, but at least COMMAND_LEAST. */
 static int command_bytes(const char *command, unsigned used) {
-    unsigned columns = terminal_columns();
-    size_t most = columns > used + COMMAND_LEAST ? columns - used : COMMAND_LEAST;
-    size_t bytes = strlen(command);
-    if (!terminal_is_output() || bytes <= most)
-        return (int)bytes;
-    while (most > 0 && ((unsigned char)command[most] & 0xC0) == 0x80) /* inside a character */
-        most--;
-    return (int)most;
+    unsigned columns = terminal_columns(), count = 0;
+    unsigned most = columns > used + COMMAND_LEAST ? columns - used : COMMAND_LEAST;
+    int bytes = 0;
+    for (; command[bytes] != '\0'; bytes++) {
+        count += ((unsigned char)command[bytes] & 0xC0) != 0x80; /* the first byte of a character */
+        if (count > most && terminal_is_output())
+            break;
+    }
+    return bytes;
 }
 
 /* Prints why a process was not asked, below its row. */
