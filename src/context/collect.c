@@ -5,8 +5,8 @@
 
 #define PAGES_MAX 512U      /* most pages of one visit */
 #define RAN_MOST_NS 1000000 /* an owner that ran for longer between two looks does not sleep */
-/* After so many visits that collected nothing, because the owner is inside the allocator or has to
- * collect itself, a heap is left out of the next RESTS looks. */
+/* A visit collects nothing if the owner is inside the allocator, or has to collect itself. After
+ * FRUITLESS_MAX such visits, the next RESTS looks leave the heap out. */
 #define FRUITLESS_MAX 4
 #define RESTS 16
 

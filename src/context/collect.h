@@ -14,8 +14,9 @@
  * Cannot collect: serial pages, pages of named contexts and of the policy simple, pages with a
  * table of owners (META_OWNERS). Without membarrier in the kernel, nothing is collected.
  *
- * Cost: one system call for each heap with such pages and look, and about a microsecond for a page.
- * The owner may wait for one visit, PAGES_MAX pages. malloc and free cost nothing more.
+ * Cost: at each look, one system call for each heap with such pages; then about a microsecond for
+ * each page. The owner may have to wait until one visit has collected PAGES_MAX pages (collect.c).
+ * malloc and free cost nothing more.
  *
  * Threads: the control thread.
  */

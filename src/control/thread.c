@@ -35,8 +35,9 @@
 /* number of calls of control_is_due in a forked child that do not read the clock */
 #define CHILD_LOOKS 8
 #define STACK_BYTES (228UL << 10)
-/* glibc puts the program's thread-local storage into the stack, and then asks for 2 KiB only. So
- * glibc is told of a stack without this part, which the thread's code may use, too. */
+/* glibc puts the program's thread-local storage into the stack of a thread, and accepts the stack
+ * if 2 KiB are left. So glibc is not told of the lowest STACK_RESERVE bytes of the stack, and they
+ * stay free for the thread's code. */
 #define STACK_RESERVE (48UL << 10)
 #define STATUS_BYTES 16384
 /* pause, at exit, between two checks whether the socket is still being made */

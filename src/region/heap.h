@@ -245,20 +245,21 @@ INTERNAL const struct bins heap_no_bins;
 
 /* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */
 void heap_collect_remote(struct heap *heap);
-/* The same, if there are such blocks. Waits for a visitor first, who may hold the list of their
- * pages. */
+/* Calls heap_collect_remote if other threads freed blocks of this heap. First waits for a visitor,
+ * because the visitor may have taken the pages of these blocks off the list. */
 INLINE void heap_collect_if_any(struct heap *heap) {
     heap_await(heap);
     if (load_relaxed(&heap->remote_pages))
         heap_collect_remote(heap);
 }
-/* The same, done by a visitor for an owner that is outside the allocator (context/collect.c), in
- * two steps. The first takes up to `most` pages off the list remote_pages, and announces that their
- * lists of free blocks will change (punch_announce). Other pages stay in the list. The second step
- * collects the blocks and gives empty pages back, or, if the owner is not `outside`, puts the pages
- * back on the list. The second step adds the change of the heap's waste to *waste: the caller adds
- * it to heap_global.own_free, because only the owner writes heap->own_free. Returns the number of
- * pages whose blocks were collected. */
+/* A visitor calls these two functions (context/collect.c). They do the work of heap_collect_remote
+ * for an owner that is outside the allocator. remote_announce takes up to `most` pages off the list
+ * remote_pages, and announces that their lists of free blocks will change (punch_announce). It
+ * leaves further pages in the list. remote_collect collects the blocks and gives empty pages back.
+ * If the owner is not `outside`, remote_collect puts the pages back on the list instead. It adds
+ * the change of the heap's waste to *waste. The caller adds *waste to heap_global.own_free, because
+ * only the owner writes heap->own_free. remote_collect returns the number of pages whose blocks it
+ * collected. */
 struct page *remote_announce(struct heap *heap, unsigned most);
 unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int64_t *waste);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.

@@ -348,14 +348,15 @@ static char *cache_take(size_t bytes, struct parts *parts) {
 
 /* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
  * program writes the beginning of a large buffer first, and the kernel can extend a mapping again
- * that lost its end. So whole mappings fill at most half of the plain bound, and what the bound
- * has learnt beyond that half. Up to the bound, only beginnings are kept. The caller holds the
- * lock. */
+ * that lost its end. So whole mappings fill at most half of the plain bound and the part that the
+ * bound has learnt. Beyond that, and up to the bound, only beginnings are kept. The caller holds
+ * the lock. */
 static size_t cache_share(size_t bytes) {
     int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), plain;
     size_t bound = (size_t)segment_freelist_bound(dirty, &plain);
-    /* The half that beginnings may fill is added and subtracted again, so that it does not lower
-     * the bound by the peak: a program with one buffer at a time needs all of that bound. */
+    /* Beginnings may fill half of the plain bound. This half is subtracted twice, from `dirty` and
+     * from the result, so that it lowers the plain bound only, and not the bound by the peak. A
+     * program with one buffer at a time needs all of the bound by the peak. */
     size_t whole = (size_t)(segment_freelist_bound(dirty - plain / 2, &plain) - plain / 2);
     size_t cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up((size_t)plain / BEGINNINGS, OS_PAGE_BYTES);

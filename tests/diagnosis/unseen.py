@@ -302,7 +302,7 @@ def unseen_growth_that_marks_do_not_show():
     with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
         found_at(target, 4)
         text = told(target)
-        wanted = f" MiB did not come from malloc. Marks do not show whether this memory grows, but memctx doctor {target.pid} --watch 60 does"
+        wanted = f" MiB did not come from malloc. Marks show at most a part of the growth of this memory, but memctx doctor {target.pid} --watch 60 shows all"
         check(wanted in text.replace("\n", " "), text)
     with started("registry") as target:
         found_at(target, 4)

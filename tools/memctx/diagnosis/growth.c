@@ -184,11 +184,12 @@ static size_t growth_begins(const struct series *series, size_t number) {
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
  * first, and once more in a way that chance in single intervals does not disturb. If the path keeps
- * most of its chunks, growth per allocation of the program is judged, too. But if nearly all
- * allocations are of paths that keep most, these paths grow alike, and growth per second is judged
- * instead. A leak that does not depend on the load also grows more slowly per allocation while the
- * load rises. So growth per second must be slower in at least one interval, too; more is not asked,
- * because a program that pauses makes intervals of time uneven. */
+ * most of its chunks, growth per allocation of the program is judged, too. But if nearly all of the
+ * program's allocations are made by paths that keep most of their chunks, these paths grow alike.
+ * Then growth per second is judged instead. A leak that does not depend on the load also grows more
+ * slowly per allocation while the load rises. So growth per second must be slower in at least one
+ * interval, too. One interval is enough, because a program that pauses makes intervals of time
+ * uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     struct series later = *series;
     size_t begins = growth_begins(series, number);

@@ -3,11 +3,11 @@
  * look_marked.c - finds growth of memory that did not come from malloc, by the resident sets at the
  * marks.
  *
- * A mark has no map of the process, so how much of its resident set did not come from malloc is not
- * known; but it was at most the whole resident set. If more than that did not come from malloc now,
- * the difference became resident since the mark. Mappings that are not full are left out: a program
- * that fills a buffer of fixed size is no leak. A saved dump has no list of mappings, so there the
- * finding is no warning.
+ * A mark has no map of the process. So it does not say which part of the resident set did not come
+ * from malloc; but this part was at most the whole resident set. If more memory than that did not
+ * come from malloc now, at least the difference became resident since the mark. Mappings that are
+ * not full are left out, because a buffer of fixed size that fills is no leak. A saved dump has no
+ * list of mappings, so for a saved dump the finding is no warning.
  */
 #include <stdlib.h>
 

@@ -102,8 +102,9 @@ static bool match_mostly(size_t matches, size_t intervals) {
  * growth, the suspect replaced the bytes of its site. */
 #define NET_PART 16
 
-/* Chunks replace as many chunks elsewhere only if those had at least 1/SMALLER_PART of the bytes.
- * Otherwise memory grows: a program may free a small job for each large result that it keeps. */
+/* New chunks of a path replace as many freed chunks of other paths only if the freed chunks had at
+ * least 1/SMALLER_PART of the bytes of the new ones. Otherwise memory grows: a program may free a
+ * small job for each large result that it keeps. */
 #define SMALLER_PART 4
 
 /* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and

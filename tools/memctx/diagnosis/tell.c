@@ -415,8 +415,8 @@ static void print_finding(const struct model *model, const struct finding *findi
 #define NOT_WATCHED_BYTES (8 * MIB)
 #define NOT_WATCHED_SHARE 4 /* print_not_watched needs at least 1/4 of the resident set */
 
-/* If there is much memory that is not from malloc, says how to find out whether it grows: marks do
- * not record it. */
+/* If there is much memory that is not from malloc, says how to find out whether this memory grows.
+ * Marks have the whole resident set only, so they mostly do not show it. */
 static void print_not_watched(const struct findings_input *input) {
     static const char *const keys[] = {"stacks_bytes", "brk_heap_bytes", "shared_bytes",
                                        "own_mappings_bytes"};
@@ -426,8 +426,8 @@ static void print_not_watched(const struct findings_input *input) {
     if (input->model->from_snapshot || input->model->how || bytes < NOT_WATCHED_BYTES ||
         bytes < input->ledger->rss_bytes / NOT_WATCHED_SHARE)
         return;
-    char *line = cli_format("%s did not come from malloc. Marks do not show whether this memory "
-                            "grows, but memctx doctor %s --watch 60 does",
+    char *line = cli_format("%s did not come from malloc. Marks show at most a part of the growth "
+                            "of this memory, but memctx doctor %s --watch 60 shows all",
                             look_bytes(bytes), input->target);
     putchar('\n');
     wrap_print(line, 0, 0);

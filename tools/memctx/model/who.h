@@ -66,10 +66,11 @@ bool who_means(const struct model *model, const struct who_part *part);
  * none, its context is WIRE_NONE. */
 struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted);
 
-/* Finds the function of the program that called into libraries: if the innermost function of a part
- * that tells something is in a library without source lines, sets *caller to the first function
- * outwards that is in the program's own file or has a source line. Returns false otherwise, and if
- * the part leads through the loop of an interpreter, whose functions do not show the script. */
+/* Finds the function of the program that called into libraries. Begins at the innermost function of
+ * a part that tells something. If that function is in a library without source lines, sets *caller
+ * to the next function outwards that is in the program's own file or has a source line. Otherwise
+ * returns false. Also returns false if the part leads through the loop of an interpreter, because
+ * the functions of an interpreter do not show the script. */
 bool who_find_caller(const struct model *model, const struct who_part *part,
                      struct who_step *caller);
 

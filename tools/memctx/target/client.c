@@ -393,9 +393,10 @@ static bool connect_again(struct client *client) {
     return true;
 }
 
-/* Returns false, and makes the failure, if the process has executed another program since the
- * caller read its facts: what was read before, such as ids of contexts, is of the old program. Call
- * it after connect_again, because exec closes the old connection before it is complete. */
+/* Returns false, and sets the failure, if the process has executed another program since the caller
+ * read its facts. Ids of contexts, and all else that was read before, belong to the old program.
+ * Call this function after connect_again: exec closes the old connection before exec is complete,
+ * so an earlier call might still see the old program. */
 static bool check_program(const struct client *client, struct cli_failure *failure) {
     struct process_facts now;
     uint64_t before = client->facts->stack_start;

@@ -53,8 +53,9 @@ bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]);
 bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(const struct process_facts *facts);
-/* Like process_find_library, but tells PROCESS_WITH also of a process with a socket whose map this
- * user may not read: it may have changed its user, and answers nevertheless. */
+/* Like process_find_library, but also returns PROCESS_WITH for a process that has a socket and
+ * whose memory map this user may not read. Such a process may have changed its user, and still
+ * answers. */
 enum process_library process_find_answerer(const struct process_facts *facts);
 /* Returns true if the process executes the file that this process executes: it is a child of this
  * one, or another memctx. Where all programs have the library, a command that serves or watches all
