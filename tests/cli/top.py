@@ -59,21 +59,28 @@ def sum_of(frame, function):
     return sum(one["requested_bytes"] for one in frame["list"] if one["path"].startswith(function + " "))
 
 
+@contextlib.contextmanager
+def watched_while_it_grows(live):
+    """Yields the process of top --batch --json, and its frames until "load" and "feed" have shown."""
+    words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
+    with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
+        frames = [json.loads(process.stdout.readline())]
+        do(live, "load")
+        do(live, "feed")
+        while frames[-1]["process"]["requested_bytes"] < frames[0]["process"]["requested_bytes"] + 200000:
+            frames.append(json.loads(process.stdout.readline()))
+        yield process, frames
+        process.terminate()
+
+
 @test
 @in_tries
 def top_batch():
     """--batch N --json prints N frames whose totals, contexts and rates are those of the
     program."""
     with lively() as live:
-        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
-        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
-            frames = [json.loads(process.stdout.readline())]
-            do(live, "load")
-            do(live, "feed")
-            while frames[-1]["process"]["requested_bytes"] < frames[0]["process"]["requested_bytes"] + 200000:
-                frames.append(json.loads(process.stdout.readline()))
+        with watched_while_it_grows(live) as (process, frames):
             frames.append(json.loads(process.stdout.readline()))
-            process.terminate()
         check_equal([frame["frame"] for frame in frames], list(range(1, len(frames) + 1)), "numbers of the frames")
         of_three = cli("top", live.pid, "--batch", 3, "--interval", "0.1", "--json", env=live.cli_env)
         check_equal((of_three.returncode, of_three.stdout.count("\n")), (0, 3), "exit code and frames of --batch 3")
@@ -111,13 +118,7 @@ def top_from_outside():
     """A process without a socket is read from outside at each look: totals, call paths, rates and
     threads are those of the program, also after an exec, and in doctor and export."""
     with silent_lively() as live:
-        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
-        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
-            frames = [json.loads(process.stdout.readline())]
-            do(live, "load")
-            do(live, "feed")
-            while frames[-1]["process"]["requested_bytes"] < frames[0]["process"]["requested_bytes"] + 200000:
-                frames.append(json.loads(process.stdout.readline()))
+        with watched_while_it_grows(live) as (process, frames):
             check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "load_chunk")
             check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
             check(all(frame["process"]["outside"] for frame in frames), "a frame is not from outside")
@@ -131,7 +132,6 @@ def top_from_outside():
             while frames[-1]["process"]["requested_bytes"] > 300000:
                 frames.append(json.loads(process.stdout.readline()))
             check_equal(sum_of(frames[-1], "load_chunk"), 100000, "load_chunk after the exec")
-            process.terminate()
         threads = json.loads(succeed("top", live.pid, "--batch", 1, "--interval", 0.1, "--json", "--threads", env=live.cli_env))
         check_equal(sum(one["requested_bytes"] for one in threads["threads"]), threads["process"]["requested_bytes"], "sum over the threads")
         check("feeder" in {one["name"].split()[-1] for one in threads["threads"]}, threads["threads"])

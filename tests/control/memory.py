@@ -554,18 +554,29 @@ def marks_and_resets_have_a_bound():
 
 
 @contextlib.contextmanager
-def sparse(stays, **env):
-    program = harness.build_program("tests/control/sparse.c")
+def kept_chunks(name, count, stays, **env):
+    """A program that has `count` chunks, of which each `stays`-th stays and is checked in the end."""
+    program = harness.build_program(f"tests/control/{name}.c")
     with runtime_dir() as directory:
-        with harness.Target([program, "100000", str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
+        with harness.Target([program, str(count), str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
                             **env) as target:
             check_equal(target.hear(60).strip(), "ready", "the target's line")
             target.wait_socket()
             yield target
-            target.say("go on")
-            check_equal(target.hear(60).strip(), "right", "what stayed")
+            for _ in range(2):
+                target.say("go on")
+                check_equal(target.hear(60).strip(), "right", "what stayed")
+            harness.check_sums(target.dump("--no-symbols"))
             code, text = target.finish()
             check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+def sparse(stays, **env):
+    return kept_chunks("sparse", 100000, stays, **env)
+
+
+def handed(stays, **env):
+    return kept_chunks("handed", 200000, stays, **env)
 
 
 def ledger(target, name):
@@ -589,23 +600,6 @@ def holes_go_back_while_the_program_sleeps():
         harness.wait_until(lambda: ledger(target, "holes_bytes") < held * 6 // 10, f"less than 0.6 of {held} bytes free", 60)
         harness.check_sums(target.dump("--no-symbols"))
         return f"{before} to {anonymous_kib(target.pid)} KiB"
-
-
-@contextlib.contextmanager
-def handed(stays, **env):
-    program = harness.build_program("tests/control/handed.c")
-    with runtime_dir() as directory:
-        with harness.Target([program, "200000", str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
-                            **env) as target:
-            check_equal(target.hear(60).strip(), "ready", "the target's line")
-            target.wait_socket()
-            yield target
-            for _ in range(2):
-                target.say("go on")
-                check_equal(target.hear(60).strip(), "right", "what stayed")
-            harness.check_sums(target.dump("--no-symbols"))
-            code, text = target.finish()
-            check_equal((code, text), (0, ""), "exit status and stderr of the target")
 
 
 @test

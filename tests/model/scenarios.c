@@ -345,15 +345,21 @@ static void first_barrier(void) {
     wait_for(&reading);
 }
 
-/* Makes a listed page of one context that has two empty OS pages. One look has passed; the next
- * punches it. */
-static void quiet_page(void) {
+/* Makes a full page of one context, and a chunk in the context's next page. Returns the full page.
+ */
+static const struct page *fill_page(void) {
     new_heaps(3);
     options.promote_bytes = 0;
     waste_before = heap_global.own_free;
     for (unsigned i = 0; i <= QUIET_IN_PAGE; i++)
         take_sized(heaps[0], i, 0, QUIET_BLOCK);
-    const struct page *page = segment_page_of(chunks[0]);
+    return segment_page_of(chunks[0]);
+}
+
+/* Makes a listed page of one context that has two empty OS pages. One look has passed; the next
+ * punches it. */
+static void quiet_page(void) {
+    const struct page *page = fill_page();
     /* chunk 7 last: the list of free blocks begins in an OS page that gets empty */
     for (unsigned i = 0; i < 11; i++)
         give(heaps[0], 2 + (i + 6) % 11);
@@ -458,18 +464,12 @@ static void check_large(void) {
     check_quiet();
 }
 
-/* --- chunks that others freed, collected for an owner that sleeps ------------------------------
- */
+/* --- chunks that others freed, for an owner that sleeps --------------------------------------- */
 
 /* The owner of the first heap has a full page of 15 blocks, and a chunk in the next page. Another
  * thread has freed all chunks of the full page but 0, 1 and 13. */
 static void handed_page(void) {
-    new_heaps(3);
-    options.promote_bytes = 0;
-    waste_before = heap_global.own_free;
-    for (unsigned i = 0; i <= QUIET_IN_PAGE; i++)
-        take_sized(heaps[0], i, 0, QUIET_BLOCK);
-    const struct page *page = segment_page_of(chunks[0]);
+    const struct page *page = fill_page();
     model_check(page->flags & PAGE_FULL && segment_page_of(chunks[14]) == page, "no full page");
     for (unsigned i = 2; i < QUIET_IN_PAGE; i++)
         if (i != 13)

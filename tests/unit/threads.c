@@ -166,14 +166,18 @@ static void set_up(void) {
     unwind_rules_init();
 }
 
-Test(threads, chunks_pass_between_threads_and_the_books_close, .init = set_up) {
-    run_threads();
+static void expect_closed_books(void) {
     uint64_t live = 0;
     for (int i = 0; i < SLOTS; i++)
         live += shelves[i].offer.chunk != NULL;
     expect_balance(live);
     clear_shelves();
     expect_balance(0);
+}
+
+Test(threads, chunks_pass_between_threads_and_the_books_close, .init = set_up) {
+    run_threads();
+    expect_closed_books();
 }
 
 Test(threads, empty_pages_go_back, .init = set_up) {
@@ -186,8 +190,8 @@ Test(threads, empty_pages_go_back, .init = set_up) {
                  (long long)usage.used_bytes);
 }
 
-#ifndef __SANITIZE_THREAD__ /* it does not know membarrier, by which a visitor stops other threads \
-                             */
+/* ThreadSanitizer does not know membarrier, by which a visitor stops other threads. */
+#ifndef __SANITIZE_THREAD__
 static void *visit_heaps(void *stop) {
     while (!load_acquire((uint32_t *)stop)) {
         collect_look(true, os_now_exact_ns() + 1000000000U);
@@ -204,12 +208,7 @@ Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
     run_threads();
     store_release(&stop, 1);
     pthread_join(visitor, NULL);
-    uint64_t live = 0;
-    for (int i = 0; i < SLOTS; i++)
-        live += shelves[i].offer.chunk != NULL;
-    expect_balance(live);
-    clear_shelves();
-    expect_balance(0);
+    expect_closed_books();
     malloc_trim(0);
     int64_t used = segment_usage().used_bytes;
     cr_assert_lt(used, 24 << 20, "%lld bytes of pages are still in use", (long long)used);
