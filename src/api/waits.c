@@ -13,8 +13,10 @@
  * than START_AFTER_MS may end soon. In such a young process some functions first wait for
  * START_AFTER_MS only, and start no thread if an event comes in this time: poll, epoll_wait and
  * sigsuspend; select, pselect and ppoll if the call has no time-out. The thread does not start in a
- * signal handler or in a vfork child, nor if the stack walk cannot find all callers: these
- * functions, unlike malloc, may be called in a handler that interrupted pthread_create.
+ * vfork child, nor if the stack walk cannot find all callers: these functions, unlike malloc, may
+ * be called in a handler that interrupted pthread_create. In a signal handler, the thread starts
+ * only if the signal interrupted a system call. So the children that postgres forks in a handler
+ * have the thread, although their stacks have the handler's frames as long as they live.
  */
 #include "api/thread.h"
 #include "control/control.h"

@@ -39,11 +39,13 @@ void context_fork_child(struct heap *heap);
 void context_thread_changes(struct heap *heap);
 /* Gives back the cache of a thread that ended. */
 void context_forget(struct heap *heap);
-/* True if no frame of the current stack, except the outermost OUTERMOST_LIBC_FRAMES (lookup.c), is
- * in libc or the loader. Then the calling function may start a thread. */
+/* True if no frame of the current stack is in libc or the loader. Not counted are the outermost
+ * OUTERMOST_LIBC_FRAMES (lookup.c), a function of libc in whose system call a signal interrupted
+ * the program, and the function to which that signal's handler returns. If true, the calling
+ * function may start a thread. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
-/* Like context_outside_libc, but also false if not all frames are known. If true, no frame belongs
- * to a signal handler, because a handler returns to libc. */
+/* Like context_outside_libc, but also false if not all frames are known. If true, a signal handler
+ * has frames only if it interrupted a system call, because every handler returns to libc. */
 bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 
 /* True if the allocation whose look-up begins is to be timed; context_time_ends records its

@@ -391,15 +391,27 @@ static void call_in_child(bool restricted) {
     in_place = WEXITSTATUS(status);
 }
 
+static void fork_in_handler(int number) {
+    (void)number;
+    call_in_child(false);
+}
+
+static int send_in_callback(const void *a, const void *b) {
+    (void)a, (void)b;
+    kill(getpid(), SIGUSR1);
+    return 0;
+}
+
 static void tell_places(void) {
     struct sigaction action = {.sa_handler = call_in_handler};
+    struct sigaction forking = {.sa_handler = fork_in_handler};
     int numbers[4] = {4, 3, 2, 1}, status;
     struct timespec age = {.tv_nsec = 30000000};
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
     tell_place("in a handler");
-    kill(getpid(), SIGUSR1);
-    tell_place("in a handler of a signal from outside");
+    qsort(numbers, 4, sizeof numbers[0], send_in_callback);
+    tell_place("in a handler below qsort");
     qsort(numbers, 4, sizeof numbers[0], call_in_callback);
     tell_place("below qsort");
     call_blindly(call_here);
@@ -418,6 +430,11 @@ static void tell_places(void) {
     tell_place("in a restricted child");
     call_in_child(false);
     tell_place("in a child");
+    sigaction(SIGUSR1, &forking, NULL);
+    raise(SIGUSR1);
+    tell_place("in a child of a handler");
+    kill(getpid(), SIGUSR1);
+    tell_place("in a child of a handler that interrupted a system call");
     in_place = threads();
     tell_place("before");
     call_here();

@@ -83,13 +83,15 @@ def waits_of_young_processes():
 
 @test
 def waits_in_odd_places():
-    """A wait in a signal handler, below a libc function such as qsort, in a vfork child or in a
-    process with seccomp starts no control thread."""
+    """A wait in a signal handler that interrupted a function of libc, below a libc function such as
+    qsort, in a vfork child or in a process with seccomp starts no control thread. A wait in a
+    handler that interrupted a system call starts it."""
     with runtime_dir() as directory:
         got = dict(line.split(": ") for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
-        want = {"in a handler": "1", "in a handler of a signal from outside": "1", "below qsort": "1",
-                "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1", "in a child": "2", "before": "1",
-                "plainly": "2"}
+        want = {"in a handler": "1", "in a handler below qsort": "1", "below qsort": "1",
+                "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1", "in a child": "2",
+                "in a child of a handler": "1", "in a child of a handler that interrupted a system call": "2",
+                "before": "1", "plainly": "2"}
         check_equal(got, want, "threads after a wait")
 
 
