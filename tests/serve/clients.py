@@ -135,6 +135,20 @@ def a_browser_under_another_name_is_refused():
 
 
 @test
+def a_request_has_one_host():
+    """HTTP/1.1 demands one header Host, HTTP/1.0 none. A second one might be read by another server."""
+    with served() as target, Server(target.runtime, target.pid) as server:
+        for version, hosts, status in (("1.1", [], b"400"), ("1.1", ["localhost"], b"200"), ("1.0", [], b"200"),
+                                       ("1.1", ["localhost", "example.org"], b"400"), ("1.0", ["localhost"] * 2, b"400"),
+                                       ("1.1", ["127.0.0.1:80:example.org"], b"403"), ("1.1", ["[::1]x"], b"403"),
+                                       ("1.1", ["[::1"], b"403")):
+            with server.raw() as raw:
+                lines = "".join(f"Host: {host}\r\n" for host in hosts)
+                raw.sendall(f"GET /metrics HTTP/{version}\r\n{lines}Connection: close\r\n\r\n".encode())
+                check_equal(raw.recv(100).split()[1], status, f"HTTP/{version} with {hosts}")
+
+
+@test
 def tls_with_a_certificate():
     with served() as target, scratch() as where:
         key, certificate = os.path.join(where, "key"), os.path.join(where, "cert")
@@ -152,6 +166,10 @@ def tls_with_a_certificate():
             with server.raw() as raw, contextlib.suppress(ConnectionError):
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 check(b"memctx_up" not in raw.recv(100), "an answer without TLS")
+            for version, status in (("1.1", 35), ("1.2", 0)):  # OpenSSL itself refuses 1.1 at a higher security level
+                done = subprocess.run(["curl", "-sk", "-o", os.devnull, "--tlsv1.0", "--tls-max", version, "--ciphers",
+                                       "DEFAULT@SECLEVEL=0", server.address + "metrics"], timeout=PATIENCE_S, check=False)
+                check_equal(done.returncode, status, f"curl with TLS {version}")
         with runtime_dir() as runtime:
             words = ("--cert", certificate, "--key", key, "--listen", "127.0.0.1:0")
             done = run_cli("serve", "--all", "--check", *words)

@@ -45,8 +45,27 @@ static bool is_local_name(const char *host) {
         return false;
     memcpy(name, host + (host[0] == '['), length);
     name[length] = '\0';
+    const char *port = host + length + (host[0] == '[' ? 2 : 0);
+    if ((host[0] == '[' && port[-1] != ']') ||
+        (port[0] != '\0' && (port[0] != ':' || port[1 + strspn(port + 1, "0123456789")] != '\0')))
+        return false;
     return strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, address) == 1 ||
            inet_pton(AF_INET6, name, address) == 1;
+}
+
+static enum MHD_Result count_host(void *count, enum MHD_ValueKind kind, const char *key,
+                                  const char *value) {
+    (void)kind, (void)value;
+    *(unsigned *)count += strcasecmp(key, "Host") == 0;
+    return MHD_YES;
+}
+
+/* Returns true if the request has as many Host headers as HTTP demands: exactly one in HTTP/1.1, at
+ * most one in HTTP/1.0. Other servers on the way may read another one of several headers. */
+static bool has_right_hosts(struct MHD_Connection *connection, const char *version) {
+    unsigned count = 0;
+    mhd.get_connection_values(connection, MHD_HEADER_KIND, count_host, &count);
+    return count == 1 || (count == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) == 0);
 }
 
 /* Returns true if a page of another site makes the request, as the browser's Sec-Fetch headers say.
@@ -58,10 +77,12 @@ static bool is_of_another_site(struct MHD_Connection *connection) {
            !(mode && strcasecmp(mode, "navigate") == 0);
 }
 
-bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
-                    struct request_refusal *refusal) {
+bool request_permit(struct MHD_Connection *connection, const char *version,
+                    const struct request_rules *rules, struct request_refusal *refusal) {
     const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    if (!has_right_hosts(connection, version))
+        return refuse(refusal, MHD_HTTP_BAD_REQUEST, "the request needs exactly one Host header");
     if (rules->local_host && host && !is_local_name(host)) {
         return refuse(refusal, MHD_HTTP_FORBIDDEN,
                       "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "

@@ -55,9 +55,10 @@ struct request_rules {
     bool *token_logged; /* true: the message about a wrong token was printed */
 };
 
-/* Fills in `refusal` and returns false if the client has no right to ask. */
-bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
-                    struct request_refusal *refusal);
+/* Fills in `refusal` and returns false if the client has no right to ask. `version`: the version of
+ * HTTP, such as "HTTP/1.1". */
+bool request_permit(struct MHD_Connection *connection, const char *version,
+                    const struct request_rules *rules, struct request_refusal *refusal);
 /* Returns true if the client accepts answers in gzip's format. */
 bool request_takes_gzip(struct MHD_Connection *connection);
 /* Returns true if a browser opens / or a live page (Accept has text/html). Without a token the

@@ -18,10 +18,12 @@
 #include "serve/shell.h"
 
 #define CONNECTIONS_MAX 128 /* more clients wait until a connection ends */
-#define IDLE_S 5            /* a connection without any traffic for this long is closed */
-#define TRANSFER_MS 60000   /* longest time for sending a request and reading its answer */
-#define SCRAPE_MS 2000      /* a process that takes longer to answer a scrape is reported as down */
-#define JOB_MS 60000        /* longest time for a job, besides the N s of ?seconds=N */
+/* RFC 8996 forbids TLS 1.0 and 1.1, but GnuTLS accepts them by default. */
+#define TLS_PRIORITIES "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
+#define IDLE_S 5          /* a connection without any traffic for this long is closed */
+#define TRANSFER_MS 60000 /* longest time for sending a request and reading its answer */
+#define SCRAPE_MS 2000    /* a process that takes longer to answer a scrape is reported as down */
+#define JOB_MS 60000      /* longest time for a job, besides the N s of ?seconds=N */
 #define PAGE_MS 30000
 
 /* A request. While it is suspended, it is in the list server.waiting. */
@@ -348,14 +350,14 @@ static enum MHD_Result send_json(struct waiting *request, char *text, size_t len
 }
 
 static enum MHD_Result begin_request(struct server *server, struct waiting *request,
-                                     const char *url) {
+                                     const char *url, const char *version) {
     struct request_refusal refusal;
     size_t length;
     char *text;
     /* libmicrohttpd aborts if a request is still suspended when its server stops */
     if (server->ending)
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
-    if (!request_permit(request->http, &server->rules, &refusal)) {
+    if (!request_permit(request->http, version, &server->rules, &refusal)) {
         if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, url))
             return send_now(request,
                             shell_answer(refusal.status, request_takes_gzip(request->http)));
@@ -387,7 +389,6 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
                               size_t *body_bytes, void **state) {
     struct server *server = closure;
     struct waiting *request = *state;
-    (void)version;
     (void)body;
     if (!request) {
         *state = request = cli_alloc(1, sizeof *request);
@@ -404,7 +405,7 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         *body_bytes = 0;
         return MHD_YES;
     }
-    return request->answer ? send_answer(request) : begin_request(server, request, url);
+    return request->answer ? send_answer(request) : begin_request(server, request, url, version);
 }
 
 static void end_request(void *closure, struct MHD_Connection *http, void **state,
@@ -552,7 +553,7 @@ static bool start(struct server *server, int fd) {
     bool tls = options->certificate != NULL;
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                      (fd < 0 ? MHD_USE_NO_LISTEN_SOCKET : 0);
-    struct MHD_OptionItem items[4], *item = items;
+    struct MHD_OptionItem items[5], *item = items;
     if (fd >= 0)
         *item++ = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
     if (tls) {
@@ -560,6 +561,7 @@ static bool start(struct server *server, int fd) {
                                           (void *)(uintptr_t)options->certificate};
         *item++ =
             (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key};
+        *item++ = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, TLS_PRIORITIES};
     }
     *item = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     server->daemon = mhd.start_daemon(
