@@ -332,6 +332,17 @@ def watch_of_a_stopped_target():
         check_equal(watch.end(), (0, ""), "status and errors")
 
 
+@test
+def watch_of_a_program_whose_name_is_in_no_file_name():
+    with scratch() as where:
+        os.symlink(build_program("tests/cli/programs/hold.c"), os.path.join(where, "日本"))
+        os.mkdir(os.path.join(where, "files"))
+        with target([os.path.join(where, "日本")]) as live, \
+                Watch(live, "--when", "rss>1K", "--dir", os.path.join(where, "files"), "--no-symbols") as watch:
+            name = os.path.basename(watch.until("snapshot")["file"])
+            check(name.startswith(f"program-{live.pid}-"), name)
+
+
 OWN_NAME = f"own{os.getpid()}"
 
 

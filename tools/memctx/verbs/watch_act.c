@@ -102,6 +102,8 @@ static char *make_stem(const struct watched *process, const struct condition *co
     time_t now = time(NULL);
     struct tm utc;
     add_word(name, 64, process->program);
+    if (name[0] == '\0') /* no character of the program's name is used in file names */
+        add_word(name, 64, "program");
     strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
     snprintf(name + strlen(name), sizeof name - strlen(name), "-%d-%s-", (int)process->facts.pid,
              time_text);
