@@ -343,6 +343,19 @@ def watch_of_a_program_whose_name_is_in_no_file_name():
             check(name.startswith(f"program-{live.pid}-"), name)
 
 
+@test
+def watch_of_a_target_without_a_socket():
+    with harness.runtime_dir() as runtime, \
+            Target([build_program("tests/cli/programs/hold.c")], runtime, MEMCTX_CONTROL="off") as live, scratch() as where:
+        check_equal(live.hear(), "ready", "first line of the target")
+        with Watch(live, "--when", "inuse>10M", "--dir", where) as watch:
+            watch.until("found")
+            live.ask("take 20")
+            check(watch.until("condition")["inuse_bytes"] > 20 * MIB, watch.seen)
+            succeed("doctor", watch.until("snapshot")["file"])
+            check_equal(watch.end(), (0, ""), "status and errors")
+
+
 OWN_NAME = f"own{os.getpid()}"
 
 

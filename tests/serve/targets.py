@@ -82,6 +82,29 @@ def a_process_that_renames_itself_stays():
 
 
 @test
+def a_process_without_a_socket_is_read_from_outside():
+    program = harness.build_program("tests/serve/served.c", flags=["-O0"])
+    with runtime_dir() as runtime, named(program, OWN_NAME) as path, \
+            harness.Target([path], runtime, MEMCTX_CONTROL="off") as target:
+        check_equal(target.hear(), "ready", "first line of the target")
+        with Server(runtime, target.pid) as server:
+            expect_up(server, {FIRST: 1}, "up")
+            metrics = server.metrics()
+            own = {"program": OWN_NAME, "process": "1"}
+            check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="cache", **own), 70000, "cache")
+            paths = metrics.all("memctx_context_requested_bytes", kind="path", **own)
+            rows = [value for labels, value in paths.items() if "keep_rows" in dict(labels)["context"]]
+            check_equal(sum(rows), 100000, f"rows: {paths}")
+            with server.raw() as raw:
+                raw.sendall(f"GET /p/{target.pid}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                seen = b""
+                while b"event: figures" not in seen:
+                    part = raw.recv(65536)
+                    check(part and b"event: silent" not in part, f"{seen + part}")
+                    seen += part
+
+
+@test
 def a_process_without_its_first_thread_is_served():
     with runtime_dir() as runtime, named(harness.build_program("tests/control/last_thread.c"), OWN_NAME) as program, \
             harness.Target([program, "wait"], runtime, MEMCTX_CONTROL="eager") as target:

@@ -452,6 +452,36 @@ static void answer_contexts(struct outside *outside, const struct wire_piece_req
 
 /* --- the other parts ------------------------------------------------------------------------- */
 
+static uint32_t parent_of(const struct tables *tables, uint32_t id) {
+    const char *node = tables->nodes + id * SIZE(tables, tree_node);
+    return id < CONSTANT(tables, TREE_FIXED_COUNT)
+               ? 0
+               : (uint32_t)FIELD(tables, node, tree_node, parent);
+}
+
+/* Adds the contexts of a path from the root on, so that a parent comes before its children.
+ * request->from holds the context and the number of contexts in earlier answers. */
+static void answer_path(struct outside *outside, const struct wire_piece_request *request,
+                        struct answer *answer) {
+    const struct tables *tables = &outside->tables;
+    uint32_t length = 1, told = (uint16_t)request->from;
+    if (request->from >> 16 >= tables->node_count || !tables->exists[request->from >> 16])
+        return;
+    uint32_t id = (uint32_t)(request->from >> 16);
+    /* check_nodes (tables.c) has seen that the id of a parent is less than its child's */
+    for (uint32_t at = id; at != 0 && length < UINT16_MAX; at = parent_of(tables, at))
+        length++;
+    for (; told < length; told++) {
+        uint32_t at = id;
+        for (uint32_t up = length - 1 - told; up > 0; up--)
+            at = parent_of(tables, at);
+        if (!add_context(outside, answer, at, 0, false)) {
+            answer->next = WIRE_FROM_ID(id) | told;
+            return;
+        }
+    }
+}
+
 static void answer_modules(struct outside *outside, const struct wire_piece_request *request,
                            struct answer *answer) {
     const struct tables *tables = &outside->tables;
@@ -602,6 +632,7 @@ static bool answer_piece(struct outside *outside, const struct wire_piece_reques
     answer->length = sizeof head;
     switch (request->part) {
     case WIRE_PART_CONTEXTS: answer_contexts(outside, request, answer); break;
+    case WIRE_PART_PATH: answer_path(outside, request, answer); break;
     case WIRE_PART_MODULES: answer_modules(outside, request, answer); break;
     case WIRE_PART_THREADS: answer_threads(outside, request, answer); break;
     case WIRE_PART_REMOTES: answer_remotes(outside, request, answer); break;

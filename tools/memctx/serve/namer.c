@@ -274,7 +274,7 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
     char word[16];
     snprintf(word, sizeof word, "%d", (int)pid);
     take_turn();
-    target_open(&target, word, true);
+    target_open(&target, word, false);
     struct loader *loader = &target.loader;
     loader_begin(loader, &model, target.client.source, &target.failure);
     target_ask_head(&target, WIRE_DUMP_BEGIN);

@@ -176,6 +176,7 @@ static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
 void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms, int64_t since_ms) {
     struct watch watch;
     watch_begin(&watch, facts);
+    watch.outside = true;
     watch.interval_s = (double)every_ms / 1000;
     int64_t last_ms = tell_past(fd, &watch, since_ms);
     for (int64_t before_ms = 0;;) {

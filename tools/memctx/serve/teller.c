@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -92,6 +93,8 @@ static bool ask_survey(struct teller *teller, struct scrape *scrape) {
                                          .figure = WIRE_FIGURE_REQUESTED,
                                          .least = INT64_MIN,
                                          .ids_below = loader->contexts};
+    if (teller->client.outside) /* the answers have no survey */
+        request.part = WIRE_PART_CONTEXTS;
     loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
     loader->visit = visit_all;
     loader->visit_argument = &scrape->survey;
@@ -162,6 +165,11 @@ static bool ask_all(struct teller *teller, struct scrape *scrape) {
     if (!ask_survey(teller, scrape) || !ask_paths(teller, scrape) || !ask_pages(teller, scrape) ||
         !ask_head(teller, WIRE_DUMP_END | WIRE_DUMP_SUMS | WIRE_DUMP_RESIDENT, &scrape->head))
         return false;
+    if (client->outside) { /* only the process itself can tell these figures */
+        scrape->self = cli_copy("");
+        scrape->rules = cli_copy("");
+        return true;
+    }
     scrape->self = client_ask_text(client, WIRE_SELF, NULL, 0, failure);
     if (scrape->self)
         scrape->rules = client_ask_text(client, WIRE_RULES, "list", strlen("list"), failure);
@@ -174,6 +182,19 @@ static void end_scrape(struct scrape *scrape) {
     free(scrape->rules);
 }
 
+/* Connects to the process. Opens the memory of a process that has no socket, but not of one that
+ * does not answer on its socket: it may hang, and each scrape would wait for it. */
+static bool connect_teller(struct teller *teller) {
+    struct rlimit memory = {CLIENT_OUTSIDE_BYTES, CLIENT_OUTSIDE_BYTES};
+    struct cli_failure *failure = &teller->failure, other;
+    if (client_connect(&teller->client, &teller->facts, true, failure))
+        return true;
+    if (!client_found_no_socket(&teller->facts, failure))
+        return false;
+    setrlimit(RLIMIT_AS, &memory);
+    return client_open_outside(&teller->client, &teller->facts, failure->text, &other);
+}
+
 /* Asks over the open connection. If that fails, asks over a new one, because the process may have
  * closed the old one to serve other clients. */
 static bool ask_twice(struct teller *teller, struct scrape *scrape) {
@@ -181,14 +202,16 @@ static bool ask_twice(struct teller *teller, struct scrape *scrape) {
         bool fresh = teller->client.fd < 0;
         *scrape = (struct scrape){0};
         survey_begin(&scrape->survey);
-        if (fresh && !client_connect(&teller->client, &teller->facts, true, &teller->failure)) {
+        if (fresh && !connect_teller(teller)) {
             end_scrape(scrape);
             return false;
         }
-        if (ask_all(teller, scrape))
+        bool good = ask_all(teller, scrape);
+        if (!good || teller->client.outside) /* the process may have a socket at the next scrape */
+            client_close(&teller->client);
+        if (good)
             return true;
         end_scrape(scrape);
-        client_close(&teller->client);
         if (fresh)
             return false;
     }

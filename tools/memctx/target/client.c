@@ -705,6 +705,10 @@ bool client_open_outside(struct client *client, const struct process_facts *fact
     return client->outside;
 }
 
+bool client_found_no_socket(const struct process_facts *facts, const struct cli_failure *failure) {
+    return failure->code == CLI_NO_TARGET && process_find_library(facts) == PROCESS_WITH;
+}
+
 void client_close(struct client *client) {
     if (client->fd >= 0)
         close(client->fd);

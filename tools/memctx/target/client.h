@@ -19,6 +19,9 @@
 #include "target/process.h"
 
 #define CLIENT_DIRECTORIES_MAX 24
+/* Bound on the memory of a command that reads a process from outside for which nobody asked by
+ * name. The tables of a process with a million call paths take some hundred MiB. */
+#define CLIENT_OUTSIDE_BYTES (4UL << 30)
 
 struct client_directories {
     char paths[CLIENT_DIRECTORIES_MAX][512];
@@ -66,6 +69,9 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
  * user. */
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure);
+/* Returns true if client_connect failed because the process has the library but no socket, so that
+ * its memory has to be read instead. */
+bool client_found_no_socket(const struct process_facts *facts, const struct cli_failure *failure);
 void client_close(struct client *client);
 
 /* Sends one request and reads its answer, over a new connection if the target had closed this one

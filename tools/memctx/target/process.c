@@ -385,13 +385,13 @@ static bool explain_sandbox(const struct process_facts *facts, char *reason, siz
                  "its system calls are filtered (seccomp), so it has no control thread and no "
                  "socket; if the filter was there from the start, and is known to let memctx pass, "
                  "start it with MEMCTX_CONTROL=always");
-    } else if (facts->age_s >= 1.0) {
+    } else {
         snprintf(reason, bytes,
                  "it has set no_new_privs, as programs do before they filter their system calls "
-                 "(seccomp), so it has no control thread; or it has not allocated since its "
-                 "first 20 ms, and has not waited since its first 0.5 s");
-    } else {
-        return false;
+                 "(seccomp), so it has no control thread; or it %s",
+                 facts->age_s < 1.0 ? "is too young: try again"
+                                    : "has not allocated since its first 20 ms, and has not waited "
+                                      "since its first 0.5 s");
     }
     return true;
 }

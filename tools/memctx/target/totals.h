@@ -14,7 +14,20 @@ struct totals {
     double uptime_s;
 };
 
+/* What totals_read_outside has found. */
+struct totals_outside {
+    struct totals totals;
+    bool has_totals;
+    bool is_incomplete; /* some of the library's tables were missing or damaged */
+    char library_version[sizeof((struct client *)0)->hello.library_version];
+};
+
 /* Returns false and the reason if the target refuses or its answer is damaged. */
 bool totals_ask(struct client *client, struct totals *totals, struct cli_failure *failure);
+/* Reads the sums from outside (outside/outside.h). The tables of the process may be damaged, so a
+ * child reads them, with bounds on its memory and its time. `why`: as for client_open_outside. The
+ * caller sets answer->totals to the figures that it knows. Returns false if there is no answer. */
+bool totals_read_outside(const struct process_facts *facts, const char *why,
+                         struct totals_outside *answer);
 
 #endif

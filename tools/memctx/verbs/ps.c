@@ -5,16 +5,10 @@
  * The verb also removes sockets at which nobody listens any more.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,10 +21,6 @@
 #include "verbs/verbs.h"
 
 #define TEMPORARY_MAX_AGE_S 60
-/* Bounds for reading one process from outside. The tables of a process with a million call paths
- * take some hundred MiB and about a second. */
-#define OUTSIDE_MEMORY_BYTES (4UL << 30)
-#define OUTSIDE_MOST_S 10
 #define COMMAND_LEAST 16
 #define REASON_COLUMN 9
 
@@ -52,53 +42,15 @@ struct list {
     size_t count, capacity;
 };
 
-/* What the child of read_outside writes into its pipe. */
-struct outside_answer {
-    struct totals totals;
-    bool has_totals, is_incomplete;
-    char library_version[sizeof((struct client *)0)->hello.library_version];
-};
-
-static _Noreturn void run_child(const struct row *row, int fd) {
-    struct rlimit no_core = {0, 0}, memory = {OUTSIDE_MEMORY_BYTES, OUTSIDE_MEMORY_BYTES};
-    struct outside_answer answer = {.totals = row->totals};
-    struct client client;
-    struct cli_failure failure;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGALRM, SIG_DFL);
-    setrlimit(RLIMIT_CORE, &no_core);
-    setrlimit(RLIMIT_AS, &memory);
-    alarm(OUTSIDE_MOST_S);
-    if (!client_open_outside(&client, &row->facts, row->reason, &failure))
-        _exit(1);
-    answer.has_totals = totals_ask(&client, &answer.totals, &failure);
-    answer.is_incomplete = outside_is_incomplete(client.outside);
-    memcpy(answer.library_version, client.hello.library_version, sizeof answer.library_version);
-    _exit(write(fd, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
-}
-
-/* Reads the figures of a process that does not answer. Nobody asked for this very process, and its
- * tables may be damaged on purpose, so a child reads them, with bounds on its memory and time. */
+/* Nobody asked for this very process, and its tables may be damaged on purpose. */
 static void read_outside(struct row *row) {
-    struct outside_answer answer;
-    int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+    struct totals_outside answer = {.totals = row->totals};
+    if (!totals_read_outside(&row->facts, row->reason, &answer))
         return;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0)
-        run_child(row, pipe_fds[1]);
-    close(pipe_fds[1]);
-    /* An answer is shorter than PIPE_BUF, so it comes whole or not at all. */
-    if (child > 0 && read(pipe_fds[0], &answer, sizeof answer) == (ssize_t)sizeof answer) {
-        row->is_outside = answer.has_totals;
-        row->is_incomplete = answer.is_incomplete;
-        row->totals = answer.totals;
-        row->library_version = cli_copy(answer.library_version);
-    }
-    close(pipe_fds[0]);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-    }
+    row->is_outside = answer.has_totals;
+    row->is_incomplete = answer.is_incomplete;
+    row->totals = answer.totals;
+    row->library_version = cli_copy(answer.library_version);
 }
 
 static void ask_process(struct row *row) {

@@ -74,7 +74,7 @@ void serving_check_targets(const struct fleet_wanted *wanted) {
             if (count > 0)
                 continue;
         }
-        target_open(&target, wanted->words[i], true);
+        target_open_running(&target, wanted->words[i]);
         client_close(&target.client);
     }
 }

@@ -29,7 +29,9 @@
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
-#define ASK_MS 2000          /* after this time the other processes are asked at the next look */
+/* After it has read a process from outside, the command pauses this many times as long. */
+#define OUTSIDE_PAUSE 50
+#define ASK_MS 2000 /* after this time the other processes are asked at the next look */
 #define EVERY_MS_MIN 20
 #define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)
 #define MEMORY_MIN_BYTES (INT64_C(16) << 20)
@@ -327,6 +329,19 @@ static void tell_silence(struct watched *process, const char *reason, bool stopp
     watch_log(&line, "%s; conditions on inuse, waste and growth wait until it answers", reason);
 }
 
+/* Reads the sums of a process without a socket from outside. This takes longer for a process with
+ * more call paths; the pause after it grows with it. */
+static bool ask_outside(struct watched *process, const char *why, struct totals *totals) {
+    struct totals_outside answer;
+    int64_t began_ms = clock_now_ms();
+    if (!totals_read_outside(&process->facts, why, &answer) || !answer.has_totals)
+        return false;
+    int64_t now_ms = clock_now_ms();
+    process->ask_due_ms = now_ms + OUTSIDE_PAUSE * (now_ms - began_ms);
+    *totals = answer.totals;
+    return true;
+}
+
 /* Asks the process for its sums, unless it did not answer a short time ago. */
 static bool ask_totals(struct watched *process, struct totals *totals) {
     struct client client;
@@ -347,6 +362,8 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
     if (good) {
         good = totals_ask(&client, totals, &failure);
         client_close(&client);
+    } else if (client_found_no_socket(&process->facts, &failure)) {
+        good = ask_outside(process, failure.text, totals);
     }
     if (!good) {
         tell_silence(process, failure.text, false);
@@ -662,7 +679,7 @@ int watch_main(int argc, char **argv) {
     }
     if (!settings.all) {
         word = reading_target_word(argc, argv, 1);
-        target_open(&target, word, true);
+        target_open_running(&target, word);
         client_close(&target.client);
         ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
     }
