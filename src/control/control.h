@@ -46,6 +46,12 @@ bool control_is_old(void);
 /* Starts the thread, once. The caller has left the allocator, or is about to wait. */
 void control_start(void);
 
+/* Called before a system call that the kernel allows only in a process with one thread
+ * (api/namespaces.c). Ends the control thread and removes its socket; false: there is no such
+ * thread. If the result was true, the caller calls control_resume after the system call. */
+bool control_pause(void);
+/* Lets the control thread start again when it is due. */
+void control_resume(void);
 /* Called when the program's first thread ends by itself (pthread_exit). Later, when no other
  * thread is left, the control thread must end the process, and the exit handlers run in the control
  * thread. So the control thread starts anew, now with the program's descriptors. */

@@ -138,7 +138,7 @@ static void *thread_main(void *argument) {
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     /* A control thread that may become the last thread keeps the program's descriptors, because the
      * exit handlers will run in it. */
-    descriptors_are_own = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
+    descriptors_are_own = !control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));
     if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
         os_close(0);
         os_close(1);
@@ -234,6 +234,15 @@ static bool end_thread(void) {
     return runs;
 }
 
+bool control_pause(void) {
+    return end_thread();
+}
+
+void control_resume(void) {
+    if (!load_relaxed(&os_restricted))
+        store_release(&control_waiting, 1);
+}
+
 /* *before holds the old enum os_restriction in the lowest bits, and above them the number of calls
  * so far. */
 #define RESTRICTION_BITS 2
@@ -296,8 +305,8 @@ void control_first_thread_ended(void) {
     control.first_ended = true; /* before end_thread: a thread that starts later knows it */
     bool ran = end_thread();
     complete_cancellation();
-    if (ran && !load_relaxed(&os_restricted))
-        store_release(&control_waiting, 1);
+    if (ran)
+        control_resume();
 }
 
 COLD bool control_is_due(void) {

@@ -78,6 +78,10 @@ INLINE int os_sleep(const struct timespec *time) {
 INLINE int os_accept(int fd, int flags) {
     return os_result(os_syscall(SYS_accept4, fd, 0, 0, flags, 0, 0));
 }
+/* The library exports unshare itself (api/namespaces.c). */
+INLINE int os_unshare(int flags) {
+    return os_result(os_syscall(SYS_unshare, flags, 0, 0, 0, 0, 0));
+}
 /* A preloaded library may replace socket and close, to note which descriptors of the process are
  * open. The control thread mostly has a descriptor table of its own, so its numbers would be wrong
  * there. (proxychains notes an early close, and later closes that number in the program.) */

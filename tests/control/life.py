@@ -7,6 +7,7 @@ import re
 import socket
 import statistics
 import subprocess
+import sys
 import time
 
 import harness
@@ -398,6 +399,53 @@ def became(target, name):
         raise Failure(f"it has ended: {target.ending()}")
     with open(f"/proc/{target.pid}/comm", encoding="ascii") as file:
         return file.read() == name + "\n"
+
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
+
+ENTERS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def own(kind):
+    return os.open(f"/proc/self/ns/{kind}", os.O_RDONLY)
+print("ready", flush=True)
+for line in sys.stdin:
+    result = eval("libc." + line) if line.strip() != "allocate" else len(bytearray(4 << 20)) == 0
+    print(result and ctypes.get_errno(), flush=True)
+"""
+
+
+def entered(call, preload=True):
+    """Starts python3, which makes the call. Returns its errno, and the number of control threads after
+    some allocations."""
+    with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory, preload=preload,
+                                                    MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "ready", "first line")
+        if not preload:
+            return target.ask(call), 0
+        harness.wait_until(lambda: threads_named_memctx(target.pid) == 1, "the control thread")
+        result = target.ask(call)
+
+        def starts_again():
+            target.ask("allocate")
+            return threads_named_memctx(target.pid) == 1
+        harness.wait_until(starts_again, f"{call}: the control thread of later")
+        return result, threads_named_memctx(target.pid)
+
+
+@test
+def a_process_with_one_thread_enters_namespaces():
+    """The kernel lets only a process with one thread do this, so the control thread ends before, and
+    starts again afterwards."""
+    allowed = 0
+    for call in (f"unshare({CLONE_NEWUSER})", "setns(own('mnt'), 0)", f"setns(own('mnt'), {CLONE_NEWNS})"):
+        if entered(call, preload=False)[0] != "0":
+            continue  # also fails without the library, as in some containers
+        allowed += 1
+        result, threads = entered(call)
+        check_equal((result, threads), ("0", 1), f"{call}: errno, and threads named memctx some time later")
+    if allowed == 0:
+        raise Skip("this user may enter no namespace")
 
 
 @test
