@@ -163,7 +163,7 @@ MUTANTS = {
     "tables-are-large": (
         "src/os/meta.h", "#define META_FIRST_BYTES (880UL << 10)", "#define META_FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
     "descriptors-are-the-programs": (
-        "src/control/thread.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
+        "src/control/thread.c", "!control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),
     "the-socket-is-for-all": (
         "src/control/socket.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
