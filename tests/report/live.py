@@ -126,6 +126,15 @@ def the_page_grows_with_the_program():
 
 
 @test
+def the_verdicts_fit_a_phone_and_a_dark_browser():
+    with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
+        with browsing(server.address, scheme="dark") as page:
+            page.set_viewport_size({"width": 320, "height": 600})
+            until(page, "document.documentElement.scrollWidth <= 320")
+            check_equal(page.evaluate("getComputedStyle(document.documentElement).colorScheme"), "light dark", "schemes")
+
+
+@test
 def new_figures_leave_the_reader_alone():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
         with browsing(f"{server.address}p/{target.pid}/") as page:

@@ -72,7 +72,10 @@ void page_write(int fd, const void *argument) {
     if (!file)
         return;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<title>memctx</title>\n<style>body{font-family:sans-serif;margin:2em}"
+          "<meta name=\"viewport\" content=\"width=device-width\">"
+          "<link rel=\"icon\" href=\"data:,\"><title>memctx</title>\n"
+          "<style>:root{color-scheme:light dark}"
+          "body{font-family:sans-serif;margin:1em;overflow-wrap:anywhere}"
           "td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}</style></head>\n"
           "<body><h1>memctx</h1>\n"
           "<p><a href=\"metrics\">/metrics</a> for Prometheus</p>\n"
