@@ -644,14 +644,18 @@ static bool connect_once(struct client *client, const struct process_facts *fact
             continue;
         }
         /* A process with this pid in another pid namespace may have left a socket, too, so the
-         * search goes on after a failure. */
+         * search goes on after a failure. The reason is that of the first socket, since the
+         * likeliest directory comes first. */
+        struct cli_failure further, *why = reached ? &further : failure;
         client->fd = fd;
         reached = true;
-        if (read_hello(client, facts, failure, closed))
+        if (read_hello(client, facts, why, closed))
             return true;
         client_close(client);
-        if (failure->code != CLI_NO_TARGET)
+        if (why->code != CLI_NO_TARGET) {
+            *failure = *why;
             return false;
+        }
     }
     if (reached)
         return false;
