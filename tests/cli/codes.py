@@ -47,6 +47,14 @@ def usage_errors():
         expect(2, "needs a FILE: a recording" if verb == "postmortem" else "needs a TARGET", verb)
         expect(2, "unknown option", verb, "--nonsense", "1")
         expect(2, "unknown option -q", verb, "-q", "1")
+    for words, suggested in ((["dmup", "1"], "unknown verb: dmup; did you mean dump\\?"), (["help", "docter"], "did you mean doctor\\?"), (["post"], "did you mean postmortem\\?"),
+                             (["--hlep"], "did you mean --help\\?"), (["--json", "dump", "1"], "the verb comes first: memctx dump --json"),
+                             ([os.getpid()], f"to look at the process: memctx doctor {os.getpid()}"), (["xyzzy"], "unknown verb: xyzzy\\n"),
+                             (["dump", "--jsno", "1"], "unknown option --jsno; did you mean --json\\?"), (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
+                             (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"), (["dump", "--no", "1"], "--no may be each of --no-symbols, --no-pager"),
+                             (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you mean marks\\?'), (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
+                             (["run", "--set", "dpeth=3", "true"], 'unknown option name "dpeth"; did you mean depth\\?'), (["-" + "x" * 300], "unknown option"), (["x" * 300], "unknown verb: x+\\n")):
+        expect(2, suggested, *words)
     expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when", "rss>1M")
     expect(2, "unexpected argument: 2", "dump", "1", "2")
     expect(2, "needs a value", "dump", "1", "--sort")

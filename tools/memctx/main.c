@@ -9,8 +9,10 @@
 
 #include "base/cli.h"
 #include "base/fork.h"
+#include "base/nearest.h"
 #include "live/rates.h"
 #include "model/view.h"
+#include "target/target.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
@@ -637,6 +639,23 @@ static void check_descriptors(void) {
                 count, DESCRIPTORS_NEEDED);
 }
 
+/* Ends the command because its first word is no verb. `next`: the word behind it; NULL: none. */
+static _Noreturn void refuse_verb(const char *word, const char *next) {
+    struct nearest nearest = nearest_begin(word);
+    int64_t pid;
+    for (size_t i = 0; i < VERB_COUNT; i++)
+        nearest_offer(&nearest, verbs[i].name);
+    nearest_offer(&nearest, "--help");
+    nearest_offer(&nearest, "--version");
+    if (word[0] == '-' && !nearest.name) {
+        cli_usage("unknown option %s; the verb comes first: memctx %s %s", word,
+                  next && find_verb(next) ? next : "VERB", word);
+    }
+    if (!nearest.name && (cli_is_number(word, &pid) || target_is_process_name(word)))
+        cli_usage("unknown verb: %s; to look at the process: memctx doctor %s", word, word);
+    cli_usage("unknown verb: %s%s", word, nearest_text(&nearest, "", ""));
+}
+
 int main(int argc, char **argv) {
     occupy_standard_descriptors();
     if (argc < 2)
@@ -653,7 +672,7 @@ int main(int argc, char **argv) {
     }
     const struct cli_verb *verb = find_verb(help ? argv[2] : word);
     if (!verb)
-        cli_usage("unknown verb: %s", help ? argv[2] : word);
+        refuse_verb(help ? argv[2] : word, argv[2]);
     cli_current_verb = verb;
     if (help) {
         cli_print_verb_help(verb);

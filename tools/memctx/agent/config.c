@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/toml.h"
+#include "base/nearest.h"
 
 #define MEMORY_LEAST_BYTES (16 << 20)
 #define MEMORY_DEFAULT_BYTES ((int64_t)256 << 20)
@@ -96,47 +97,14 @@ static bool fail_at(struct reading *reading, unsigned line, const char *format, 
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-#define NAME_MAX_BYTES 32
-
-/* Returns how many letters of `a` must be added, removed or changed to get `b`; NAME_MAX_BYTES: a
- * name is too long. */
-static size_t distance(const char *a, const char *b) {
-    size_t rows[2][NAME_MAX_BYTES + 1], length = strlen(b);
-    if (strlen(a) > NAME_MAX_BYTES || length > NAME_MAX_BYTES)
-        return NAME_MAX_BYTES;
-    for (size_t k = 0; k <= length; k++)
-        rows[0][k] = k;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t *last = rows[i % 2], *row = rows[(i + 1) % 2];
-        row[0] = i + 1;
-        for (size_t k = 0; k < length; k++) {
-            size_t least = last[k] + (a[i] != b[k]);
-            if (last[k + 1] + 1 < least)
-                least = last[k + 1] + 1;
-            row[k + 1] = row[k] + 1 < least ? row[k] + 1 : least;
-        }
-    }
-    return rows[strlen(a) % 2][length];
-}
-
-/* Sets *nearest to `name` if `name` is nearer to `word` than *least, the best distance so far. */
-static void offer(const char *word, const char *name, const char **nearest, size_t *least) {
-    size_t far = distance(word, name);
-    if (far < *least) {
-        *least = far;
-        *nearest = name;
-    }
-}
-
-static const struct key *find_key(enum part_kind part, const char *name, const char **nearest) {
-    size_t least = NAME_MAX_BYTES;
-    *nearest = NULL;
+static const struct key *find_key(enum part_kind part, const char *name, struct nearest *nearest) {
+    *nearest = nearest_begin(name);
     for (size_t i = 0; i < KEY_COUNT; i++) {
         if (keys[i].part != part)
             continue;
         if (strcmp(keys[i].name, name) == 0)
             return &keys[i];
-        offer(name, keys[i].name, nearest, &least);
+        nearest_offer(nearest, keys[i].name);
     }
     return NULL;
 }
@@ -210,16 +178,14 @@ static bool read_memory(struct reading *reading, const struct toml_value *value)
 /* Checks the keys of a table, and adds their words to the part. */
 static bool read_keys(struct reading *reading, enum part_kind kind, const struct toml_table *table,
                       struct config_part *part) {
-    const char *nearest, *match = reading->match;
+    struct nearest nearest;
+    const char *match = reading->match;
     for (size_t i = 0; i < table->count; i++) {
         const struct toml_value *value = &table->values[i];
         const struct key *key = find_key(kind, value->key, &nearest);
-        if (!key && !nearest)
-            return fail_at(reading, value->line, "[%s] has no key \"%.60s\"", table->name,
-                           value->key);
         if (!key)
-            return fail_at(reading, value->line, "[%s] has no key \"%.60s\"; did you mean %s?",
-                           table->name, value->key, nearest);
+            return fail_at(reading, value->line, "[%s] has no key \"%.60s\"%s", table->name,
+                           value->key, nearest_text(&nearest, "", ""));
         if (!fits(key, value))
             return fail_at(reading, value->line, "%s takes %s", key->name, kind_words[key->kind]);
         if (key->kind == KEY_MEMORY && !read_memory(reading, value))
@@ -284,8 +250,7 @@ static bool check_group(struct reading *reading, const struct config_part *part)
 
 /* Returns the kind of a table; PART_KINDS if the file cannot have it. */
 static enum part_kind find_kind(struct reading *reading, const struct toml_table *table) {
-    const char *nearest = NULL;
-    size_t least = NAME_MAX_BYTES;
+    struct nearest nearest = nearest_begin(table->name);
     if (table->name[0] == '\0') {
         fail_at(
             reading, table->values[0].line,
@@ -295,7 +260,7 @@ static enum part_kind find_kind(struct reading *reading, const struct toml_table
         return PART_KINDS;
     }
     for (unsigned kind = 0; kind < PART_KINDS; kind++) {
-        offer(table->name, part_names[kind], &nearest, &least);
+        nearest_offer(&nearest, part_names[kind]);
         if (strcmp(table->name, part_names[kind]) != 0)
             continue;
         if (!table->repeated || kind == PART_WATCH || kind == PART_PUSH)
@@ -304,8 +269,11 @@ static enum part_kind find_kind(struct reading *reading, const struct toml_table
                 table->name);
         return PART_KINDS;
     }
-    fail_at(reading, table->line, "no table is called [%.60s]; did you mean [%s]?", table->name,
-            nearest ? nearest : part_names[PART_SERVE]);
+    fail_at(reading, table->line,
+            nearest.name ? "no table is called [%.60s]; did you mean [%s]?"
+                         : "no table is called [%.60s]; the tables are [agent], [serve], [watch] "
+                           "and [push]",
+            table->name, nearest.name);
     return PART_KINDS;
 }
 

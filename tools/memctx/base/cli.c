@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/help.h"
+#include "base/nearest.h"
 #include "base/progress.h"
 #include "base/quantity.h"
 #include "base/terminal.h"
@@ -142,6 +143,27 @@ char *cli_clean(char *text) {
     return text;
 }
 
+/* Ends the command because of an unknown long option, a short form of several options, or a value
+ * for an option that takes none. */
+static _Noreturn void refuse_option(const char *word, const struct option *options) {
+    size_t length = strcspn(word + 2, "="), count = 0;
+    char *name = cli_format("%.*s", (int)length, word + 2), *matching = cli_copy("");
+    struct nearest nearest = nearest_begin(name);
+    for (; options->name; options++) {
+        nearest_offer(&nearest, options->name);
+        if (length == 0 || strncmp(options->name, name, length) != 0)
+            continue;
+        char *longer = cli_format("%s%s--%s", matching, count++ > 0 ? ", " : "", options->name);
+        free(matching);
+        matching = longer;
+    }
+    if (count == 1)
+        cli_usage("%s takes no value; got %s", matching, word);
+    if (count > 1)
+        cli_usage("--%s may be each of %s; write more of it", name, matching);
+    cli_usage("unknown option --%s%s", name, nearest_text(&nearest, "--", ""));
+}
+
 int cli_next_option(int argc, char **argv, const char *letters, const struct option *options) {
     opterr = 0;
     int at = optind;
@@ -156,7 +178,7 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         const char *word = optind > at ? argv[optind - 1] : argv[optind];
         if (optopt != 0 && (!word || strncmp(word, "--", 2) != 0))
             cli_usage("unknown option -%c", optopt);
-        cli_usage("unknown option, or a value for an option that takes none: %s", word);
+        refuse_option(word, options);
     }
     default: return option;
     }

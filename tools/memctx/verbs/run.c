@@ -51,7 +51,8 @@ static void set_variable(const char *name, const char *value) {
 static void set_option(const char *name, const char *value) {
     const struct settings_entry *entry = settings_find(name);
     if (!entry)
-        cli_usage("unknown option name \"%s\"; see memctx options", name);
+        cli_usage("unknown option name \"%s\"%s", name,
+                  settings_suggest(name, "; see memctx options"));
     if (!settings_accepts(entry, value)) {
         if (settings_syntax(entry))
             cli_usage("%s takes %s; got \"%s\"", name, settings_syntax(entry), value);

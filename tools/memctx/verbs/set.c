@@ -123,6 +123,16 @@ static bool is_live_option(const char *assignment) {
     return is_record || (entry && entry->settable && settings_accepts(entry, equals + 1));
 }
 
+/* Ends the command if the assignment names no option, but something similar to one. The process
+ * judges all other names. */
+static void check_name(const char *assignment) {
+    char *name = cli_format("%.*s", (int)strcspn(assignment, "="), assignment);
+    const char *suggestion = settings_suggest(name, NULL);
+    if (!settings_find(name) && strcmp(name, "record") != 0 && suggestion)
+        cli_usage("unknown option name \"%.100s\"%s", name, suggestion);
+    free(name);
+}
+
 int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.human = reading_wants_human()};
@@ -156,6 +166,7 @@ int set_main(int argc, char **argv) {
         const char *equals = strchr(argv[i], '=');
         if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)
             cli_usage("set takes name=value; got \"%.100s\"", argv[i]);
+        check_name(argv[i]);
         if (argc > optind + 2 && !is_live_option(argv[i])) {
             cli_usage("no option is changed; \"%.100s\" is not an option that can be changed now, "
                       "with a valid value; see memctx options",

@@ -14,6 +14,7 @@
 #include <memctx/options.h>
 
 #include "base/cli.h"
+#include "base/nearest.h"
 
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
 static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
@@ -66,6 +67,15 @@ const struct settings_entry *settings_find(const char *name) {
         if (strcasecmp(settings_table[i].variable + strlen("MEMCTX_"), name) == 0)
             return &settings_table[i];
     return NULL;
+}
+
+const char *settings_suggest(const char *name, const char *otherwise) {
+    const size_t prefix = strlen("MEMCTX_");
+    bool has_prefix = strncasecmp(name, "MEMCTX_", prefix) == 0;
+    struct nearest nearest = nearest_begin(has_prefix ? name + prefix : name);
+    for (size_t i = 0; i < settings_count; i++)
+        nearest_offer(&nearest, cli_copy(settings_name(&settings_table[i])));
+    return nearest_text(&nearest, "", otherwise);
 }
 
 #define PERCENT_MAX 50

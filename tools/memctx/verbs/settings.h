@@ -24,6 +24,9 @@ extern const size_t settings_count;
 const char *settings_name(const struct settings_entry *entry);
 /* Returns the entry of this name, in lower or upper case; NULL: there is none. */
 const struct settings_entry *settings_find(const char *name);
+/* Returns "; did you mean NAME?" for a misspelled name, or for a name with MEMCTX_; if no name is
+ * near, returns `otherwise`. */
+const char *settings_suggest(const char *name, const char *otherwise);
 /* Returns true if the text is a valid value of the entry. */
 bool settings_accepts(const struct settings_entry *entry, const char *text);
 /* Returns the syntax of the entry's values in words; NULL: the entry's range or list of words says
