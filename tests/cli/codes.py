@@ -399,6 +399,15 @@ def output_that_cannot_be_written():
                env=live.cli_env)
         expect(1, "(could not|cannot) be written", "dump", live.pid, "-o", "/dev/full",
                env=live.cli_env)
+        expect(2, "the name of the file to write is empty", "dump", live.pid, "-o", "", env=live.cli_env)
+    with scratch() as directory, fake("none") as live:
+        longest = os.path.join(directory, "x" * 255)  # the longest name that a file may have
+        for words in (["dump", live.pid, "-o"], ["export", live.pid, "--pprof"]):
+            succeed(*words, longest, env=live.cli_env)
+            check_equal(os.listdir(directory), ["x" * 255], f"files of {words[0]}")
+            os.remove(longest)
+            expect(1, "File name too long; choose a name of at most 255 bytes", *words, longest + "x", env=live.cli_env)
+            check_equal(os.listdir(directory), [], f"files of {words[0]} after a failure")
 
 
 @test

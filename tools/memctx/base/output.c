@@ -3,6 +3,7 @@
 #include "base/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,17 +47,32 @@ static bool is_open_as(const struct stat *file, int fd) {
            status.st_ino == file->st_ino;
 }
 
+/* Returns the name of a new file in the directory of `path`, as mkstemp takes it: `path` itself
+ * with a suffix, where the last part of `path` is cut so that the name is not too long. */
+static char *temporary_name(const char *path) {
+    static const char suffix[] = ".XXXXXX";
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - path) : 0, length = strlen(path);
+    size_t most = folder + NAME_MAX - strlen(suffix);
+    return cli_format("%.*s%s", (int)(length < most ? length : most), path, suffix);
+}
+
 void output_begin(struct output *output, const char *path) {
     static bool registered;
     struct stat status;
     bool exists = stat(path, &status) == 0;
+    if (path[0] == '\0')
+        cli_usage("the name of the file to write is empty");
+    if (!exists && errno == ENAMETOOLONG)
+        cli_die(CLI_REFUSED, "%s: cannot be written; %s; choose a name of at most %d bytes", path,
+                strerror(errno), NAME_MAX);
     bool standard = strcmp(path, "-") == 0 || (exists && is_open_as(&status, STDOUT_FILENO));
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
     bool direct =
         standard || (exists && (!S_ISREG(status.st_mode) || is_open_as(&status, STDERR_FILENO)));
     *output = (struct output){.path = path, .fd = -1, .mode = exists ? status.st_mode : 0666};
     if (!direct) {
-        output->temporary = cli_format("%s.XXXXXX", path);
+        output->temporary = temporary_name(path);
         output->fd = mkstemp(output->temporary);
         unfinished = output->fd >= 0 ? output->temporary : NULL;
         unfinished_of = getpid();
