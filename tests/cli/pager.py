@@ -26,13 +26,13 @@ def script(directory, text):
 
 @test
 def pager_gets_the_output():
-    """dump, frag, doctor and diff on a terminal send the pager the text that --no-pager prints."""
+    """Verbs that print long text on a terminal send the pager the text that --no-pager prints."""
     with target([build_program("tests/cli/programs/allocate.c")]) as live, scratch() as directory:
         env, pager = live.cli_env, script(directory, KEEP)
         kept, file = os.path.join(directory, "kept"), os.path.join(directory, "snapshot")
         succeed("mark", live.pid, "one", env=env)
         succeed("dump", live.pid, "-o", file, env=env)
-        for words in (["dump", file], ["dump", file, "--flat"], ["frag", file], ["doctor", file], ["diff", file, "one"]):
+        for words in (["dump", file], ["dump", file, "--flat"], ["frag", file], ["doctor", file], ["diff", file, "one"], ["verify", file]):
             direct = on_terminal(*words, "--no-pager", env=env, columns=100, PAGER=pager, KEPT=kept)
             check(not os.path.exists(kept) and "LESS=" not in direct, f"{words} --no-pager: {direct[:200]}")
             shown = on_terminal(*words, env=env, columns=100, PAGER=pager, KEPT=kept)
@@ -40,14 +40,28 @@ def pager_gets_the_output():
             with open(kept, encoding="utf-8") as text:
                 check_equal(text.read(), direct, f"{words}: what the pager gets")
             os.remove(kept)
+        check_equal(on_terminal("rules", live.pid, env=env, PAGER=pager, KEPT=kept), "LESS=FRX\n", "rules")
+        check("no rules" in on_terminal("rules", live.pid, "--no-pager", env=env, PAGER=pager, KEPT=kept), "rules --no-pager")
         shown = on_terminal("dump", file, env=env, PAGER=pager, KEPT=kept, LESS="-S")
         check_equal(shown, "LESS=-S\n", "LESS of the user's")
         os.remove(kept)
-        for words in (["dump", file, "--json"], ["doctor", file, "--json"], ["mark", "--list", file]):
+        for words in (["dump", file, "--json"], ["doctor", file, "--json"], ["ps", "--json"], ["mark", "--list", file]):
             check("LESS=" not in on_terminal(*words, env=env, PAGER=pager, KEPT=kept), f"{words}")
         for words in (["dump", file], ["frag", file]):  # standard output is no terminal
             check("LESS=" not in cli(*words, env={**env, "PAGER": pager, "KEPT": kept, "TERM": "xterm"}).stdout, f"{words}")
         check(not os.path.exists(kept), "a pager ran")
+
+
+@test
+@harness.in_tries  # ps prints a line when it removes a socket that a process outside the test left
+def ps_uses_the_pager():
+    with target([build_program("tests/cli/programs/allocate.c")]) as live, scratch() as directory:
+        env, pager, kept = live.cli_env, script(directory, KEEP), os.path.join(directory, "kept")
+        direct = on_terminal("ps", "--no-pager", env=env, PAGER=pager, KEPT=kept)
+        check("LESS=" not in direct and str(live.pid) in direct, f"ps --no-pager: {direct}")
+        check_equal(on_terminal("ps", env=env, PAGER=pager, KEPT=kept), "LESS=FRX\n", "what the terminal gets")
+        with open(kept, encoding="utf-8") as text:
+            check(str(live.pid) in text.read(), "what the pager gets")
 
 
 @test

@@ -38,16 +38,20 @@ _memctx_settings() { # WHEN
 _memctx() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local verb=${COMP_WORDS[1]} common="-h --help -V --version" names="--no-symbols --debug-dir"
+    local verbs="run ps dump top frag doctor postmortem watch export report serve push agent mark diff reset trim isolate merge verify rules set options"
     local options='' words='' files='' targets='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor postmortem watch export report serve push agent mark diff reset trim isolate merge verify rules set options
-            $common" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "$verbs help $common" -- "$word")
         return
     fi
     case $verb in
+        help)
+            ((COMP_CWORD > 2)) || mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$word")
+            return
+            ;;
         run) options="--depth --verify --no-children --rule --marks --record --names --set -v --verbose" ;;
-        ps) options="--json --human --bytes" ;;
+        ps) options="--json --no-pager --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
         top) options="--all --batch --interval --json --limit --sort --threads --tree --human --bytes $names" ;;
@@ -65,8 +69,8 @@ _memctx() {
         reset) options="--context --site --named --timeout $names" ;;
         trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
         set) options="--json --context --site --for --human --bytes $names" ;;
-        verify) options="--json --human --bytes" ;;
-        rules) options="--json --human --bytes --add --again --clear" ;;
+        verify) options="--json --no-pager --human --bytes" ;;
+        rules) options="--json --no-pager --human --bytes --add --again --clear" ;;
         options) options="--json" ;;
         *) return ;;
     esac

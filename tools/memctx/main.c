@@ -52,13 +52,14 @@ static const struct cli_verb verbs[] = {
      "another machine (exit status 1). Exit status 126: the program cannot be executed. 127: the\n"
      "program was not found. MEMCTX_LIBRARY names another libmemctx.so.",
      run_main},
-    {"ps", "[--json] [--human | --bytes]", "list the processes that run on memctx",
+    {"ps", "[OPTIONS]", "list the processes that run on memctx",
      "Lists the processes that have libmemctx.so loaded: pid, uid, uptime in seconds, resident\n"
      "set, memory of memctx itself, requested bytes, contexts and command. If a process cannot be\n"
      "asked, the line says why. Removes the sockets of processes that have ended.\n\n"
      "  --json             print one object:\n"
      "                     "
-     "{\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n" READING_UNIT_HELP COMMON_HELP,
+     "{\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n" READING_UNIT_HELP
+         READING_PAGER_HELP COMMON_HELP,
      ps_main},
     {"dump", "TARGET [OPTIONS]", "show the heap as a tree of call paths",
      TARGET_HELP
@@ -469,8 +470,7 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-place/1\n" READING_UNIT_HELP
          READING_NAME_HELP COMMON_HELP,
      merge_main},
-    {"verify", "TARGET [--json] [--human | --bytes]",
-     "compare predicted savings with what happened",
+    {"verify", "TARGET [OPTIONS]", "compare predicted savings with what happened",
      TARGET_HELP
      "\nCovers the last 16 actions: isolate, merge, trim, and set policy= of contexts. For each "
      "it\n"
@@ -479,9 +479,9 @@ static const struct cli_verb verbs[] = {
      "a trim, the resident set. A saving is \"?\" if a context has got another policy since. It\n"
      "is \"?\" also if the action had more than 24 contexts and others have its policy, too.\n\n"
      "  --json             print one object of schema memctx-verify/1\n" READING_UNIT_HELP
-         COMMON_HELP,
+         READING_PAGER_HELP COMMON_HELP,
      verify_main},
-    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human | --bytes]",
+    {"rules", "TARGET [--add RULE] [--again] [--clear] [OPTIONS]",
      "place call paths by the functions on them",
      LIVE_TARGET_HELP
      "\nLists the rules of the process. For each rule it prints how many call paths it placed, "
@@ -521,7 +521,7 @@ static const struct cli_verb verbs[] = {
      "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
      "  --json             print one object of schema memctx-rules/1\n" READING_UNIT_HELP
-         COMMON_HELP,
+         READING_PAGER_HELP COMMON_HELP,
      rules_main},
     {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
      "change options, or the policy or unfolding of contexts",

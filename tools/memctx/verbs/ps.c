@@ -24,8 +24,10 @@
 #define COMMAND_LEAST 16
 #define REASON_COLUMN 9
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON}, READING_UNIT_OPTIONS, CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             READING_UNIT_OPTIONS,
+                                             READING_PAGER_OPTION,
+                                             CLI_COMMON_OPTIONS};
 
 struct row {
     struct process_facts facts;
@@ -226,7 +228,7 @@ static void print_reason(const struct row *row) {
     free(text);
 }
 
-static void print_text(const struct list *list, size_t swept, bool human) {
+static void print_text(const struct list *list, bool human) {
     struct cells *table = cli_alloc(list->count + 1, sizeof *table);
     int widths[COLUMNS], used = 1;
     for (size_t i = 0; i < list->count; i++)
@@ -251,20 +253,15 @@ static void print_text(const struct list *list, size_t swept, bool human) {
             print_reason(row);
     }
     free(table);
-    if (list->count == 0) {
-        fprintf(stderr, "memctx: no process of this user runs with libmemctx.so; start one with "
-                        "memctx run -- PROGRAM\n");
-    }
-    if (swept > 0)
-        fprintf(stderr, "memctx: removed %zu stale socket%s\n", swept, swept == 1 ? "" : "s");
 }
 
 int ps_main(int argc, char **argv) {
-    bool json = false, human = reading_wants_human();
+    bool json = false, human = reading_wants_human(), no_pager = false;
     struct list list = {0};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         json = json || option == READING_JSON;
+        no_pager = no_pager || option == READING_NO_PAGER;
         human = (human && option != READING_BYTES) || option == READING_HUMAN;
     }
     if (optind < argc)
@@ -272,9 +269,18 @@ int ps_main(int argc, char **argv) {
     process_need_proc();
     process_for_each(visit_process, &list);
     size_t swept = sweep();
-    if (json)
+    if (json) {
         print_json(&list, swept);
-    else
-        print_text(&list, swept, human);
+        return cli_finish_output(CLI_DONE);
+    }
+    /* before the pager starts, which would mix the messages with its text */
+    if (list.count == 0)
+        cli_warn("no process of this user runs with libmemctx.so; start one with memctx run -- "
+                 "PROGRAM");
+    if (swept > 0)
+        cli_warn("removed %zu stale socket%s", swept, swept == 1 ? "" : "s");
+    if (list.count > 0 && !no_pager)
+        terminal_page();
+    print_text(&list, human);
     return cli_finish_output(CLI_DONE);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/terminal.h"
 #include "formats/render.h"
 #include "rules/rule_send.h"
 #include "target/target.h"
@@ -15,10 +16,13 @@
 
 enum { OPTION_ADD = 1, OPTION_CLEAR, OPTION_AGAIN };
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON},    READING_UNIT_OPTIONS,
-    {"add", required_argument, NULL, OPTION_ADD}, {"clear", no_argument, NULL, OPTION_CLEAR},
-    {"again", no_argument, NULL, OPTION_AGAIN},   CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             READING_UNIT_OPTIONS,
+                                             READING_PAGER_OPTION,
+                                             {"add", required_argument, NULL, OPTION_ADD},
+                                             {"clear", no_argument, NULL, OPTION_CLEAR},
+                                             {"again", no_argument, NULL, OPTION_AGAIN},
+                                             CLI_COMMON_OPTIONS};
 
 struct line {
     char *rule;
@@ -106,6 +110,7 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
 
 int rules_main(int argc, char **argv) {
     bool as_json = false, human = reading_wants_human(), clear = false, again = false, all = true;
+    bool no_pager = false;
     const char **added = cli_alloc((size_t)argc, sizeof *added);
     size_t count = 0;
     struct target target;
@@ -116,6 +121,7 @@ int rules_main(int argc, char **argv) {
         case READING_JSON: as_json = true; break;
         case READING_HUMAN:
         case READING_BYTES: human = option == READING_HUMAN; break;
+        case READING_NO_PAGER: no_pager = true; break;
         case OPTION_CLEAR: clear = true; break;
         case OPTION_AGAIN: again = true; break;
         case OPTION_ADD: added[count++] = optarg; break;
@@ -139,6 +145,8 @@ int rules_main(int argc, char **argv) {
         all = rule_send_all(&target);
     rule_send_list(&target, &waiting);
     char *text = target_ask_text(&target, WIRE_RULES, "list", strlen("list"));
+    if (!as_json && !no_pager)
+        terminal_page();
     if (as_json)
         print_json(&target, text, &waiting);
     else

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/terminal.h"
 #include "formats/render.h"
 #include "pages/holders.h"
 #include "target/notes.h"
@@ -12,8 +13,10 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON}, READING_UNIT_OPTIONS, CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             READING_UNIT_OPTIONS,
+                                             READING_PAGER_OPTION,
+                                             CLI_COMMON_OPTIONS};
 
 struct outcome {
     struct note note;
@@ -112,7 +115,7 @@ static void write_json(struct json_writer *json, const struct outcome *outcome) 
 }
 
 int verify_main(int argc, char **argv) {
-    bool as_json = false, human = reading_wants_human();
+    bool as_json = false, human = reading_wants_human(), no_pager = false;
     size_t shown = 0;
     struct target target;
     struct model model;
@@ -120,11 +123,14 @@ int verify_main(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         as_json = as_json || option == READING_JSON;
+        no_pager = no_pager || option == READING_NO_PAGER;
         human = (human && option != READING_BYTES) || option == READING_HUMAN;
     }
     target_open(&target, reading_target_word(argc, argv, 1), false);
     target_load(&target, &model, &load);
     struct json_writer json = {.file = stdout};
+    if (!as_json && !no_pager)
+        terminal_page();
     if (as_json) {
         json_put_open(&json, NULL, '{');
         json_put_text(&json, "schema", "memctx-verify/1");
