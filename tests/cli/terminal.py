@@ -86,6 +86,13 @@ def units_on_a_terminal():
 
 
 @test
+def no_binary_on_a_terminal():
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        check_equal(on_terminal("dump", live.pid, "-o", "-", env=live.cli_env, code=2, warned="a packed snapshot is no text for a terminal"), "", "the terminal")
+        check(on_terminal("dump", live.pid, "--json", "-o", "-", env=live.cli_env).startswith('{"schema"'), "JSON")
+
+
+@test
 def doctor_fits_the_terminal():
     """doctor breaks lines at the terminal's width, and colours only the severity."""
     program = build_program("tests/diagnosis/planted.cc")
