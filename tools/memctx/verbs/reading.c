@@ -2,9 +2,11 @@
 /* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/terminal.h"
@@ -14,11 +16,24 @@ bool reading_wants_human(void) {
     return terminal_is_output();
 }
 
+/* libdwfl takes a relative directory as one beside each file, and separates directories by ':'. */
+static const char *debug_directory(const char *given) {
+    struct stat status;
+    char *path = realpath(given, NULL);
+    if (!path || stat(path, &status) != 0)
+        cli_usage("--debug-dir takes a directory; %s; %s", given, strerror(errno));
+    if (!S_ISDIR(status.st_mode))
+        cli_usage("--debug-dir takes a directory; %s is a file", given);
+    if (strchr(path, ':'))
+        cli_usage("--debug-dir takes a directory without a colon in its path; got %s", path);
+    return path;
+}
+
 void reading_take(struct reading_names *names, int option) {
     if (option == READING_NO_SYMBOLS)
         names->none = true;
     else if (option == READING_DEBUG_DIR)
-        names->debug_directory = optarg;
+        names->debug_directory = debug_directory(optarg);
 }
 
 void reading_resolve(struct model *model, const struct target *target,
