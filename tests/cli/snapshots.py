@@ -247,6 +247,10 @@ def snapshots_of_two_runs_compare():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500000, "sum")
         back = json.loads(succeed("diff", *reversed(files), "--json"))
         check_equal(back["contexts"][-1]["growth"]["requested_bytes"], -500000, "the way back")
+        text = succeed("diff", *reversed(files))
+        check(re.search(r"^-500000 bytes in -500 chunks  allocate_more ", text, re.M), f"allocs and frees that are not known: {text}")
+        text += succeed("dump", files[0], "--min", "0") + succeed("dump", files[0], "--flat", "--limit", "1")
+        check("(1 chunk)" in text and not re.search(r"\b1 (chunks|pages|allocs|frees|more contexts)\b", text), f"one of a kind: {text}")
         check_equal(json.loads(succeed("diff", files[0], files[0], "--json"))["contexts"], [],
                     "a snapshot against itself")
 
@@ -481,7 +485,7 @@ def text_options():
         check("allocate_more" in text and "allocate_first" not in text, f"--min: {text}")
         check("more contexts, " in text, f"what is hidden has a line: {text}")
         text = succeed("dump", live.pid, "--min", "1M", "--site", "allocate_first", env=env)
-        check("\n... 1 more contexts, 100000 bytes\n" in text, f"--min and --site: {text}")
+        check("\n... 1 more context, 100000 bytes\n" in text, f"--min and --site: {text}")
         text = succeed("dump", live.pid, "--no-symbols", env=env)
         check("allocate_more" not in text and "allocate+0x" in text, f"--no-symbols: {text}")
         check_equal(live.dump("--no-symbols")["contexts"][-1]["frame"]["function"], None, "name")

@@ -164,10 +164,12 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
                          : cli_copy("");
     char *ages = write_ages(pinner, model);
     printf("%*s", TEXT_COLUMN, "");
-    print_wrapped(cli_format("%" PRId64
-                             " chunks, %s in all, keep %s of otherwise empty pages in use%s; %s",
-                             sum->chunks, render_bytes(asked, pinner->requested_bytes, human),
-                             render_bytes(empty, sum->alone_free, human), together, ages));
+    print_wrapped(
+        cli_format("%" PRId64 " chunk%s, %s in all, keep%s %s of otherwise empty pages in "
+                   "use%s; %s",
+                   sum->chunks, render_plural(sum->chunks),
+                   render_bytes(asked, pinner->requested_bytes, human), sum->chunks == 1 ? "s" : "",
+                   render_bytes(empty, sum->alone_free, human), together, ages));
     free(together);
     free(ages);
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {

@@ -42,6 +42,10 @@ char *render_bytes(char *text, int64_t bytes, bool human) {
     return text;
 }
 
+const char *render_plural(int64_t count) {
+    return count == 1 || count == -1 ? "" : "s";
+}
+
 static char *render_count(char *text, int64_t count) {
     return render_bytes(text, count, false);
 }
@@ -58,14 +62,15 @@ static void print_figures(const struct model_totals *totals, const struct render
     bool human = options->human;
     /* a recording has requested bytes, but no figures of pages */
     if (totals->reserved_bytes == WIRE_UNKNOWN) {
-        printf("%s requested in %s chunks", render_bytes(requested, totals->requested_bytes, human),
-               render_count(chunks, totals->live_chunks));
+        printf("%s requested in %s chunk%s",
+               render_bytes(requested, totals->requested_bytes, human),
+               render_count(chunks, totals->live_chunks), render_plural(totals->live_chunks));
     } else
-        printf("%s total in %s pages; %s free (%s chunks); %s used; %s requested",
+        printf("%s total in %s page%s; %s free (%s chunk%s); %s used; %s requested",
                render_bytes(reserved, totals->reserved_bytes, human),
-               render_count(pages, totals->pages),
+               render_count(pages, totals->pages), render_plural(totals->pages),
                render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
-               render_count(chunks, totals->live_chunks),
+               render_count(chunks, totals->live_chunks), render_plural(totals->live_chunks),
                render_bytes(used, totals->block_bytes, human),
                render_bytes(requested, totals->requested_bytes, human));
     if (options->peak && totals->peak_requested_bytes != WIRE_UNKNOWN) {
@@ -186,10 +191,12 @@ static void print_threads(const struct model *model, const struct model_context 
             printf("- exited and new threads: ");
         else
             printf("- thread %u (%s): ", thread->tid, thread->name);
-        printf("%s requested; %s chunks; %s allocs; %s frees\n",
+        printf("%s requested; %s chunk%s; %s alloc%s; %s free%s\n",
                render_bytes(requested, view->totals.requested_bytes, options->human),
                render_count(chunks, view->totals.live_chunks),
-               render_count(allocs, view->totals.allocs), render_count(frees, view->totals.frees));
+               render_plural(view->totals.live_chunks), render_count(allocs, view->totals.allocs),
+               render_plural(view->totals.allocs), render_count(frees, view->totals.frees),
+               render_plural(view->totals.frees));
     }
 }
 
@@ -234,8 +241,9 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     if (contexts == 0)
         return;
     char text[RENDER_NUMBER_BYTES];
-    printf("%*s... %zu more contexts, %s%s", indent, "", contexts,
-           render_bytes(text, bytes, tree->options->human), tree->options->human ? "" : " bytes");
+    printf("%*s... %zu more context%s, %s%s", indent, "", contexts,
+           render_plural((int64_t)contexts), render_bytes(text, bytes, tree->options->human),
+           tree->options->human ? "" : " bytes");
     if (tree->view->sort != VIEW_SORT_REQUESTED) {
         bool counts = view_counts(tree->view->sort);
         printf(", %s %s", render_bytes(text, weight, tree->options->human && !counts),
@@ -334,8 +342,8 @@ void render_flat(const struct model *model, const struct view *view,
     size_t more = count - printed + model->left_out_leaves;
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("... %zu more contexts, %s%s\n", more, render_bytes(text, bytes, options->human),
-               options->human ? "" : " bytes");
+        printf("... %zu more context%s, %s%s\n", more, render_plural((int64_t)more),
+               render_bytes(text, bytes, options->human), options->human ? "" : " bytes");
     }
     free(leaves);
 }

@@ -28,6 +28,8 @@ struct render_options {
 bool render_wants_color(void);
 /* Writes a number of bytes into `text`, or "?" for WIRE_UNKNOWN. Returns `text`. */
 char *render_bytes(char *text, int64_t bytes, bool human);
+/* Returns the "s" of a noun behind a number, "" behind 1 and -1. */
+const char *render_plural(int64_t count);
 /* Prints the head of a text dump: the process, its resident set, its marks. */
 void render_head(const struct model *model, const struct render_options *options);
 /* Prints "NAME: ... total in N pages; ..." for these figures. */

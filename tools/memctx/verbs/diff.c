@@ -76,16 +76,20 @@ static char *signed_bytes(char *text, int64_t bytes, bool human) {
     return text;
 }
 
+/* Prints allocs and frees only if all of them are known. They are not known if counters went
+ * backwards, because of a reset or because the states are of two processes. */
 static void print_figures(const struct compare_figures *growth, bool human) {
     char bytes[RENDER_NUMBER_BYTES + 1], chunks[RENDER_NUMBER_BYTES + 1];
     char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES], sum[RENDER_NUMBER_BYTES];
     const char *unit = human ? "" : " bytes"; /* a human number has its unit already */
-    printf("%s%s in %s chunks; %s allocs of %s%s; %s frees",
-           signed_bytes(bytes, growth->requested_bytes, human), unit,
-           signed_bytes(chunks, growth->live_chunks, false),
-           render_bytes(allocs, growth->allocs, false),
-           render_bytes(sum, growth->requested_cum_bytes, human), unit,
-           render_bytes(frees, growth->frees, false));
+    printf("%s%s in %s chunk%s", signed_bytes(bytes, growth->requested_bytes, human), unit,
+           signed_bytes(chunks, growth->live_chunks, false), render_plural(growth->live_chunks));
+    if (growth->allocs == WIRE_UNKNOWN || growth->frees == WIRE_UNKNOWN ||
+        growth->requested_cum_bytes == WIRE_UNKNOWN)
+        return;
+    printf("; %s alloc%s of %s%s; %s free%s", render_bytes(allocs, growth->allocs, false),
+           render_plural(growth->allocs), render_bytes(sum, growth->requested_cum_bytes, human),
+           unit, render_bytes(frees, growth->frees, false), render_plural(growth->frees));
 }
 
 static bool is_large(const struct compare_row *row, const struct diff_request *request) {
@@ -137,8 +141,8 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     }
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES + 1];
-        printf("... %zu more contexts, %s%s\n", more, signed_bytes(text, rest, request->human),
-               request->human ? "" : " bytes");
+        printf("... %zu more context%s, %s%s\n", more, render_plural((int64_t)more),
+               signed_bytes(text, rest, request->human), request->human ? "" : " bytes");
     }
     if (compare->left_out) {
         printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64

@@ -257,7 +257,8 @@ static void print_contexts(const struct model *model, const struct view *view,
         for (size_t i = printed; i < count; i++)
             rest = model_add(rest, view_key(&model->contexts[leaves[i]].figures->self, view->sort));
         char text[RENDER_NUMBER_BYTES];
-        printf("... %zu more contexts, %s (%s)\n", count - printed,
+        printf("... %zu more context%s, %s (%s)\n", count - printed,
+               render_plural((int64_t)(count - printed)),
                render_bytes(text, rest, request->human && !view_counts(view->sort)),
                view_sort_word(view->sort));
     }

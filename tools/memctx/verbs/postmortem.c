@@ -251,10 +251,11 @@ static void print_state(const struct model *model, const struct request *request
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
     bool human = !request->telling.exact_bytes;
     char *wall = wall_text(moment->wall_ns);
-    printf("%s: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunks\n",
+    printf("%s: %s, at %.1f s; %s resident, %s in use in %" PRId64 " chunk%s\n",
            is_last(recording) ? "last moment" : "moment", wall, moment->uptime_s,
            render_bytes(a, moment->rss_bytes, human),
-           render_bytes(b, model->totals.requested_bytes, human), model->totals.live_chunks);
+           render_bytes(b, model->totals.requested_bytes, human), model->totals.live_chunks,
+           render_plural(model->totals.live_chunks));
     free(wall);
     if (recording->cgroup_bytes != WIRE_UNKNOWN) {
         printf("%s: %s",
@@ -288,9 +289,10 @@ static void print_growth(const struct model *before, const struct model *model,
             break;
         struct who_part part = who_frames(row->model, row->context, MODEL_LEVELS_MAX);
         char *who = who_write(row->model, &part, request->telling.tell.functions);
-        printf("  +%s in %s%" PRId64 " chunks: %s\n",
+        printf("  +%s in %s%" PRId64 " chunk%s: %s\n",
                render_bytes(text, row->growth.requested_bytes, human),
-               row->growth.live_chunks < 0 ? "" : "+", row->growth.live_chunks, who);
+               row->growth.live_chunks < 0 ? "" : "+", row->growth.live_chunks,
+               render_plural(row->growth.live_chunks), who);
         free(who);
     }
 }
