@@ -91,7 +91,7 @@ cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Files of the command that unit tests can call without a target process or a terminal.
 unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,folding.c mapped.c memory.c model.c model_store.c samples.c shorten.c tails.c) \
-    $(addprefix tools/memctx/base/,cli.c help.c nearest.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
+    $(addprefix tools/memctx/base/,cli.c help.c json.c nearest.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
     tools/memctx/serve/moments.c tools/memctx/formats/subtract.c
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)

@@ -92,6 +92,21 @@ def usage_errors():
 
 
 @test
+def names_cannot_command_the_terminal():
+    """Names of files and processes come from anybody. Control characters in them are replaced: those of ASCII, and the others
+    in UTF-8 (U+009B) and as single bytes (0x9b)."""
+    wild, tame = b"\x1b[31m\x9b5m\xc2\x9b5m\xc3\xbc", b"?[31m?5m??5m\xc3\xbc"
+    env = {key.encode(): value.encode() for key, value in clean_env().items()}
+    for words in ([b"dump", wild], [b"dump", b"./" + wild], [b"dump", b"--" + wild], [wild], [b"run", b"--", wild]):
+        done = subprocess.run([os.fsencode(CLI), *words], capture_output=True, env=env, timeout=60, check=False)
+        check(tame in done.stderr and wild not in done.stderr, f"{words}: {done.stderr}")
+    with target(["bash", "-c", 'exec -a "$1" python3 -c "print(\'ready\', flush=True); input()"', "bash", wild]) as live:
+        for words in (["ps"], ["dump", str(live.pid)]):
+            done = subprocess.run([CLI, *words], capture_output=True, env=live.cli_env, timeout=60, check=False)
+            check(tame in done.stdout and wild not in done.stdout, f"{words}: {done.stdout[:1000]}")
+
+
+@test
 def no_such_target():
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         free = int(file.read()) + 1

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/help.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "base/progress.h"
 #include "base/quantity.h"
@@ -16,12 +17,15 @@
 
 const struct cli_verb *cli_current_verb;
 
+/* Messages hold words that others chose: names of files and processes, answers of a target. */
 static void print_message(const char *format, va_list arguments) {
+    char *text;
     progress_end();
     fflush(stdout);
-    fputs(CLI_MESSAGE_HEAD, stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    bool made = vasprintf(&text, format, arguments) >= 0;
+    fprintf(stderr, CLI_MESSAGE_HEAD "%s\n", made ? cli_clean(text) : "out of memory");
+    if (made)
+        free(text);
 }
 
 void cli_warn(const char *format, ...) {
@@ -135,11 +139,16 @@ char *cli_quote(const char *word) {
 }
 
 char *cli_clean(char *text) {
-    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-        if (*at < 0x20 || *at == 0x7f)
-            *at = '?';
-        else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) /* U+0080 to U+009F in UTF-8 */
-            at[0] = at[1] = '?';
+    for (unsigned char *at = (unsigned char *)text; *at != '\0';) {
+        size_t length = json_utf8_length((const char *)at);
+        bool control = length == 1   ? *at < 0x20 || *at == 0x7f
+                       : length == 2 ? *at == 0xc2 && at[1] < 0xa0 /* U+0080 to U+009F */
+                                     : length == 0 && *at < 0xa0;
+        length = length > 0 ? length : 1;
+        if (control)
+            memset(at, '?', length);
+        at += length;
+    }
     return text;
 }
 

@@ -81,8 +81,8 @@ char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
  * caller frees it. */
 char *cli_quote(const char *word);
 
-/* Replaces control characters, which a terminal would obey, by '?'. Those above U+007F are found in
- * UTF-8 only. Returns `text`. */
+/* Replaces control characters, which a terminal would obey, by '?': those of ASCII, U+0080 to
+ * U+009F, and bytes from 0x80 to 0x9f that are no UTF-8. Returns `text`. */
 char *cli_clean(char *text);
 
 /* Returns the next option as getopt_long does; -1 behind the last one. Handles --help and
