@@ -121,6 +121,24 @@ def no_such_target():
 
 
 @test
+def a_wrong_target_gets_a_hint():
+    """A name that is near that of a process, a TARGET that is not the first word, and a program instead of its process."""
+    with scratch() as where:
+        program = os.path.join(where, "shop-server-of-a-test")
+        os.symlink(build_program("tests/cli/programs/allocate.c"), program)
+        with target([program]) as live:
+            name = os.path.basename(program)
+            for word in ("shop-server", name.replace("of", "fo"), name.title()):
+                expect(3, rf'"{word}" is neither .* nor a file; did you mean ({name}|{name[:15]})\?$', "dump", word, env=live.cli_env)
+            for words in (["mark", "before", name], ["mark", "before", live.pid], ["isolate", "99999999", name, "7"]):
+                expect(3, f"the TARGET comes first: memctx {words[0]} {words[2]} ", *words, env=live.cli_env)
+            expect(2, f"the TARGET comes first: memctx set {name} depth=5\\n", "set", "depth=5", name, env=live.cli_env)
+            for words in (["diff", "monday.mctx", name], ["top", "nothing-of-this-name", name, "--batch", "1"]):
+                expect(3, "nor a file; see memctx ps$", *words, env=live.cli_env)
+            expect(1, "not a memctx snapshot; it is a program; name a process", "dump", program, env=live.cli_env)
+
+
+@test
 def process_without_library():
     """The message names the program in full, although the kernel keeps only 15 characters of its
     name."""

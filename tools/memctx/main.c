@@ -678,6 +678,11 @@ int main(int argc, char **argv) {
         cli_print_verb_help(verb);
         return cli_finish_output(CLI_DONE);
     }
+    /* a copy, because getopt puts the options in front of the other words */
+    const char **words = cli_alloc((size_t)argc, sizeof *words);
+    for (int i = 2; i < argc; i++)
+        words[i - 2] = argv[i];
+    cli_words = words;
     /* `memctx run` passes its descriptors and signals to the program unchanged. */
     if (verb->run != run_main) {
         check_descriptors();

@@ -49,6 +49,8 @@ struct cli_failure {
 
 /* The verb that runs; main.c sets it before the verb starts. */
 extern const struct cli_verb *cli_current_verb;
+/* The words behind the verb, as they were given; the last one is NULL. main.c sets them. */
+extern const char *const *cli_words;
 
 #define CLI_PRINTF(f, a) __attribute__((format(printf, f, a)))
 

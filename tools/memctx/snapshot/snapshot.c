@@ -2,6 +2,7 @@
 /* snapshot.c - reads a snapshot file into memory and tells its form by the first bytes. */
 #include "snapshot/snapshot.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         cli_set_failure(failure, CLI_REFUSED,
                         "%s: not a memctx snapshot; it is compressed; unpack it first: %s %s", path,
                         unpacker_of(bytes, used), path);
+    } else if (*kind == KIND_OTHER && used >= SELFMAG && memcmp(bytes, ELFMAG, SELFMAG) == 0) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: not a memctx snapshot; it is a program; name a process that memctx ps "
+                        "shows, or start one with memctx run",
+                        path);
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
     } else if (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) {

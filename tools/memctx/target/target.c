@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/progress.h"
 #include "model/memory.h"
 #include "snapshot/snapshot.h"
@@ -50,6 +51,54 @@ bool target_is_process_name(const char *word) {
     process_for_each(visit_process, &search);
     return search.count > 0;
 }
+
+/* --- names that no process has --------------------------------------------------------------- */
+
+/* Returns a word of the command line behind `word` that names a process with the library, and may
+ * be the TARGET; NULL: there is none. No word with a dot: it may be the file of memctx diff FILE
+ * TARGET. */
+static const char *find_later_target(const char *word) {
+    const char *const *at = cli_words;
+    if (strchr(word, '.') || strstr(cli_current_verb->arguments, "TARGET..."))
+        return NULL;
+    while (*at && *at != word && strcmp(*at, word) != 0)
+        at++;
+    for (at += *at != NULL; *at; at++) {
+        struct process_facts facts;
+        int64_t pid;
+        bool found = cli_is_number(*at, &pid)
+                         ? pid <= INT32_MAX && process_read_facts((pid_t)pid, &facts) &&
+                               process_find_answerer(&facts) == PROCESS_WITH
+                         : (*at)[0] != '-' && target_is_process_name(*at);
+        if (found)
+            return *at;
+    }
+    return NULL;
+}
+
+static bool offer_process(pid_t pid, void *argument) {
+    struct process_facts facts;
+    if (process_read_askable(pid, &facts)) {
+        nearest_offer(argument, process_program(&facts));
+        nearest_offer(argument, cli_copy(facts.name));
+    }
+    return true;
+}
+
+/* Returns what to do about a word that is no TARGET. */
+static const char *advise(const char *word) {
+    const char *later = find_later_target(word);
+    struct nearest nearest = nearest_begin(word);
+    int64_t pid;
+    if (later)
+        return cli_format("; the TARGET comes first: memctx %s %s ...", cli_current_verb->name,
+                          later);
+    if (!cli_is_number(word, &pid))
+        process_for_each(offer_process, &nearest);
+    return nearest_text(&nearest, "", "; see memctx ps");
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
 
 /* Chooses among the processes of one name: if there are several, the only one with a socket.
  * Returns its pid, or ends the command. */
@@ -125,7 +174,8 @@ static bool stays_stopped(struct process_facts *facts) {
     return is_stopped(facts);
 }
 
-static void open_process(struct target *target, pid_t pid, enum target_use use) {
+/* `word`: what the user gave for the process. */
+static void open_process(struct target *target, pid_t pid, const char *word, enum target_use use) {
     struct cli_failure failure, other;
     process_need_proc();
     pid_t process = process_of_thread(pid);
@@ -134,7 +184,7 @@ static void open_process(struct target *target, pid_t pid, enum target_use use) 
                  (int)process);
     pid = process;
     if (!process_read_facts(pid, &target->facts))
-        cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
+        cli_die(CLI_NO_TARGET, "no process has pid %d%s", (int)pid, advise(word));
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
@@ -214,7 +264,7 @@ static void open_target(struct target *target, const char *word, enum target_use
     if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
         if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX)
             cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
-        open_process(target, (pid_t)pid, use);
+        open_process(target, (pid_t)pid, word, use);
         return;
     }
     char *path = split_moment(word, &target->when);
@@ -224,7 +274,7 @@ static void open_target(struct target *target, const char *word, enum target_use
         struct name_search search = {.word = word};
         process_for_each(visit_process, &search);
         if (search.count > 0) {
-            open_process(target, choose_process(&search), use);
+            open_process(target, choose_process(&search), word, use);
             return;
         }
         if (!is_file(word)) {
@@ -235,11 +285,11 @@ static void open_target(struct target *target, const char *word, enum target_use
                         "memctx as that user or as root",
                         word);
             }
-            cli_die(CLI_NO_TARGET,
-                    search.without_library > 0
-                        ? "\"%s\" runs without libmemctx.so; start it with memctx run"
-                        : "\"%s\" is neither a process with libmemctx.so nor a file; see memctx ps",
-                    word);
+            if (search.without_library > 0)
+                cli_die(CLI_NO_TARGET, "\"%s\" runs without libmemctx.so; start it with memctx run",
+                        word);
+            cli_die(CLI_NO_TARGET, "\"%s\" is neither a process with libmemctx.so nor a file%s",
+                    word, advise(word));
         }
     } else if (!is_file(word)) {
         int error = errno;

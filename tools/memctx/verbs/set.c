@@ -146,6 +146,8 @@ int set_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, argc);
     if (optind + 1 >= argc)
         cli_usage("set needs at least one name=value; see memctx options");
+    if (strchr(word, '=') && !target_is_file(word))
+        cli_usage("the TARGET comes first: memctx set %.100s %.100s", argv[optind + 1], word);
     int64_t context;
     if (choice.site || choice.selector || cli_is_number(argv[optind + 1], &context) ||
         is_about_folding(argv[argc - 1])) {
