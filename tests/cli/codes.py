@@ -70,6 +70,8 @@ def usage_errors():
     expect(2, "regular expression", "dump", "1", "--site", "(")
     expect(2, "regular expression", "reset", "1", "--site", "[")
     expect(2, "exclude each other", "reset", "1", "--site", "a", "--context", "2")
+    for words in (["isolate", "1", "2", "--site", "a"], ["trim", "1", "--site", "a", "--context", "2"], ["set", "1", "2", "--context", "3", "policy=slab"]):
+        expect(2, "contexts are chosen twice", *words)
     expect(2, "when you read it", "dump", "1", "-o", "/tmp/x", "--min", "1")
     expect(2, "at most 31 bytes", "mark", "1", "x" * 32)
     expect(2, "no control characters", "mark", "1", "a\nb")
@@ -357,6 +359,8 @@ def mark_diff_reset_trim_set_options():
                "nothing_like_it", env=env)
         expect(1, "at a site that matches _start; a site is the function that calls malloc", "isolate", live.pid, "--site",
                "_start", env=env)
+        placed = succeed("isolate", live.pid, "--site", "allocate_first", env=env)  # chunks that fit mixed pages well
+        check(re.search(r"\nno saving is predicted: in force from the start, this would have taken [1-9]\d* bytes more\.\n", placed), placed)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)

@@ -53,6 +53,11 @@ void choose_take(struct choice *choice, int option) {
     }
 }
 
+void choose_check(const struct choice *choice) {
+    if ((choice->id_count > 0) + (choice->site != NULL) + (choice->selector != NULL) > 1)
+        cli_usage("contexts are chosen twice; give their numbers, --context or --site REGEX");
+}
+
 void choose_parse(struct choice *choice, int argc, char **argv) {
     int option;
     *choice = (struct choice){.human = reading_wants_human()};
@@ -61,6 +66,7 @@ void choose_parse(struct choice *choice, int argc, char **argv) {
     choice->target = reading_target_word(argc, argv, INT32_MAX);
     choice->ids = argv + optind + 1;
     choice->id_count = (size_t)(argc - optind - 1);
+    choose_check(choice);
 }
 
 bool choose_chooses(const struct choice *choice) {

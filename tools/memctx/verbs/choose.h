@@ -26,6 +26,8 @@ enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);
 void choose_parse(struct choice *choice, int argc, char **argv);
+/* It is a usage error if contexts are chosen in two ways. choose_parse checks that itself. */
+void choose_check(const struct choice *choice);
 
 /* Returns true if the choice names any contexts. */
 bool choose_chooses(const struct choice *choice);

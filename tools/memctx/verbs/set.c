@@ -94,6 +94,7 @@ static bool is_about_folding(const char *what) {
 
 static void set_context(const struct choice *choice, const char *what, int64_t seconds) {
     bool unfold = strcmp(what, "unfold") == 0;
+    choose_check(choice);
     if (!unfold && seconds >= 0)
         cli_usage("--for applies to unfold only; got \"%.100s\"", what);
     if (!is_about_folding(what)) {
@@ -102,8 +103,6 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
     }
     if (choice->selector)
         cli_usage("--context does not go with %s; give the numbers of contexts", what);
-    if (choice->site && choice->id_count > 0)
-        cli_usage("contexts are chosen twice; give their numbers or --site REGEX, not both");
     if (!choice->site && choice->id_count == 0) {
         cli_usage(
             "missing contexts; memctx dump shows recursive ones as (recursive: ...); give --site "
