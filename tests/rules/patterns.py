@@ -124,7 +124,27 @@ def what_is_not_understood_is_said():
     for rules in ([("--rule", rule) for rule in good], []):
         done = run_cli("run", *[word for pair in rules for word in pair], "--", "/bin/true",
                        env=clean_env(MEMCTX_LIBRARY=harness.LIB, **({} if rules else {"MEMCTX_RULES": ";".join(good)})))
-        check_equal((done.returncode, done.stderr), (0, ""), f"{good} by {rules}")
+        notes = [f'memctx: note: the rule "{rule}" matches no function of the program and its libraries{rest}; it waits for '
+                 "libraries that are loaded later" for rule, rest in (
+                     (rule.strip(), ", apart from those of earlier rules" if number > 0 else "")
+                     for number, rule in enumerate(one for rule in good for one in rule.split(";") if one))] if rules else []
+        check_equal((done.returncode, done.stderr.splitlines()), (0, notes), f"{good} by {rules}")
+
+
+@test
+def a_rule_that_matches_nothing_is_noted():
+    """A misspelled name is noted by `memctx run --rule` and `memctx rules --add`, a good one is not."""
+    note = 'memctx: note: the rule "%s" matches no function of '
+    for rule in ("row_nwe=own", "regex:^rwo_=own", "file:rosw.c=own"):
+        done = run_cli("run", "--rule", "row_new=slab", "--rule", rule, "--", program(), "patterns", env=clean_env(MEMCTX_LIBRARY=harness.LIB))
+        check_equal(done.returncode, 0, done.stderr)
+        check_equal([line[:len(note % rule)] for line in done.stderr.splitlines()], [note % rule], "run")
+    with runtime_dir() as directory, started(directory, [program(), "patterns"], []) as process:
+        check_equal(process.hear(), "begun", "what the program says")
+        process.wait_socket()
+        for rule, noted in (("row_new=slab", False), ("rwo_new=own", True), ("main=own", False)):
+            done = run_cli("rules", process.pid, "--add", rule, env=process.cli_env)
+            check_equal((done.returncode, note % rule in done.stderr, done.stderr.count("note")), (0, noted, int(noted)), done.stderr)
 
 
 @test

@@ -105,6 +105,25 @@ void rule_code_find(struct rule_object *objects, size_t count, const struct rule
     free(children);
 }
 
+void rule_code_note_unmatched(const struct rule_object *objects, size_t count,
+                              const struct rule_patterns *patterns, size_t from,
+                              const char *where) {
+    bool matches[RULE_PATTERNS_MAX] = {false};
+    for (size_t i = 0; i < count; i++) {
+        if (!objects[i].good)
+            return;
+        for (size_t k = 0; k < objects[i].count; k++)
+            if (objects[i].ranges[k].rule <= patterns->count)
+                matches[objects[i].ranges[k].rule - 1] = true;
+    }
+    for (size_t i = from; i < patterns->count; i++)
+        if (patterns->list[i].kind != RULE_OTHER && !matches[i])
+            cli_warn(
+                "note: the rule \"%s\" matches no function of %s%s; it waits for libraries that "
+                "are loaded later",
+                patterns->list[i].rule, where, i > 0 ? ", apart from those of earlier rules" : "");
+}
+
 void rule_code_warn(const struct rule_object *object) {
     const char *why = object->source == SYMBOLS_MISSING ? "there is no such file"
                       : object->source == SYMBOLS_MISMATCH

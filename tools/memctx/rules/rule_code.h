@@ -34,6 +34,10 @@ struct rule_object {
  * no process yet. */
 void rule_code_find(struct rule_object *objects, size_t count, const struct rule_patterns *patterns,
                     pid_t live_pid);
+/* Notes which of the patterns from index `from` on match no code in the objects: their names may be
+ * misspelled. Says nothing if an object could not be read. `where`: the objects in words. */
+void rule_code_note_unmatched(const struct rule_object *objects, size_t count,
+                              const struct rule_patterns *patterns, size_t from, const char *where);
 /* Warns that the rules are not resolved in an object, with the reason. */
 void rule_code_warn(const struct rule_object *object);
 

@@ -124,7 +124,7 @@ static bool send_objects(struct target *target, const struct state *state, bool 
     return true;
 }
 
-bool rule_send_all(struct target *target) {
+bool rule_send_all(struct target *target, size_t added) {
     size_t left = 0;
     for (int attempt = 1; attempt <= ATTEMPTS; attempt++) {
         struct state state;
@@ -132,8 +132,13 @@ bool rule_send_all(struct target *target) {
         if (!state.patterns.any || state.count == 0)
             return true;
         rule_code_find(state.objects, state.count, &state.patterns, target->facts.thread);
-        if (send_objects(target, &state, attempt == ATTEMPTS, &left))
-            break;
+        if (!send_objects(target, &state, attempt == ATTEMPTS, &left))
+            continue;
+        if (added <= state.patterns.count)
+            rule_code_note_unmatched(state.objects, state.count, &state.patterns,
+                                     state.patterns.count - added,
+                                     "the program and of the libraries on its call paths");
+        break;
     }
     return left == 0;
 }

@@ -9,8 +9,9 @@
 #include "target/target.h"
 
 /* Resolves the rules in all objects that are not resolved yet. Returns false if the rules stay
- * unresolved in an object; a message has said why. */
-bool rule_send_all(struct target *target);
+ * unresolved in an object; a message has said why. Notes which of the last `added` rules match
+ * nothing; after a rule was added, no object is resolved yet. */
+bool rule_send_all(struct target *target, size_t added);
 
 /* The objects in which rules are not resolved. */
 struct rule_waiting {

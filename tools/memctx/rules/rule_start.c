@@ -212,7 +212,7 @@ static char *make_text(const struct rule_patterns *patterns, const struct rule_o
     return whole;
 }
 
-void rule_start_resolve(const char *program, const char *library) {
+void rule_start_resolve(const char *program, const char *library, size_t own) {
     static struct rule_patterns patterns;
     const char *rules = getenv("MEMCTX_RULES");
     unsetenv(WIRE_RANGES_VARIABLE);
@@ -222,6 +222,9 @@ void rule_start_resolve(const char *program, const char *library) {
     struct rule_object *objects = cli_alloc(OBJECTS_MAX, sizeof *objects);
     size_t count = find_objects(objects, program, library);
     rule_code_find(objects, count, &patterns, 0);
+    if (own <= patterns.count)
+        rule_code_note_unmatched(objects, count, &patterns, patterns.count - own,
+                                 "the program and its libraries");
     if (setenv(WIRE_RANGES_VARIABLE, make_text(&patterns, objects, count), 1) != 0)
         cli_die(CLI_REFUSED, "out of memory");
     free(objects);

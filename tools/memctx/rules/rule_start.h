@@ -5,8 +5,11 @@
 #ifndef MEMCTX_RULE_START_H
 #define MEMCTX_RULE_START_H
 
-/* Puts into the environment which code of the program and of its libraries the rules match.
- * LD_PRELOAD must be set. `library`: the path of libmemctx.so, in which no rule applies. */
-void rule_start_resolve(const char *program, const char *library);
+#include <stddef.h>
+
+/* Puts into the environment which code of the program and of its libraries the rules match. Notes
+ * which of the last `own` rules match nothing. LD_PRELOAD must be set. `library`: the path of
+ * libmemctx.so, in which no rule applies. */
+void rule_start_resolve(const char *program, const char *library, size_t own);
 
 #endif

@@ -142,7 +142,7 @@ int rules_main(int argc, char **argv) {
     for (size_t i = 0; i < count; i++)
         free(target_ask_text(&target, WIRE_RULES, added[i], strlen(added[i])));
     if (again || count > 0)
-        all = rule_send_all(&target);
+        all = rule_send_all(&target, count);
     rule_send_list(&target, &waiting);
     char *text = target_ask_text(&target, WIRE_RULES, "list", strlen("list"));
     if (!as_json && !no_pager)

@@ -86,21 +86,26 @@ static void check_rule(const char *rule) {
 }
 
 /* Checks the rules of one --rule (mostly one rule; else separated by ';'), and adds them behind the
- * rules that MEMCTX_RULES has already. If several rules match a path, the first of them applies. */
-static void add_rules_to_environment(const char *rules) {
+ * rules that MEMCTX_RULES has already. If several rules match a path, the first of them applies.
+ * Returns the number of the rules. */
+static size_t add_rules_to_environment(const char *rules) {
+    size_t count = 0;
     const char *before = getenv("MEMCTX_RULES");
     char *copy = cli_copy(rules), *rest = copy, *rule;
     if (rules[0] == '\0')
         check_rule(rules);
     while ((rule = strsep(&rest, ";\n"))) {
         rule += strspn(rule, " \t");
-        if (rule[0] != '\0')
-            check_rule(rule);
+        if (rule[0] == '\0')
+            continue;
+        check_rule(rule);
+        count++;
     }
     free(copy);
     char *all = before && before[0] != '\0' ? cli_format("%s;%s", before, rules) : cli_copy(rules);
     set_variable("MEMCTX_RULES", all);
     free(all);
+    return count;
 }
 
 /* Makes the directory for recordings and checks that files can be made in it. The library itself
@@ -176,6 +181,7 @@ int run_main(int argc, char **argv) {
     struct cli_failure failure;
     const char *directory = NULL; /* directory of --record; NULL: the current directory */
     bool records = false, names = false;
+    size_t rules = 0;
     char *path;
     char pid[24];
     int option;
@@ -192,7 +198,7 @@ int run_main(int argc, char **argv) {
             directory = optarg;
             break;
         case OPTION_NAMES: names = true; break;
-        case OPTION_RULE: add_rules_to_environment(optarg); break;
+        case OPTION_RULE: rules += add_rules_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
         }
@@ -207,7 +213,7 @@ int run_main(int argc, char **argv) {
         cli_die_failure(&failure);
     char *library = find_library();
     set_preload(library);
-    rule_start_resolve(path, library);
+    rule_start_resolve(path, library, rules);
     if (names)
         record_names_start(getenv("MEMCTX_RECORD"), argv, argc);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
