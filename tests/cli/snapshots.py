@@ -406,7 +406,12 @@ def snapshot_of_another_version():
                 file.write(content)
             for verb in ("dump", "frag", "doctor", "diff"):
                 expect(1, pattern, verb, path)
-        expect(1, "is a directory", "dump", where)
+        expect(1, "is a directory, not a snapshot\n", "dump", where)
+        for age, name in enumerate(("older.rec", "newest.rec", "middle.rec", "other")):
+            with open(os.path.join(where, name), "w", encoding="ascii"):
+                pass
+            os.utime(os.path.join(where, name), (0, {"newest.rec": 9, "other": 10}.get(name, age)))
+        expect(1, f"is a directory, not a snapshot; its newest recording is {where}/newest.rec\n", "postmortem", where)
 
 
 @test

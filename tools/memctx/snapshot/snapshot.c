@@ -2,6 +2,7 @@
 /* snapshot.c - reads a snapshot file into memory and tells its form by the first bytes. */
 #include "snapshot/snapshot.h"
 
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -36,6 +37,32 @@ static bool is_compressed(enum kind kind) {
     return kind == KIND_PACKED || kind == KIND_STREAM;
 }
 
+static bool is_later(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* Returns the path of the newest recording in a directory; NULL: there is none. */
+static char *newest_recording(const char *directory) {
+    DIR *list = opendir(directory);
+    struct timespec newest = {0};
+    const struct dirent *entry;
+    char *found = NULL;
+    while (list && (entry = readdir(list))) {
+        size_t length = strlen(entry->d_name);
+        struct stat status;
+        if (length <= 4 || strcmp(entry->d_name + length - 4, ".rec") != 0 ||
+            fstatat(dirfd(list), entry->d_name, &status, 0) != 0 ||
+            (found && !is_later(&status.st_mtim, &newest)))
+            continue;
+        free(found);
+        found = cli_format("%s/%s", directory, entry->d_name);
+        newest = status.st_mtim;
+    }
+    if (list)
+        closedir(list);
+    return found;
+}
+
 static FILE *open_file(const char *path, struct cli_failure *failure) {
     FILE *file = fopen(path, "re");
     struct stat status;
@@ -46,7 +73,10 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
         return NULL;
     }
     if (fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
-        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot", path);
+        char *recording = newest_recording(path);
+        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot%s%s", path,
+                        recording ? "; its newest recording is " : "", recording ? recording : "");
+        free(recording);
         fclose(file);
         return NULL;
     }
