@@ -56,7 +56,8 @@ def usage_errors():
                              (["run", "--set", "dpeth=3", "true"], 'unknown option name "dpeth"; did you mean depth\\?'), (["-" + "x" * 300], "unknown option"), (["x" * 300], "unknown verb: x+\\n")):
         expect(2, suggested, *words)
     expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when", "rss>1M")
-    expect(2, "unexpected argument: 2", "dump", "1", "2")
+    expect(2, "unexpected argument: 2; dump takes one TARGET", "dump", "1", "2")
+    expect(2, "unexpected argument: b.rec; postmortem takes one FILE", "postmortem", "a.rec", "b.rec")
     expect(2, "needs a value", "dump", "1", "--sort")
     expect(2, "--sort takes one of", "dump", "1", "--sort", "size")
     expect(2, "--min takes a number of bytes", "dump", "1", "--min", "12X")

@@ -134,7 +134,10 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
         cli_usage("%s needs a TARGET, such as a pid or the name of a process",
                   cli_current_verb->name);
     if (argc - optind > maximum)
-        cli_usage("unexpected argument: %s", argv[optind + maximum]);
+        cli_usage(maximum == 1 ? "unexpected argument: %s; %s takes one %s"
+                               : "unexpected argument: %s",
+                  argv[optind + maximum], cli_current_verb->name,
+                  strncmp(cli_current_verb->arguments, "FILE", 4) == 0 ? "FILE" : "TARGET");
     return argv[optind];
 }
 
