@@ -92,6 +92,10 @@ def run_program_not_found():
     expect(127, "no such program", "run", "./no-such-program")
     expect(127, "no such program", "run", "")
     expect(127, "no such program", "run", "/etc/passwd/x")
+    with scratch() as where:
+        for words, code, wrong in (([where, "--", "true"], 126, where), (["no-such-program", "true"], 127, "no-such-program")):
+            expect(code, f"if that is the directory to record in, write --record={wrong}\n", "run", "--record", *words)
+    expect(127, "check the spelling and PATH\n", "run", "--record", "no-such-program")
 
 
 @test

@@ -209,7 +209,13 @@ int run_main(int argc, char **argv) {
         cli_usage("--names keeps names of functions in a recording; add --record");
     if (records)
         set_record(directory ? directory : ".");
-    if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
+    if (!program_find(argv[optind], &path, &failure)) {
+        if (records && !directory && optind + 1 < argc)
+            cli_die(failure.code, "%s; if that is the directory to record in, write --record=%s",
+                    failure.text, argv[optind]);
+        cli_die_failure(&failure);
+    }
+    if (!program_check(path, &failure))
         cli_die_failure(&failure);
     char *library = find_library();
     set_preload(library);
