@@ -376,6 +376,10 @@ def mark_diff_reset_trim_set_options():
         check_equal(sites["allocate_first"]["allocs"], 100, "allocs of the other site")
         succeed("mark", live.pid, "second", env=env)
         check_equal(live.ask("grow"), "ok", "grow")
+        expect(1, 'has no mark "secnod"; did you mean second\\?\n', "diff", live.pid, "secnod", env=env)
+        expect(1, f'has no mark "{live.pid}"; see the marks in memctx dump\n', "diff", live.pid, live.pid, env=env)
+        expect(1, 'has no mark "allocate"; to compare with the process, name a snapshot first, which .*: memctx diff FILE allocate\n',
+               "diff", live.pid, "allocate", env=env)
         succeed("reset", live.pid, env=env)
         after = json.loads(succeed("diff", live.pid, "second", "--json", env=env))
         check_equal([row["growth"]["allocs"] for row in after["contexts"]], [500], "growth since a mark before the reset")

@@ -534,16 +534,29 @@ void target_load_marks(struct target *target, struct model *model) {
     model->pid = target->facts.pid;
 }
 
+/* Ends the command, because the model has no mark of this name. */
+static _Noreturn void die_without_mark(const struct target *target, const struct model *model,
+                                       const char *name) {
+    struct nearest nearest = nearest_begin(name);
+    for (size_t i = 0; i < model->mark_count; i++)
+        nearest_offer(&nearest, model->marks[i].name);
+    const char *advice = model->mark_count > 0 ? "; see the marks in memctx dump"
+                         : target->is_snapshot ? "; compare it with another file"
+                                               : "; set one with memctx mark";
+    advice = nearest_text(&nearest, "", advice);
+    if (!target->is_snapshot && target_is_file(name))
+        advice = "; see the marks in memctx dump; if you mean the file, name it first";
+    else if (target_is_process_name(name))
+        advice = cli_format("; to compare with the process, name a snapshot first, which memctx "
+                            "dump -o FILE writes: memctx diff FILE %s",
+                            name);
+    cli_die(CLI_REFUSED, "%s has no mark \"%s\"%s", model->source, name, advice);
+}
+
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {
     struct model_mark *mark = model_find_mark(model, name);
-    if (!mark && name) {
-        cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
-                !target->is_snapshot && target_is_file(name)
-                    ? "see the marks in memctx dump; if you mean the file, name it first"
-                : model->mark_count > 0 ? "see the marks in memctx dump"
-                : target->is_snapshot   ? "compare it with another file"
-                                        : "set one with memctx mark");
-    }
+    if (!mark && name)
+        die_without_mark(target, model, name);
     if (!mark) {
         cli_die(CLI_REFUSED, "%s has no mark to compare with; %s", model->source,
                 target->is_snapshot ? "compare it with another file" : "set one with memctx mark");
