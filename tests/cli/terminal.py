@@ -60,6 +60,8 @@ def help_fits_a_terminal():
                 check(len(line) <= columns or " " not in line.strip(), f"{verb}, {columns} columns: {line}")
             check_equal([line for line in lines if re.match(r"  -", line)][-1][:15], "  -V, --version", f"the last option of {verb}")
     check(max(map(len, succeed("--help").split("\n"))) <= 80, "memctx --help is wider than 80 columns")
+    narrow = on_terminal("--help", columns=60)
+    check(narrow.split() == succeed("--help").split() and max(map(len, narrow.split("\n"))) <= 60, f"memctx --help on 60 columns: {narrow}")
 
 
 @test

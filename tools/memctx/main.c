@@ -9,6 +9,7 @@
 
 #include "base/cli.h"
 #include "base/fork.h"
+#include "base/help.h"
 #include "base/nearest.h"
 #include "live/rates.h"
 #include "model/view.h"
@@ -592,21 +593,30 @@ static const struct {
 };
 
 static void print_help(void) {
-    printf("usage: memctx VERB [ARGUMENTS]\n\n"
-           "memctx runs unmodified programs on an allocator that knows which call path holds\n"
-           "which memory, and shows this while the programs run.\n");
+    char *whole = NULL;
+    size_t bytes = 0;
+    FILE *text = open_memstream(&whole, &bytes);
+    if (!text)
+        cli_die(CLI_REFUSED, "out of memory");
+    fprintf(text,
+            "usage: memctx VERB [ARGUMENTS]\n\n"
+            "memctx runs unmodified programs on an allocator that knows which call path holds\n"
+            "which memory, and shows this while the programs run.\n");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        printf("\n%s:\n", groups[i].title);
+        fprintf(text, "\n%s:\n", groups[i].title);
         for (size_t k = 0; k < GROUP_VERBS_MAX && groups[i].names[k]; k++) {
             const struct cli_verb *verb = find_verb(groups[i].names[k]);
             if (verb)
-                printf("  %-10s %s\n", verb->name, verb->summary);
+                fprintf(text, "  %-10s %s\n", verb->name, verb->summary);
         }
     }
-    printf("\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
-           "Exit codes: 0 done; 1 the target refused, or an answer is incomplete;\n"
-           "2 usage error; 3 no such target, or no socket; 4 not permitted;\n"
-           "5 doctor --fail-on found something.\n");
+    fprintf(text, "\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
+                  "Exit codes: 0 done; 1 the target refused, or an answer is incomplete;\n"
+                  "2 usage error; 3 no such target, or no socket; 4 not permitted;\n"
+                  "5 doctor --fail-on found something.\n");
+    fclose(text);
+    help_print(whole);
+    free(whole);
 }
 
 /* Opens /dev/null as each standard descriptor that is closed. Otherwise the next file or socket
