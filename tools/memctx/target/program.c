@@ -65,10 +65,12 @@ static bool check_rights(const char *path, int fd, struct cli_failure *failure) 
     struct stat status;
     char capabilities[64];
     if (fstat(fd, &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0) {
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s is a set%s program: the loader ignores LD_PRELOAD for it; run a copy "
-                        "of it without the bit, as a user with the rights it needs",
-                        path, (status.st_mode & S_ISUID) != 0 ? "uid" : "gid");
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s is a set%s program: the loader ignores LD_PRELOAD for it; if it starts "
+            "other programs, start memctx by it, as in sudo memctx run -- PROGRAM; else "
+            "run a copy of it without the bit, as a user with the rights it needs",
+            path, (status.st_mode & S_ISUID) != 0 ? "uid" : "gid");
     }
     if (fgetxattr(fd, "security.capability", capabilities, sizeof capabilities) > 0) {
         return cli_fail(failure, CLI_REFUSED,
