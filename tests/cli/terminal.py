@@ -119,8 +119,9 @@ def doctor_fits_the_terminal():
 def ps_fits_the_terminal():
     """ps cuts commands at the terminal's width, and breaks the lines of reasons."""
     words = ["/usr/bin/python3", "-c", "print('ready', flush=True); input()", "ü" * 70]
-    with target(words) as live, harness.runtime_dir() as runtime, Target(words, runtime, MEMCTX_CONTROL="off") as silent:
-        check_equal(silent.hear(60), "ready", "what the program says")
+    with target(words) as live, harness.runtime_dir() as runtime, Target(words, runtime, MEMCTX_CONTROL="off") as silent, \
+            Target(words, runtime, MEMCTX_CONTROL="off") as second:
+        check_equal((silent.hear(60), second.hear(60)), ("ready", "ready"), "what the programs say")
         succeed("ps", env=live.cli_env)  # removes sockets that other tests left, which prints a line
         for columns in (80, 200):
             text = on_terminal("ps", env=live.cli_env, columns=columns)
@@ -130,6 +131,8 @@ def ps_fits_the_terminal():
             check_equal("ü" in row, columns == 200, f"the command in {row!r}")
             check(re.search(rf"^ *{silent.pid} .*\n {{9}}read from outside; not asked: (.*\n {{9}})*", text, re.M), text)
             check("MEMCTX_CONTROL=off" in text.replace("\n         ", " "), text)
+            check(re.search(rf"^ *{second.pid} .*\n {{9}}read from outside; not asked: as for pid {silent.pid}$", text, re.M), text)
+        check(f"not asked: pid {second.pid} (" in succeed("ps", env=live.cli_env), "the whole reason elsewhere")
         check("ü" * 70 in succeed("ps", env=live.cli_env), "the whole command elsewhere")
 
 

@@ -215,11 +215,24 @@ static int command_bytes(const char *command, unsigned used) {
     return bytes;
 }
 
-/* Prints why a process was not asked, below its row. */
-static void print_reason(const struct row *row) {
-    char *text = cli_format("%s%snot asked: %s", row->is_outside ? "read from outside; " : "",
-                            row->is_incomplete ? "incomplete, tables are missing or damaged; " : "",
-                            row->reason);
+/* Returns the reason without the process at its start, "pid N (PROGRAM) ". */
+static const char *cause_of(const struct row *row) {
+    char head[32];
+    int length = snprintf(head, sizeof head, "pid %d (", (int)row->facts.pid);
+    const char *end =
+        strncmp(row->reason, head, (size_t)length) == 0 ? strstr(row->reason + length, ") ") : NULL;
+    return end ? end + 2 : row->reason;
+}
+
+/* Prints why a process was not asked, below its row. `told`: an earlier row whose reason was
+ * printed; on a terminal an equal reason is not printed again. NULL: there is none. */
+static void print_reason(const struct row *row, const struct row *told) {
+    bool again = told && terminal_is_output() && strcmp(cause_of(told), cause_of(row)) == 0;
+    char *reason = again ? cli_format("as for pid %d", (int)told->facts.pid) : cli_copy(row->reason);
+    char *text =
+        cli_format("%s%snot asked: %s", row->is_outside ? "read from outside; " : "",
+                   row->is_incomplete ? "incomplete, tables are missing or damaged; " : "", reason);
+    free(reason);
     printf("%*s", REASON_COLUMN, "");
     if (terminal_is_output())
         wrap_print(text, REASON_COLUMN, REASON_COLUMN);
@@ -230,6 +243,7 @@ static void print_reason(const struct row *row) {
 
 static void print_text(const struct list *list, bool human) {
     struct cells *table = cli_alloc(list->count + 1, sizeof *table);
+    const struct row *told = NULL;
     int widths[COLUMNS], used = 1;
     for (size_t i = 0; i < list->count; i++)
         fill_cells(&table[i], &list->rows[i], human);
@@ -249,8 +263,10 @@ static void print_text(const struct list *list, bool human) {
         for (int column = 0; column < COLUMNS; column++)
             printf("%*s ", widths[column], table[i].text[column]);
         printf(" %.*s\n", command_bytes(row->facts.command, (unsigned)used), row->facts.command);
-        if (row->reason)
-            print_reason(row);
+        if (!row->reason)
+            continue;
+        print_reason(row, told);
+        told = told && strcmp(cause_of(told), cause_of(row)) == 0 ? told : row;
     }
     free(table);
 }
