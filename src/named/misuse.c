@@ -55,8 +55,8 @@ static void print_context(uint32_t context) {
     }
 }
 
-/* Calls `each` for the frames from `frame` outwards, except for frames in the code of this library.
- */
+/* Calls `each` for the frames from `frame` outwards, except for frames in the code of this library,
+ * and except for the code to which a signal handler returns: the frame inside an interrupted one. */
 static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
                         void (*each)(const struct stack_frame *at, void *context), void *context) {
     struct cfi_object self;
@@ -69,7 +69,8 @@ static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
     stack_walk(stack, frame, max);
     for (uint32_t i = stack->count; i-- > 0;) {
         const struct stack_frame *at = &stack->frames[i];
-        if (at->address < self.start || at->address >= self.end)
+        bool returns_from_signal = i > 0 && stack->frames[i - 1].exact;
+        if ((at->address < self.start || at->address >= self.end) && !returns_from_signal)
             each(at, context);
     }
 }

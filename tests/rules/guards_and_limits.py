@@ -47,6 +47,8 @@ def guards_find(case, ending, line, freed):
                 check("freed" not in paths, f"said: {done.stderr}")
             by = paths["found" if case == "overflow_in_tail" else "misused"]
             check(case in by and "main" in by, f"who was at fault: {by}")
+            said = done.stderr.split(" by\n")[-1].splitlines()[0]
+            check("rules-use+0x" in said, f"the path begins where the signal came from: {said}")
         plain = use(case, "row_new=aset")
         check(plain.returncode in (0, -signal.SIGABRT) and "guard" not in plain.stderr, f"without: {plain.stderr}")
     test_named("guard-finds-" + case.replace("_", "-"))(run)
