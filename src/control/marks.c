@@ -331,9 +331,9 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     mark->slept_ns = os_slept_ns();
     int64_t rss_bytes = os_rss_bytes();
     mark->rss_bytes = rss_bytes > 0 ? rss_bytes : WIRE_UNKNOWN;
-    text_add(text, "mark ");
+    text_add(text, "mark \"");
     text_add(text, name);
-    text_add(text, " set");
+    text_add(text, "\" set");
     if (writer.left_out.contexts)
         tell_left_out(text, &writer, writer.bytes);
     return WIRE_OK;
