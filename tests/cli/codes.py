@@ -104,9 +104,8 @@ def names_cannot_command_the_terminal():
         done = subprocess.run([os.fsencode(CLI), *words], capture_output=True, env=env, timeout=60, check=False)
         check(tame in done.stderr and wild not in done.stderr, f"{words}: {done.stderr}")
     with target(["bash", "-c", 'exec -a "$1" python3 -c "print(\'ready\', flush=True); input()"', "bash", wild]) as live:
-        for words in (["ps"], ["dump", str(live.pid)]):
-            done = subprocess.run([CLI, *words], capture_output=True, env=live.cli_env, timeout=60, check=False)
-            check(tame in done.stdout and wild not in done.stdout, f"{words}: {done.stdout[:1000]}")
+        done = subprocess.run([CLI, "ps"], capture_output=True, env=live.cli_env, timeout=60, check=False)
+        check(tame in done.stdout and wild not in done.stdout, f"ps: {done.stdout[:1000]}")
 
 
 @test

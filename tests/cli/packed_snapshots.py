@@ -19,7 +19,7 @@ OLD = os.path.join(HERE, "data/snapshot-0.1.json")
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
          "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
          "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read", "model/wire_load", "model/figures",
-         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/help", "base/quantity", "base/progress", "base/terminal",
+         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",
          "base/json",
          "model/frames", "model/shorten", "formats/emit"]
 

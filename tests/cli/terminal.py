@@ -221,7 +221,8 @@ def names_are_shortened():
                             ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
                              os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c"), os.path.join(tools, "base/progress.c"),
                              os.path.join(tools, "base/help.c"), os.path.join(tools, "base/quantity.c"),
-                             os.path.join(tools, "base/terminal.c")])
+                             os.path.join(tools, "base/terminal.c"), os.path.join(tools, "base/nearest.c"),
+                             os.path.join(tools, "base/json.c")])
     done = harness.run_program([program], clean_env(ASAN_OPTIONS="detect_leaks=0"),
                                stdin="".join(name + "\n" for name, _, _ in SHORT_NAMES))
     check_equal((done.returncode, done.stderr), (0, ""), "short_names")

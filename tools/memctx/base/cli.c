@@ -25,7 +25,7 @@ static void print_message(const char *format, va_list arguments) {
     progress_end();
     fflush(stdout);
     bool made = vasprintf(&text, format, arguments) >= 0;
-    fprintf(stderr, CLI_MESSAGE_HEAD "%s\n", made ? cli_clean(text) : "out of memory");
+    fprintf(stderr, CLI_MESSAGE_HEAD "%s\n", made ? cli_clean_bytes(text) : "out of memory");
     if (made)
         free(text);
 }
@@ -140,18 +140,27 @@ char *cli_quote(const char *word) {
     return text;
 }
 
-char *cli_clean(char *text) {
+/* `bytes`: also replaces control characters that are no UTF-8. */
+static char *clean(char *text, bool bytes) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0';) {
         size_t length = json_utf8_length((const char *)at);
         bool control = length == 1   ? *at < 0x20 || *at == 0x7f
                        : length == 2 ? *at == 0xc2 && at[1] < 0xa0 /* U+0080 to U+009F */
-                                     : length == 0 && *at < 0xa0;
+                                     : length == 0 && *at < 0xa0 && bytes;
         length = length > 0 ? length : 1;
         if (control)
             memset(at, '?', length);
         at += length;
     }
     return text;
+}
+
+char *cli_clean(char *text) {
+    return clean(text, false);
+}
+
+char *cli_clean_bytes(char *text) {
+    return clean(text, true);
 }
 
 /* Ends the command because of an unknown long option, a short form of several options, or a value

@@ -83,9 +83,12 @@ char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
  * caller frees it. */
 char *cli_quote(const char *word);
 
-/* Replaces control characters, which a terminal would obey, by '?': those of ASCII, U+0080 to
- * U+009F, and bytes from 0x80 to 0x9f that are no UTF-8. Returns `text`. */
+/* Replaces control characters, which a terminal would obey, by '?'. Those above U+007F are found in
+ * UTF-8 only. Returns `text`. */
 char *cli_clean(char *text);
+/* Like cli_clean, but also replaces bytes from 0x80 to 0x9f that are no UTF-8, which a terminal
+ * without UTF-8 obeys. For text that is printed only: a file's name may have such bytes. */
+char *cli_clean_bytes(char *text);
 
 /* Returns the next option as getopt_long does; -1 behind the last one. Handles --help and
  * --version; a mistake on the command line ends the process. `options` must end in

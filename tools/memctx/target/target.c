@@ -122,7 +122,7 @@ static pid_t choose_process(struct name_search *search) {
     for (size_t i = 0; i < listed; i++) {
         struct process_facts facts;
         if (process_read_facts(search->found[i], &facts))
-            fprintf(stderr, "  %d  %s\n", (int)facts.pid, facts.command);
+            fprintf(stderr, "  %d  %s\n", (int)facts.pid, cli_clean_bytes(facts.command));
     }
     exit(CLI_USAGE);
 }

@@ -228,7 +228,8 @@ static const char *cause_of(const struct row *row) {
  * printed; on a terminal an equal reason is not printed again. NULL: there is none. */
 static void print_reason(const struct row *row, const struct row *told) {
     bool again = told && terminal_is_output() && strcmp(cause_of(told), cause_of(row)) == 0;
-    char *reason = again ? cli_format("as for pid %d", (int)told->facts.pid) : cli_copy(row->reason);
+    char *reason =
+        again ? cli_format("as for pid %d", (int)told->facts.pid) : cli_copy(row->reason);
     char *text =
         cli_format("%s%snot asked: %s", row->is_outside ? "read from outside; " : "",
                    row->is_incomplete ? "incomplete, tables are missing or damaged; " : "", reason);
@@ -262,7 +263,9 @@ static void print_text(const struct list *list, bool human) {
         const struct row *row = &list->rows[i];
         for (int column = 0; column < COLUMNS; column++)
             printf("%*s ", widths[column], table[i].text[column]);
-        printf(" %.*s\n", command_bytes(row->facts.command, (unsigned)used), row->facts.command);
+        char *command = cli_clean_bytes(cli_copy(row->facts.command));
+        printf(" %.*s\n", command_bytes(command, (unsigned)used), command);
+        free(command);
         if (!row->reason)
             continue;
         print_reason(row, told);
