@@ -2,6 +2,7 @@
 """trim, isolate, merge, policies and rules save what they predict; ages of chunks."""
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -225,7 +226,9 @@ def rules_of_a_running_program():
             return rows["id"], rows.get("placement"), rows["self"]["block_bytes"], rows.get("why")
         rows, before, blocks, _ = placement()
         check_equal(before, None, "placement")
-        listed = command(target, "rules", target.pid, "--add", "nothing=aset", "--add", "padded=slab")["rules"]
+        done = run_cli("rules", target.pid, "--add", "nothing=aset", "--add", "padded=slab", "--json", env=target.cli_env)
+        check(done.returncode == 0 and done.stderr.startswith('memctx: note: the rule "nothing=aset" matches no function of '), done.stderr)
+        listed = json.loads(done.stdout)["rules"]
         check(listed[1]["requested_bytes"] >= 20000 * 1040, f"found at once: {listed}")
         check_equal(placement()[1], "slab", "placement")
         target.say("")
@@ -266,7 +269,8 @@ def rules_of_memctx_run():
         done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third=own", "--", "/usr/bin/env"], env=env,
                               check=False, capture_output=True, text=True, timeout=60)
         check("MEMCTX_RULES=first=aset;second=slab;third=own" in done.stdout, done.stdout)
-        check_equal((done.returncode, done.stderr), (0, ""), "rules that are understood")
+        check_equal((done.returncode, re.findall(r'^memctx: note: the rule "(\S+)" matches no function of .*\n', done.stderr, re.M), done.stderr.count("\n")),
+                    (0, ["second=slab", "third=own"], 2), "rules that are understood, and match nothing in env")
 
 
 @test

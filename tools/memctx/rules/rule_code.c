@@ -120,7 +120,7 @@ void rule_code_note_unmatched(const struct rule_object *objects, size_t count,
         if (patterns->list[i].kind != RULE_OTHER && !matches[i])
             cli_warn(
                 "note: the rule \"%s\" matches no function of %s%s; it waits for libraries that "
-                "are loaded later",
+                "are loaded later, and for programs that are executed",
                 patterns->list[i].rule, where, i > 0 ? ", apart from those of earlier rules" : "");
 }
 
