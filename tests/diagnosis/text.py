@@ -71,8 +71,9 @@ def labelled(text, number, label):
 def one_finding(case, ident, function, parts, looks):
     def run():
         with runtime_dir() as directory, causes(directory, case) as target:
-            found = found_at(target, looks)["findings"]
+            said = found_at(target, looks)
             text = told(target)
+        found = said["findings"]
         same = [finding for finding in found if finding["id"] == ident]
         check_equal(len(same), 1, f"findings {ident}: {[finding['path'][:4] for finding in same]}")
         check(same[0]["function"].startswith(function + ", "), f"the cause is {same[0]['function']}")
@@ -83,6 +84,7 @@ def one_finding(case, ident, function, parts, looks):
         # The largest part is named, too, if that is another line than the cause.
         place = re.search(rf"\({function}, causes\.\w+:\d+(; (largest part:|nearly all through) \w+, causes\.c:\d+)?\)", verdict(text))
         check(place, text)
+        check(" MiB resident, " in said["verdict"] and place[0] in said["verdict"], f"the verdict in JSON: {said['verdict']}")
         check_equal(place[2], {"sessions": "largest part:", "requests": "largest part:", "buffers": "largest part:",
                                "frames": "nearly all through"}.get(case), f"a function nearer to malloc: {text}")
         check(labelled(text, 1, "who").startswith(f"{function} (causes."), text)

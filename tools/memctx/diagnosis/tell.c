@@ -219,7 +219,7 @@ static char *write_harmless(const struct model *model, const struct findings *fi
     return text;
 }
 
-static void print_verdict(const struct findings_input *input, const struct findings *findings) {
+char *tell_verdict(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     char *what;
     size_t severe = 0;
@@ -240,9 +240,8 @@ static void print_verdict(const struct findings_input *input, const struct findi
     char *line = cli_format("%s resident, %s in use: %s",
                             rss_bytes == WIRE_UNKNOWN ? "?" : look_bytes(input->ledger->rss_bytes),
                             look_bytes(model->totals.requested_bytes), what);
-    wrap_print(line, 0, 0);
-    free(line);
     free(what);
+    return line;
 }
 
 static void print_process(const struct findings_input *input) {
@@ -438,7 +437,9 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                    const struct tell_options *options) {
     size_t marks = input->samples->count - 1;
     bool explained = false;
-    print_verdict(input, findings);
+    char *verdict = tell_verdict(input, findings);
+    wrap_print(verdict, 0, 0);
+    free(verdict);
     print_process(input);
     for (size_t i = 0; i < findings->count; i++) {
         if (i == FINDINGS_TOLD && !options->all) {

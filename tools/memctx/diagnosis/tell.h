@@ -20,6 +20,8 @@ struct tell_options {
 /* most groups of call paths that are printed for a finding with a common function */
 #define TELL_PARTS 5
 
+/* Returns the verdict. The caller frees it. */
+char *tell_verdict(const struct findings_input *input, const struct findings *findings);
 /* Returns the functions that a finding is about; NULL if it is about the whole process. The caller
  * frees it. */
 char *tell_who(const struct model *model, const struct finding *finding,

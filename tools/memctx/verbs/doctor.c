@@ -187,6 +187,9 @@ static void print_json(const struct findings_input *input, const struct findings
     json_put_integer(&json, "rss_bytes", input->ledger->rss_bytes);
     json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);
     json_put_integer(&json, "samples", (int64_t)input->samples->count);
+    char *verdict = tell_verdict(input, findings);
+    json_put_text(&json, "verdict", verdict);
+    free(verdict);
     json_put_open(&json, "findings", '[');
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
