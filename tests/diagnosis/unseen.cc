@@ -4,12 +4,14 @@
 // kinds of requests grow by realloc. `wrapped`: one of three callers of an allocator with three
 // layers leaks. `jumped`: as `wrapped`, but the allocator's one function ends in a tail call.
 // `namespaces`: the functions are in namespaces that have names of Rust's library. `lines`: lines
-// that getline allocates are not freed. `churn`: rows are replaced at random, from another line
-// than they were made at. Healthy: `rebuild` builds a new index and then drops the old one,
-// `reread` reads its configuration anew, from another line than at its start, and each time with
-// entries of slightly other sizes, `arena` has one large request among small ones, `batch` has
-// phases, `late-pool` starts twelve threads in the third round, `lru` is a full cache. Each prints
-// "look" and waits for a line, the healthy ones six times, the others for ever.
+// that getline allocates are not freed. `queries`: prepared queries are kept, each of which owns
+// chunks of all sizes. `inserts`: one function allocates pages in two ways. `churn`: rows are
+// replaced at random, from another line than they were made at. Healthy: `rebuild` builds a new
+// index and then drops the old one, `reread` reads its configuration anew, from another line than
+// at its start, and each time with entries of slightly other sizes, `arena` has one large request
+// among small ones, `batch` has phases, `late-pool` starts twelve threads in the third round, `lru`
+// is a full cache. Each prints "look" and waits for a line, the healthy ones six times, the others
+// for ever.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -399,6 +401,77 @@ static void lines() {
             settings_read();
 }
 
+// --- queries ---
+
+struct Query {
+    char *text, *copy, *code, *names;
+};
+
+KEEP static char *bytes_new(size_t size) {
+    char *bytes = static_cast<char *>(malloc(size));
+    memset(bytes, 'b', size);
+    return bytes;
+}
+
+KEEP static void code_make(Query *query) {
+    query->code = bytes_new(900);
+    query->names = bytes_new(120);
+}
+
+KEEP static void query_copy(Query *query, const char *text) {
+    query->copy = strdup(text);
+    query->copy[0] = 'c';
+}
+
+KEEP static void query_prepare(Query *query, const char *text) {
+    code_make(query);
+    query_copy(query, text);
+    asm volatile("");
+}
+
+static Query *volatile last_query;
+
+KEEP void query_get(const char *text) { // not static, as tree_insert
+
+    Query *query = static_cast<Query *>(malloc(sizeof *query));
+    query->text = strdup(text);
+    query_prepare(query, text);
+    last_query = query;
+}
+
+static void queries() {
+    for (;; look())
+        for (int i = 0; i < 1000; i++)
+            query_get("select name from users where id = 1");
+}
+
+// --- inserts ---
+
+static char *volatile last_page;
+
+KEEP static void page_take() {
+    last_page = bytes_new(4000);
+}
+
+KEEP static void overflow_take() {
+    last_page = bytes_new(4000);
+    asm volatile("");
+}
+
+KEEP void tree_insert(int row) { // not static, so that it has a name in a program without symbols
+    if (row % 2 == 0)
+        page_take();
+    if (row % 31 == 0)
+        overflow_take();
+    asm volatile("");
+}
+
+static void inserts() {
+    for (;; look())
+        for (int i = 0; i < 2000; i++)
+            tree_insert(i);
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
@@ -410,6 +483,8 @@ int main(int argc, char **argv) {
                  {"jumped", jumped},
                  {"lines", lines},
                  {"namespaces", namespaces},
+                 {"queries", queries},
+                 {"inserts", inserts},
                  {"churn", churn},
                  {"rebuild", rebuild},
                  {"reread", reread},

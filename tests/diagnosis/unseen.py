@@ -15,8 +15,8 @@ from text import labelled, told, verdict
 
 
 @contextlib.contextmanager
-def started(case):
-    program = harness.build_program("tests/diagnosis/unseen.cc", flags=["-O2"])
+def started(case, name=None, *flags):
+    program = harness.build_program("tests/diagnosis/unseen.cc", name, flags=["-O2", *flags])
     with runtime_dir() as directory, Target([program, case], directory, MEMCTX_CONTROL="eager") as target:
         yield target
 
@@ -75,6 +75,30 @@ def unseen_wrappers_of_wrappers():
     with started("jumped") as target:
         _, text = growth_at(target)
     check(re.search(r"\(memory_get \[tail call\], unseen.cc:\d+; called for session_open, unseen.cc:\d+\)$", verdict(text)), text)
+
+
+@test
+def unseen_everything_that_an_object_owns():
+    """All chunks below the function that allocates the objects are one finding, also those that are
+    not below the function with nine tenths of the bytes."""
+    with started("queries") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("query_get, unseen.cc:"), growth["function"])
+    check(growth["contexts"] >= 5 and "query_copy" in text, text)
+
+
+@test
+def unseen_functions_without_names():
+    """Chunks that one function allocates through two functions without names are one finding, at
+    the function that has a name, also if one of the two has nine tenths of the bytes."""
+    with started("inserts", "unseen-stripped", "-rdynamic", "-Wl,-s") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("tree_insert, "), growth["function"])
+    check_equal(growth["contexts"], 2, growth["evidence"])
+    with started("queries", "unseen-stripped", "-rdynamic", "-Wl,-s") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("query_get, "), growth["function"])
+    check("nearly all through" not in text, text)  # nearly all came through a function without a name
 
 
 @test

@@ -246,12 +246,31 @@ static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
     }
 }
 
+static uint32_t module_of(const struct tree *tree, uint32_t node) {
+    return tree->paths->model->contexts[tree->nodes[node].step.context].frame->module;
+}
+
+/* True if the function has no name, and a function of the same module, farther out up to `root`,
+ * has one and can be a cause. The text leaves such a function out. */
+static bool is_left_out(const struct tree *tree, uint32_t node, uint32_t root) {
+    const struct model *model = tree->paths->model;
+    if (who_has_name(model, tree->nodes[node].step))
+        return false;
+    for (uint32_t at = node; at != root && tree->nodes[at].parent != 0;) {
+        at = tree->nodes[at].parent;
+        if (module_of(tree, at) == module_of(tree, node) && kind_of(tree, at) == WHO_MEANS &&
+            who_has_name(model, tree->nodes[at].step))
+            return true;
+    }
+    return false;
+}
+
 /* Returns the innermost node from `node` outwards to `root` that can be a cause: a function of the
  * program, or the loop of an interpreter. Returns NONE if there is none. */
 static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
         enum who_kind kind = kind_of(tree, at);
-        if (kind == WHO_MEANS || kind == WHO_INTERPRETER)
+        if (kind == WHO_INTERPRETER || (kind == WHO_MEANS && !is_left_out(tree, at, root)))
             return at;
         if (at == root)
             break;
@@ -389,10 +408,10 @@ static bool are_nearly_equal(int64_t a, int64_t b) {
 
 /* `inside` has the suspects with the cause `cause`. An object may own several of their chunks, and
  * be small itself. Looks for suspects with about as many chunks as the largest suspect of `inside`,
- * which a caller of `cause` allocates directly. Adds them to `inside` and returns that caller's
- * node; returns `cause` if there are none. */
+ * which a caller of `cause` allocates directly. Returns that caller's node; returns `cause` if
+ * there is none. */
 static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t root,
-                           const struct blame *blame, const uint32_t *causes, bool *inside) {
+                           const struct blame *blame, const uint32_t *causes, const bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);
     bool *direct = cli_alloc(blame->count, sizeof *direct);
     size_t largest = 0, candidates = 0;
@@ -410,10 +429,8 @@ static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t roo
         if (at == 0 || kind_of(tree, at) != WHO_MEANS)
             continue;
         find_direct(tree, at, blame, direct);
-        for (size_t i = 0; i < blame->count; i++) {
+        for (size_t i = 0; i < blame->count; i++)
             found = owners[i] && direct[i] ? at : found;
-            inside[i] = inside[i] || (owners[i] && direct[i]);
-        }
     }
     free(owners);
     free(direct);
@@ -450,6 +467,8 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
     bool found = count > 1;
     uint32_t owner = found ? find_owner(tree, cause, root, blame, causes, inside) : cause;
+    if (owner != cause) /* whatever else is allocated below the owner belongs to it, too */
+        find_inside(tree, owner, blame, inside);
     for (size_t i = 0; i < blame->count && found; i++)
         if (inside[i])
             causes[i] = owner;
@@ -461,7 +480,7 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     uint32_t main = !found ? find_main(tree, innermost, root) : NONE;
     if (main != NONE)
         search_main(tree, main, blame, causes);
-    search_around(tree, found ? cause : innermost, root, found, blame, causes);
+    search_around(tree, found ? owner : innermost, root, found, blame, causes);
 }
 
 /* --- joining --------------------------------------------------------------------------------- */

@@ -80,7 +80,8 @@ static bool find_through(const struct model *model, const struct finding *findin
     struct who_step at = next_meaning(model, &first, first.from);
     for (; at.context != WIRE_NONE; at = next_meaning(model, &first, who_next(model, at))) {
         uint64_t key = who_key(model, at);
-        bool passes = key != common && share_through(model, finding, key) >= NEARLY_ALL;
+        bool passes = key != common && who_has_name(model, at) &&
+                      share_through(model, finding, key) >= NEARLY_ALL;
         if (passes && !found)
             through->from = at;
         if (passes)
@@ -131,11 +132,6 @@ static uint32_t find_own_frame(const struct model *model, const struct finding *
     return at;
 }
 
-static bool has_name(const struct model *model, struct who_step step) {
-    const struct model_names *names = model->contexts[step.context].frame->names;
-    return names && step.function < names->count && names->functions[step.function].name;
-}
-
 /* Sets *own to the function of the finding's own frame (find_own_frame), and returns how many
  * functions `who` has to show so that this function is among them. Returns 0 if the finding has no
  * such function, if the function has no name, or if it is the first that is shown. */
@@ -155,7 +151,7 @@ static int64_t find_own(const struct model *model, const struct finding *finding
                                            who_kind_of(model, wanted) == WHO_ALLOCATOR))
         wanted = who_next(model, wanted);
     if (wanted.context == WIRE_NONE || who_kind_of(model, wanted) != WHO_MEANS ||
-        !has_name(model, wanted))
+        !who_has_name(model, wanted))
         return 0;
     *own = (struct who_part){.from = wanted, .end = part.end, .without_tails = true};
     int64_t count = who_count_to(model, &part, wanted);

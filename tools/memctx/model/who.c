@@ -202,6 +202,10 @@ static const char *name_of(const struct model *model, struct who_step step) {
     return names ? names->functions[step.function].name : NULL;
 }
 
+bool who_has_name(const struct model *model, struct who_step step) {
+    return name_of(model, step) != NULL;
+}
+
 /* Returns the source file of an inlined function; NULL: the function is not inlined, or its file is
  * not known. */
 static const char *file_of(const struct model *model, struct who_step step) {

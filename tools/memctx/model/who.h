@@ -45,6 +45,8 @@ struct who_step who_first(const struct model *model, uint32_t context);
 struct who_step who_next(const struct model *model, struct who_step step);
 /* Returns the kind of a step. Never returns WHO_NAMELESS, which depends on the rest of the path. */
 enum who_kind who_kind_of(const struct model *model, struct who_step step);
+/* True if the name of the step's function is known. */
+bool who_has_name(const struct model *model, struct who_step step);
 /* Returns a key that all steps in one function share. Keys of different functions differ, except
  * for collisions of 64-bit hashes. A function without a name is identified by its return address.
  */
