@@ -303,6 +303,17 @@ static void lru() {
     }
 }
 
+static void slots() {
+    srand(9); /* with these numbers, the bytes grow a little after the slots are full */
+    std::vector<char *> table(20000);
+    for (int round = 0; round < LOOKS; round++, look())
+        for (int i = 0; i < 50000; i++) {
+            char *&slot = table[static_cast<size_t>(rand()) % table.size()];
+            free(slot);
+            slot = entry_new(50 + static_cast<size_t>(rand()) % 300);
+        }
+}
+
 // --- wrapped ---
 
 KEEP static void *memory_take(size_t size) {
@@ -491,7 +502,8 @@ int main(int argc, char **argv) {
                  {"arena", arena},
                  {"batch", batch},
                  {"late-pool", late_pool},
-                 {"lru", lru}};
+                 {"lru", lru},
+                 {"slots", slots}};
     for (const auto &one : cases)
         if (argc > 1 && strcmp(one.name, argv[1]) == 0) {
             one.run();

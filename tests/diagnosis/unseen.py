@@ -145,7 +145,7 @@ def unseen_rust_vectors_of_a_size():
     check("from_elem" not in labelled(text, 1, "who"), text)
 
 
-HEALTHY = ("rebuild", "reread", "arena", "batch", "late-pool", "lru")
+HEALTHY = ("rebuild", "reread", "arena", "batch", "late-pool", "lru", "slots")
 
 
 def keep_healthy(case):

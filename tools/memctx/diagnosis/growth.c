@@ -17,9 +17,8 @@
 #define THREADS_MIN 4
 #define PER_THREAD 8
 #define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
-/* may_be_chance: chance explains growth of up to CHANCE times the standard deviation. Growth is
- * even if its mean is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not
- * judged. */
+/* Chance explains growth of up to CHANCE times the standard deviation. Growth is even if its mean
+ * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged. */
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
@@ -40,6 +39,10 @@ static struct sample_row *sum_alike(const struct look *look, const struct sample
 static void take_bytes(struct series *series, size_t number) {
     for (size_t i = 0; i < series->samples->count; i++)
         series->values[i] = series->rows[i][number].requested_bytes;
+}
+
+static int64_t mean_bytes(const struct sample_row *row) {
+    return row->requested_bytes / larger(1, row->live_chunks);
 }
 
 /* Sets series->values to the bytes of a path at the samples of series->few. */
@@ -218,25 +221,42 @@ static struct trend_line explaining_line(const struct series *series, int64_t by
     return line;
 }
 
-/* True if the path's growth may be chance: its chunks come and go at random, and at the last sample
- * there are more of them. The number of such chunks varies by about the square root of the number
- * of chunks that came or went, and by no more than the square root of twice the number of live
- * chunks. Growth that is even is not chance. series->values are the bytes of the path. */
-static bool may_be_chance(const struct series *series, size_t number, const struct trend *trend,
-                          const struct growth *growth) {
-    double chunks = (double)series->rows[trend->to][number].live_chunks;
-    double moved = 2 * (double)growth->allocs - (double)growth->chunks; /* came or went */
+/* True if the path's growth between two samples is no larger than chance may make it: its chunks
+ * come and go at random, and at the later sample there are more of them. The number of such chunks
+ * varies by about the square root of the number of chunks that came or went, and by no more than
+ * the square root of twice the number of live chunks. series->values are the bytes of the path. */
+static bool is_within_chance(const struct series *series, size_t number, size_t from, size_t to) {
+    const struct sample_row *before = &series->rows[from][number];
+    const struct sample_row *after = &series->rows[to][number];
+    double chunks = (double)after->live_chunks;
+    double moved = 2 * (double)larger(0, after->allocs - before->allocs) -
+                   (double)(after->live_chunks - before->live_chunks); /* came or went */
     double variance = moved < 2 * chunks ? moved : 2 * chunks;
-    double grown = (double)growth->bytes / (double)larger(1, growth->mean_bytes);
-    if (chunks < CHANCE_CHUNKS || grown * grown > CHANCE * CHANCE * variance)
-        return false;
-    double count = (double)(trend->to - trend->from), mean = (double)growth->bytes / count;
-    double squares = 0;
-    for (size_t i = trend->from + 1; i <= trend->to; i++) {
+    double grown =
+        (double)(series->values[to] - series->values[from]) / (double)larger(1, mean_bytes(after));
+    return chunks >= CHANCE_CHUNKS && grown * grown <= CHANCE * CHANCE * variance;
+}
+
+/* True if series->values grow evenly between two samples. */
+static bool is_even(const struct series *series, size_t from, size_t to) {
+    double count = (double)(to - from);
+    double mean = (double)(series->values[to] - series->values[from]) / count, squares = 0;
+    for (size_t i = from + 1; i <= to; i++) {
         double off = (double)(series->values[i] - series->values[i - 1]) - mean;
         squares += off * off;
     }
-    return mean * mean * count * (count - 1) < EVEN * EVEN * squares;
+    return mean * mean * count * (count - 1) >= EVEN * EVEN * squares;
+}
+
+/* True if the path grew in the first half of the time, and after that no more than by chance. So
+ * grows a table whose slots are filled and replaced at random. Two intervals cannot show that
+ * growth is even. */
+static bool has_settled(const struct series *series, size_t number, const struct trend *trend) {
+    size_t from = trend->from, to = trend->to, middle = from + (to - from) / 2;
+    int64_t first = series->values[middle] - series->values[from];
+    return to - from >= 3 && series->values[to] - series->values[middle] <= first / 2 &&
+           is_within_chance(series, number, middle, to) &&
+           (to - middle == 2 || !is_even(series, middle, to));
 }
 
 /* Subtracts the old array at samples that were taken while an array was copied: both arrays
@@ -321,14 +341,16 @@ struct growth growth_of(struct series *series, size_t number) {
                             .bytes = series->values[trend.to] - series->values[trend.from],
                             .chunks = to->live_chunks - from->live_chunks,
                             .allocs = larger(0, to->allocs - from->allocs),
-                            .mean_bytes = to->requested_bytes / larger(1, to->live_chunks),
+                            .mean_bytes = mean_bytes(to),
                             .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
-    if (may_be_chance(series, number, &trend, &growth))
+    if (is_within_chance(series, number, trend.from, trend.to) &&
+        !is_even(series, trend.from, trend.to))
         return (struct growth){0};
+    bool settled = has_settled(series, number, &trend);
     if (trend.kind == TREND_STEPS)
         growth.line = trend_line_of_steps(series->seconds, series->values, series->samples->count);
     else
-        growth.slowing = is_slowing(series, number);
+        growth.slowing = settled || is_slowing(series, number);
     if (number == series->sum) {
         take_bytes(series, number);
         growth.line = explaining_line(series, growth.bytes);
