@@ -179,6 +179,27 @@ def unseen_objects_of_perl():
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
 
 
+PERL_HASH = """
+$| = 1;
+my (%kept, $count);
+for my $round (1 .. 9) {
+    for (1 .. 100) { my %h = map { $_ => "v" x ($_ % 50) } 1 .. 50; my @parts = split /,/, join ",", sort keys %h; }
+    $kept{"key-$count"} = "value of " . $count++ for 1 .. 6000;
+    print "look\\n";
+    <STDIN>;
+}
+"""
+
+
+@test
+def unseen_hash_of_perl():
+    """The table of a hash, which becomes twice as large whenever it is full, belongs to the finding
+    about the entries."""
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_HASH], directory, MEMCTX_CONTROL="eager") as target:
+        growth, _ = growth_at(target, 9)
+    check("Perl_runops_standard" in growth["path"], f"{growth['path']}")
+
+
 PERL_TEXTS = """
 $| = 1;
 my @kept;

@@ -21,7 +21,7 @@
 #define SPREAD_PART 16
 /* Spread growth is told with another finding only if that finding is AROUND_TIMES times as large.
  */
-#define AROUND_TIMES 4
+#define AROUND_TIMES 2
 #define NOISE_PART 1000 /* growth by less than 1/NOISE_PART of the resident set is no warning */
 /* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
  */
