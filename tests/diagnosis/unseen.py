@@ -99,6 +99,7 @@ def unseen_functions_without_names():
         growth, text = growth_at(target)
     check(growth["function"].startswith("query_get, "), growth["function"])
     check("nearly all through" not in text, text)  # nearly all came through a function without a name
+    check("largest part:" not in verdict(text), text)  # its functions have no names
 
 
 @test

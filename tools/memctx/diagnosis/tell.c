@@ -179,8 +179,9 @@ static char *write_place(const struct model *model, const struct finding *findin
     } else if (finding->part_count > 0 && finding->parts[0].share >= PART_NAMED) {
         struct who_part largest = part_who(model, finding, &finding->parts[0]);
         char *inner = who_write_short(model, &largest);
-        text = strcmp(inner, name) != 0 ? cli_format(" (%s; largest part: %s)", name, inner)
-                                        : cli_format(" (%s)", name);
+        text = strcmp(inner, name) != 0 && who_begins_named(model, &largest)
+                   ? cli_format(" (%s; largest part: %s)", name, inner)
+                   : cli_format(" (%s)", name);
         free(inner);
     } else if (find_own(model, finding, &own) > 0) {
         char *caller = who_write_short(model, &own);

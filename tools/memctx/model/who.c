@@ -554,16 +554,29 @@ int64_t who_count_to(const struct model *model, const struct who_part *part,
     return found ? (int64_t)written.count : 0;
 }
 
-char *who_write_short(const struct model *model, const struct who_part *part) {
+/* Returns the innermost step of a part that who_write_short shows, if no tail call comes first; its
+ * context is WIRE_NONE if none is shown. */
+static struct who_step find_first(const struct model *model, const struct who_part *part) {
     enum who_kind shown = find_shown(model, part);
-    struct written written = {.text = cli_copy(""), .most = 1};
-    write_tails_to_malloc(&written, model, part, shown, true);
-    for (struct who_step at = part->from; !is_end(at, part->end) && written.count == 0;
-         at = who_next(model, at))
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
         if (shows(model, part, at, shown, 0))
-            write_next(&written, write_function(model, at, true));
+            return at;
+    return (struct who_step){WIRE_NONE, 0};
+}
+
+char *who_write_short(const struct model *model, const struct who_part *part) {
+    struct written written = {.text = cli_copy(""), .most = 1};
+    struct who_step first = find_first(model, part);
+    write_tails_to_malloc(&written, model, part, find_shown(model, part), true);
+    if (written.count == 0 && first.context != WIRE_NONE)
+        write_next(&written, write_function(model, first, true));
     if (written.count > 0)
         return written.text;
     free(written.text);
     return cli_copy("[no call path]");
+}
+
+bool who_begins_named(const struct model *model, const struct who_part *part) {
+    struct who_step first = find_first(model, part);
+    return first.context != WIRE_NONE && who_has_name(model, first);
 }

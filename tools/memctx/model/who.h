@@ -90,5 +90,8 @@ int64_t who_count_to(const struct model *model, const struct who_part *part,
 /* Like who_write, but returns one function, as "open_session, srv.cc:10". The caller frees the
  * text. */
 char *who_write_short(const struct model *model, const struct who_part *part);
+/* True if the function that who_write_short writes has a name. (Functions that ended in a tail
+ * call, which it may write instead, always have names.) */
+bool who_begins_named(const struct model *model, const struct who_part *part);
 
 #endif
