@@ -17,14 +17,37 @@
  * written, because a page fault takes longer. glibc takes zeroed memory from the kernel above the
  * same size. */
 #define WRITE_ZEROS_MOST (32UL << 20)
+/* A reused chunk of ASK_LEAST bytes or more is not zeroed before the kernel was asked about samples
+ * of its memory: one in SAMPLE_EVERY bytes, but at most SAMPLES_MOST. */
+#define ASK_LEAST (2 * SAMPLE_EVERY)
+#define SAMPLE_EVERY (256UL << 10)
+#define SAMPLES_MOST 8UL
+#define SAMPLE_BYTES (4 * OS_PAGE_BYTES)
 
-/* Zeroes the bytes of a new huge chunk that are not zero. */
-static void zero_huge(const struct page *page, size_t size) {
-    size_t stale = page->stale_bytes;
-    if (stale > WRITE_ZEROS_MOST)
-        os_discard(page->chunk, stale);
+/* True if less than half of the samples is resident. Writing zeros would make all of the memory
+ * resident, and would take a page fault for each of the other OS pages. A filter of system calls
+ * may forbid the question. In a process with a control thread, it is allowed. */
+static bool is_mostly_absent(const char *start, size_t bytes) {
+    size_t samples = bytes / SAMPLE_EVERY < SAMPLES_MOST ? bytes / SAMPLE_EVERY : SAMPLES_MOST;
+    size_t distance = bytes / samples & ~(OS_PAGE_BYTES - 1);
+    int64_t resident = 0;
+    if (!segment_is_purged())
+        return false;
+    for (size_t i = 0; i < samples; i++) {
+        int64_t here = os_resident_bytes(start + i * distance + distance / 2, SAMPLE_BYTES);
+        if (here < 0)
+            return false;
+        resident += here;
+    }
+    return resident < (int64_t)(samples * SAMPLE_BYTES / 2);
+}
+
+/* Zeroes memory of a large chunk that was used before. */
+static void zero_reused(char *start, size_t bytes) {
+    if (bytes > WRITE_ZEROS_MOST || (bytes >= ASK_LEAST && is_mostly_absent(start, bytes)))
+        os_discard(start, bytes);
     else
-        __builtin_memset(page->chunk, 0, stale < size ? stale : size);
+        __builtin_memset(start, 0, bytes);
 }
 
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -51,9 +74,9 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
             return NULL;
     }
     if (zero && page->kind == PAGE_HUGE)
-        zero_huge(page, size);
+        zero_reused(page->chunk, page->stale_bytes < size ? page->stale_bytes : size);
     else if (zero && !page->fresh)
-        __builtin_memset(page->chunk, 0, size);
+        zero_reused(page->chunk, size);
     page->requested_bytes = size;
     page->context = view->context;
     view_account_alloc(view, size);

@@ -61,8 +61,6 @@ size_t segment_huge_purge(bool all);
  * control thread purges, the result is *plain, because no thread would give back memory that the
  * program does not take again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
-/* True if a control thread of this process calls segment_purge regularly. */
-bool segment_is_purged(void);
 /* Notes in the header of a freed page that it holds no page any more. */
 void segment_forget_page(struct page *page);
 /* Puts the slices of such a page into the freelist. The caller holds the lock. */

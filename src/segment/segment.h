@@ -347,6 +347,8 @@ void segment_purge_when_due(void);
 #define SEGMENT_LATER_NS 1200000000ULL
 /* atomic: id of the process whose control thread purges; 0: none */
 INTERNAL uint32_t segment_purger;
+/* True if a control thread of this process calls segment_purge regularly. */
+bool segment_is_purged(void);
 void segment_purge_later(void);
 
 struct segment_usage {

@@ -413,3 +413,21 @@ Test(region, zeroed_large_chunks_are_not_made_resident) {
     cr_assert_gt(segment_usage().freelist_bytes, 40 << 20);
     cr_assert_lt(zeroed_resident(heap, view, 40 << 20), 2 << 20);
 }
+
+/* Chunks that the freelist kept, and of which the program had used a small part, stay as small. */
+Test(region, zeroed_reused_chunks_are_not_made_resident) {
+    static const size_t sizes[] = {512 << 10, 3 << 20, 6 << 20};
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *chunk = region_alloc(heap, view, sizes[i], false);
+        os_discard(chunk, sizes[i]);
+        for (size_t at = 0; at < sizes[i]; at += sizes[i] / 8)
+            chunk[at] = 1;
+        region_free(heap, chunk);
+        cr_assert_lt(zeroed_resident(heap, view, sizes[i]), (int64_t)sizes[i] / 2, "%zu", sizes[i]);
+    }
+}
