@@ -49,6 +49,9 @@ struct replays {
 /* The notes move to a larger table when more than this many notes replaced another note during
  * LOOK_EVERY walks. */
 #define REPLACED_MANY (LOOK_EVERY / 2)
+/* A heap whose table was given back gets a new one after this many walks. Threads that adopt the
+ * heap one after the other, and make few allocations each, need no table. */
+#define WAIT_AFTER_END 256U
 #define BITS_FIRST 8U
 #define BITS_GROWN 10U
 
@@ -200,6 +203,10 @@ static struct replays *make_replays(uint32_t bits) {
 }
 
 static struct replays *make_first(struct paths *paths) {
+    if (paths->replay_wait) {
+        paths->replay_wait--;
+        return NULL;
+    }
     paths->replays = make_replays(BITS_FIRST);
     /* The thread's traces, which are passed over now, may have used up the share. */
     if (!paths->replays && paths->trace_room > CACHE_TRACES_FIRST)
@@ -338,4 +345,5 @@ void replay_end(struct paths *paths) {
     tables_add_traces(-(int64_t)bytes);
     meta_free(paths->replays, bytes);
     paths->replays = NULL;
+    paths->replay_wait = WAIT_AFTER_END;
 }

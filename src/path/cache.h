@@ -207,6 +207,7 @@ struct __attribute__((may_alias)) paths {
     struct admission *admission; /* counts of waiting paths; NULL: no path had to wait yet */
     /* noted changes of the stack, see context/replay.h; NULL: the thread has noted none */
     struct replays *replays;
+    uint32_t replay_wait;       /* number of next walks that make no table of changes */
     uint32_t replay_generation; /* equal to `generation` while replays are tried first, else 0 */
     /* statistics: numbers of paths found by a search, by a replay, by a walk; how often the cache
      * was emptied */

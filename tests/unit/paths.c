@@ -10,6 +10,7 @@
 #include "api/thread.h"
 #include "base/options.h"
 #include "context/admit.h"
+#include "context/replay.h"
 #include "context/tree.h"
 #include "path/functions.h"
 #include "path/oracle.h"
@@ -283,6 +284,30 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     cr_assert_not(paths_of(thread_heap)->passing, "replayed %lu, missed %lu, guessed %lu",
                   counts.replayed, counts.missed, counts.guessed);
     cr_assert_lt(counts.missed, 90000);
+}
+
+/* Makes `count` look-ups that pass over the table of traces. */
+static void look_past_the_table(int count) {
+    for (int i = 0; i < count; i++) {
+        paths_of(thread_heap)->passing = true;
+        paths_of(thread_heap)->fast_generation = 0;
+        free(malloc(64));
+    }
+}
+
+/* A thread that ends gives its notes of changes back. The next thread of the heap makes new ones
+ * only if it walks more often than most threads do. */
+Test(paths, short_threads_note_no_changes) {
+    unwind_rules_init();
+    unwind_rules_new_generation();
+    shapes_run(0);
+    look_past_the_table(2);
+    cr_assert_not_null(paths_of(thread_heap)->replays, "a heap's first table is made at once");
+    replay_end(paths_of(thread_heap));
+    look_past_the_table(200);
+    cr_assert_null(paths_of(thread_heap)->replays);
+    look_past_the_table(100);
+    cr_assert_not_null(paths_of(thread_heap)->replays);
 }
 
 /* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
