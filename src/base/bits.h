@@ -58,8 +58,14 @@ INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) 
 /* Counts the set bits among `count` bits from `start` on. */
 INLINE unsigned bits_count_in(const uint64_t *bits, unsigned start, unsigned count) {
     unsigned sum = 0;
-    for (unsigned i = start; i < start + count; i++)
-        sum += bits[i >> 6] >> (i & 63) & 1;
+    for (unsigned end = start + count; start < end;) {
+        unsigned in_word = 64 - (start & 63);
+        unsigned part = end - start < in_word ? end - start : in_word;
+        uint64_t word = bits[start >> 6] >> (start & 63) << (64 - part);
+        if (word)
+            sum += (unsigned)__builtin_popcountl(word);
+        start += part;
+    }
     return sum;
 }
 

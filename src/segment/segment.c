@@ -573,10 +573,10 @@ static bool find_discardable(const struct segment *segment, bool whole, uint64_t
     uint64_t any = 0;
     for (unsigned i = 0; i < 4; i++) {
         unsigned first = i * 64 / HUGE_PAGE_SLICES * HUGE_PAGE_SLICES, word = first / 64;
-        bool nothing_in = is_empty(segment) ||
-                          bits_count_in(state->free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES;
         bool dirty = state->dirty[word] | state->dirty[word + 1];
-        if (options.thp == THP_ALWAYS && nothing_in)
+        if (options.thp == THP_ALWAYS &&
+            (is_empty(segment) ||
+             bits_count_in(state->free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES))
             found[i] = dirty ? state->free[i] : 0;
         else
             found[i] = whole ? 0 : state->dirty[i];

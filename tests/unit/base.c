@@ -190,6 +190,11 @@ Test(bits, agree_with_a_plain_model) {
             sum += model[at];
         }
         cr_assert_eq(bits_count_in(bits, 0, BITS_COUNT), sum);
+        unsigned begin = (unsigned)rand() % BITS_COUNT;
+        unsigned count = (unsigned)rand() % (BITS_COUNT - begin + 1), part = 0;
+        for (unsigned at = begin; at < begin + count; at++)
+            part += model[at];
+        cr_assert_eq(bits_count_in(bits, begin, count), part);
 
         unsigned from = (unsigned)rand() % (BITS_COUNT + 1), next = from;
         while (next < BITS_COUNT && !model[next])
