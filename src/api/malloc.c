@@ -223,10 +223,29 @@ NOINLINE void *allocate_path_not_guessed(struct heap *heap, size_t size, enum al
     return allocate_looked_up(heap, size, how, frame, context_view_searched(heap, frame, size));
 }
 
+/* Allocates more than SMALL_MAX bytes. The thread has entered. */
+static NOINLINE void *allocate_large(struct heap *heap, size_t size, enum allocate_how how,
+                                     uintptr_t frame) {
+    thread_settle(heap);
+    struct view *view = view_of_path(heap, frame, size);
+    void *chunk = NULL;
+    if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check) &&
+        LIKELY(!limits_exist()))
+        chunk = region_alloc_large(heap, view, size, 1, how == ALLOCATE_ZEROED);
+    if (LIKELY(chunk != NULL)) {
+        thread_leave(heap);
+        return chunk;
+    }
+    struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
+    return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
+}
+
 NOINLINE void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame) {
     struct heap *heap;
-    if (size > SMALL_MAX || UNLIKELY(!(heap = thread_enter())))
+    if (UNLIKELY(size > REGION_SIZE_MAX) || UNLIKELY(!(heap = thread_enter())))
         return allocate_not_entered(size, how, frame);
+    if (size > SMALL_MAX)
+        return allocate_large(heap, size, how, frame);
     struct view *view = view_guessed(paths_of(heap), frame);
     if (UNLIKELY(!view))
         return allocate_path_not_guessed(heap, size, how, frame);
