@@ -27,8 +27,8 @@ struct segment_global {
     uint32_t calls;                         /* atomic: calls of segment_purge_when_due */
     int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in segment_huge_cache */
     struct page *deferred;          /* atomic: list of huge chunks that must still be unmapped */
-    struct span_cache *span_caches; /* list of the caches that were opened once; never shrinks */
-    int64_t span_caches_open;       /* number of caches that are open */
+    struct span_cache *span_caches; /* list of the caches that once had a place; never shrinks */
+    int64_t span_caches_room;       /* slices that fit the places of all caches */
 };
 INTERNAL struct segment_global segment_global;
 
@@ -65,14 +65,15 @@ int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 void segment_forget_page(struct page *page);
 /* Puts the slices of such a page into the freelist. The caller holds the lock. */
 void segment_return_span(struct page *page);
-/* Looks at all span caches: puts the spans of each length that was neither put nor taken since the
- * last look into the freelist, and closes caches in which no length was used. With `all`, closes
- * all caches. Else, while the open caches exceed their half of the freelist's bound, also closes
- * caches that are in use. The caller holds the lock. */
+/* Looks at all span caches (see struct span_cache), takes places away, and puts the spans of these
+ * places into the freelist. With `all`, takes all places away. The caller holds the lock. */
 void segment_span_caches_fade(bool all);
 /* Returns the slices of all spans in span caches. The caller holds the lock. */
 int64_t segment_span_caches_slices(void);
-/* Counts the open caches anew, in a forked child whose counts may be inconsistent. */
+/* Returns a bound of these slices: what a few caches hold, and what fits the places of the others.
+ * The caller holds the lock. */
+int64_t segment_span_caches_most(void);
+/* Counts the room of all caches anew, in a forked child whose count may be inconsistent. */
 void segment_span_caches_recount(void);
 /* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
  * lock. */

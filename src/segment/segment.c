@@ -474,9 +474,11 @@ int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
  * it. The caller holds the lock. */
 static int64_t slices_excess(void) {
     int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
-    int64_t cached = global.span_caches_open * SPAN_CACHE_BYTES;
-    bound -= cached < plain / 2 ? cached : plain / 2;
-    return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) - bound;
+    int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
+    int64_t cached = global.span_caches_room * (int64_t)SLICE_BYTES;
+    if (cached && dirty + cached > bound)
+        cached = segment_span_caches_most() * (int64_t)SLICE_BYTES;
+    return dirty - bound + (cached < plain / 2 ? cached : plain / 2);
 }
 
 void segment_purge_later(void) {

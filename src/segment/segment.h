@@ -262,27 +262,32 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
 /* Gives the slices of a page to the freelist, and may give memory back to the kernel. */
 void segment_span_free(struct page *page);
 /* Freed spans that the user of a heap keeps (span_cache.c). The next pages and large chunks of
- * these lengths take them without a lock. A cache is closed at first. While it is closed, it tries
- * to open at one in 16 frees of such spans. It opens if a control thread purges the freelist, and
- * if all open caches together then have at most half of the freelist's bound. segment_purge looks
- * at the caches once in a quarter of the decay time, or later if it is not called. It takes out the
- * spans of each length that was neither put nor taken since the last look. It closes caches in
- * which no length was used, and caches that exceed the half. */
-#define SPAN_CACHE_SLICES 4U /* a longer span is not kept */
-#define SPAN_CACHE_EACH 2U   /* spans of each length */
+ * these lengths take them without a lock. A cache has places for each length, at first none. At one
+ * in 16 frees of a span that finds no place, the cache tries to get places for the length: two,
+ * then four, then eight. It gets them if it lacked a span of that length since it last tried, if a
+ * control thread purges the freelist, and if the freelist's bound has room for the places of all
+ * caches. segment_purge looks at the caches once in a quarter of the decay time, or later if it is
+ * not called. It takes away the places of each length that was not taken since the last look, and
+ * further places if all places exceed half of the freelist's bound. */
+#define SPAN_CACHE_SLICES 8U /* a longer span is not kept */
+#define SPAN_CACHE_EACH 8U   /* the most spans of each length */
 #define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)
-#define SPAN_CACHE_MOST_SLICES (SPAN_CACHE_EACH * SPAN_CACHE_SLICES * (SPAN_CACHE_SLICES + 1) / 2)
-#define SPAN_CACHE_BYTES (int64_t)(SPAN_CACHE_MOST_SLICES * SLICE_BYTES)
 struct span_cache {
     /* atomic: the spans of i / SPAN_CACHE_EACH + 1 slices; NULL: the place is empty. Only the
-     * heap's user fills a place, but any thread may empty it. */
-    struct page *spans[SPAN_CACHE_SPANS];
+     * heap's user fills a place, but any thread may empty it. The places of a length are filled
+     * from the first one on and emptied from the last one on. */
+    struct page *spans[SPAN_CACHE_SPANS] __attribute__((aligned(CACHE_LINE)));
     struct span_cache *next; /* in segment_global.span_caches */
-    uint32_t frees;          /* owner: spans that were freed while the cache was closed */
-    bool is_listed;          /* the cache is in segment_global.span_caches */
-    bool is_open;            /* atomic: spans may be put into the cache */
-    /* atomic: the lengths that were put or taken since segment_purge last looked; bit 0: 1 slice */
-    uint8_t used;
+    /* atomic: the number of places for each length; the first one: 1 slice */
+    uint8_t places[SPAN_CACHE_SLICES];
+    /* atomic: for each length, the place behind the last one that may be filled; only the heap's
+     * user writes it */
+    uint8_t filled[SPAN_CACHE_SLICES];
+    uint8_t misses[SPAN_CACHE_SLICES]; /* owner: frees of each length that found no empty place */
+    bool is_listed;                    /* the cache is in segment_global.span_caches */
+    /* Sets of lengths; bit 0: 1 slice. */
+    uint8_t lacked; /* owner: the cache had no span for a request since it last tried to grow */
+    uint8_t used;   /* atomic: spans were taken since segment_purge last looked */
 };
 /* Like segment_span_alloc_grouped, but takes a span from the cache if it has one. The caller is the
  * only user of the heap that the cache belongs to. */

@@ -2,7 +2,7 @@
 /*
  * The freed spans that a thread keeps for its next pages and large chunks; see struct span_cache.
  *
- * For: threads that allocate and free buffers of 8 to 64 KiB all the time. Without the cache they
+ * For: threads that allocate and free buffers of 8 to 128 KiB all the time. Without the cache they
  * would wait for the segments' lock, and for the cache lines that it guards. Cannot do: keep spans
  * of more than SPAN_CACHE_SLICES slices, or serve a request from a longer span.
  *
@@ -14,41 +14,74 @@
 #include "segment/internal.h"
 
 #define global segment_global
-#define OPEN_EVERY 16U /* a closed cache tries to open at one of this many frees */
+/* The cache tries to get more places for a length at one of this many frees without a place, if it
+ * also lacked a span of that length since it last tried. */
+#define GROW_EVERY 16U
+#define FIRST_PLACES 2U /* the places that the cache first gets for a length */
+/* The places of all caches may have 1/SHARE of the freelist's bound. A cache gets places for a
+ * length above SHORT slices only while all places have at most 1/LONG_SHARE of the bound, and more
+ * than its first places for a length only while they have at most 1/MORE_SHARE. */
+#define SHARE 2
+#define LONG_SHARE 4
+#define MORE_SHARE 8
+#define SHORT 4U
+#define CONTENTS_LOOKS 8U /* segment_span_caches_most looks into this many caches */
 
-/* Opens the cache, if the freelist's bound has room for its spans. */
-static void try_to_open(struct span_cache *cache) {
-    if (!segment_is_purged() || !load_relaxed(&options.freelist_kib) ||
-        !load_relaxed(&options.decay_ms))
-        return;
-    lock_take(&global.lock);
+/* Returns the cache's slots for spans of `slices` slices. */
+static struct page **slots_of(struct span_cache *cache, uint32_t slices) {
+    return cache->spans + (slices - 1UL) * SPAN_CACHE_EACH;
+}
+
+/* Returns whether all places may have `slices` slices, if they may have 1/share of the bound. */
+static bool fits(int64_t slices, int64_t share) {
     int64_t plain;
     segment_freelist_bound(0, &plain);
-    if ((global.span_caches_open + 1) * SPAN_CACHE_BYTES <= plain / 2) {
+    return slices * (int64_t)SLICE_BYTES <= plain / share;
+}
+
+/* Sets the number of places for a length. The caller holds the segments' lock. */
+static void set_places(struct span_cache *cache, uint32_t slices, uint32_t places) {
+    uint8_t *now = &cache->places[slices - 1];
+    global.span_caches_room += ((int64_t)places - *now) * slices;
+    store_owner(now, (uint8_t)places);
+}
+
+/* Notes that the user of the heap takes spans of this length. */
+static void note_use(struct span_cache *cache, uint32_t slices) {
+    store_owner(&cache->used, (uint8_t)(cache->used | 1U << (slices - 1)));
+}
+
+/* Gets the first places for a length, or twice as many places, if the freelist's bound has room. */
+static void grow(struct span_cache *cache, uint32_t slices) {
+    if (cache->places[slices - 1] == SPAN_CACHE_EACH || !segment_is_purged() ||
+        !load_relaxed(&options.freelist_kib) || !load_relaxed(&options.decay_ms))
+        return;
+    lock_take(&global.lock);
+    uint32_t places = cache->places[slices - 1], wanted = places ? 2 * places : FIRST_PLACES;
+    if (fits(global.span_caches_room + (int64_t)(wanted - places) * slices, places ? MORE_SHARE
+                                                                            : slices > SHORT
+                                                                                ? LONG_SHARE
+                                                                                : SHARE)) {
         if (!cache->is_listed) {
             cache->is_listed = true;
             cache->next = global.span_caches;
             store_release(&global.span_caches, cache);
         }
-        global.span_caches_open++;
-        store_owner(&cache->used, 1); /* stays open at the next look */
-        store_owner(&cache->is_open, true);
+        note_use(cache, slices); /* the places stay at the next look */
+        set_places(cache, slices, wanted);
     }
     lock_release(&global.lock);
 }
 
-/* Puts spans of the cache into the freelist, except those of the lengths in `keep` (as in
- * cache->used). If `keep` is 0, also closes the cache. The caller holds the segments' lock. */
-static void give_back(struct span_cache *cache, unsigned keep) {
+/* Takes the places for a length away, and puts their spans into the freelist. The caller holds the
+ * segments' lock. */
+static void give_back(struct span_cache *cache, uint32_t slices) {
+    struct page **slots = slots_of(cache, slices);
     /* The comparison avoids a write, which costs a forked child an OS page. */
-    if (!keep && cache->is_open) {
-        global.span_caches_open--;
-        store_owner(&cache->is_open, false);
-    }
-    for (unsigned i = 0; i < SPAN_CACHE_SPANS; i++) {
-        if (keep >> i / SPAN_CACHE_EACH & 1 || !load_relaxed(&cache->spans[i]))
-            continue;
-        struct page *page = exchange_acquire(&cache->spans[i], NULL);
+    if (cache->places[slices - 1])
+        set_places(cache, slices, 0);
+    for (unsigned i = load_relaxed(&cache->filled[slices - 1]); i-- > 0;) {
+        struct page *page = load_relaxed(&slots[i]) ? exchange_acquire(&slots[i], NULL) : NULL;
         if (page)
             segment_return_span(page);
     }
@@ -58,22 +91,50 @@ void segment_span_cache_end(struct span_cache *cache) {
     if (!cache->is_listed)
         return;
     lock_take(&global.lock);
-    give_back(cache, 0);
+    for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES; slices++)
+        give_back(cache, slices);
     lock_release(&global.lock);
 }
 
 void segment_span_caches_fade(bool all) {
-    int64_t plain;
-    segment_freelist_bound(0, &plain);
     if (!load_relaxed(&options.freelist_kib) || !load_relaxed(&options.decay_ms))
         all = true;
     for (struct span_cache *cache = global.span_caches; cache; cache = cache->next) {
-        bool over = global.span_caches_open * SPAN_CACHE_BYTES > plain / 2;
         unsigned used = load_relaxed(&cache->used);
-        give_back(cache, all || over ? 0 : used);
+        for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES; slices++)
+            if (all || !(used >> (slices - 1) & 1) || !fits(global.span_caches_room, SHARE))
+                give_back(cache, slices);
         if (used)
             store_owner(&cache->used, 0);
     }
+}
+
+/* Returns the slices of the places that may be filled. */
+static int64_t filled_slices(const struct span_cache *cache) {
+    int64_t slices = 0;
+    for (uint32_t length = 1; length <= SPAN_CACHE_SLICES; length++)
+        slices += (int64_t)load_relaxed(&cache->filled[length - 1]) * length;
+    return slices;
+}
+
+/* Returns the slices that fit all places of a cache. */
+static int64_t room_of(const struct span_cache *cache) {
+    int64_t slices = 0;
+    for (uint32_t length = 1; length <= SPAN_CACHE_SLICES; length++)
+        slices += (int64_t)cache->places[length - 1] * length;
+    return slices;
+}
+
+int64_t segment_span_caches_most(void) {
+    int64_t slices = global.span_caches_room;
+    unsigned looks = CONTENTS_LOOKS;
+    for (const struct span_cache *cache = global.span_caches; cache && looks; looks--) {
+        int64_t room = room_of(cache), filled = filled_slices(cache);
+        if (filled < room)
+            slices -= room - filled;
+        cache = cache->next;
+    }
+    return slices;
 }
 
 int64_t segment_span_caches_slices(void) {
@@ -85,59 +146,68 @@ int64_t segment_span_caches_slices(void) {
 }
 
 void segment_span_caches_recount(void) {
-    global.span_caches_open = 0;
+    global.span_caches_room = 0;
     for (const struct span_cache *cache = global.span_caches; cache; cache = cache->next)
-        global.span_caches_open += cache->is_open;
+        global.span_caches_room += room_of(cache);
 }
 
-/* Notes that the user of the heap needs spans of this length. */
-static void note_use(struct span_cache *cache, uint32_t slices) {
-    store_owner(&cache->used, (uint8_t)(cache->used | 1U << (slices - 1)));
-}
-
-/* Puts a span into an empty slot; false: there is none. */
+/* Puts a span behind the other spans of its length; false: there is no place. */
 static bool put(struct span_cache *cache, struct page *page) {
-    if (page->slices > SPAN_CACHE_SLICES || !load_relaxed(&cache->is_open) || !segment_is_purged())
+    uint32_t slices = page->slices, end = cache->filled[slices - 1];
+    uint32_t places = load_relaxed(&cache->places[slices - 1]);
+    struct page **slots = slots_of(cache, slices);
+    if (!places || !segment_is_purged())
         return false;
-    struct page **slot = cache->spans + (page->slices - 1UL) * SPAN_CACHE_EACH;
-    for (unsigned i = 0; i < SPAN_CACHE_EACH; i++, slot++) {
-        if (load_relaxed(slot))
-            continue;
-        segment_forget_page(page);
-        note_use(cache, page->slices);
-        store_release(slot, page);
-        return true;
+    if (end >= places) { /* other threads may have emptied the last places */
+        while (end && !load_relaxed(&slots[end - 1]))
+            end--;
+        store_owner(&cache->filled[slices - 1], (uint8_t)end);
+        if (end >= places)
+            return false;
     }
-    return false;
+    segment_forget_page(page);
+    /* before the place is filled, so that a thread that empties the cache does not overlook it */
+    store_owner(&cache->filled[slices - 1], (uint8_t)(end + 1));
+    store_release(&slots[end], page);
+    return true;
 }
 
 void segment_span_free_by(struct span_cache *cache, struct page *page) {
-    if (put(cache, page))
-        return;
-    bool may_open = page->slices <= SPAN_CACHE_SLICES && !load_relaxed(&cache->is_open);
-    segment_span_free(page);
-    if (may_open && ++cache->frees % OPEN_EVERY == 0)
-        try_to_open(cache);
+    uint32_t slices = page->slices;
+    if (slices > SPAN_CACHE_SLICES) {
+        segment_span_free(page);
+    } else if (!put(cache, page)) {
+        segment_span_free(page);
+        uint8_t length = (uint8_t)(1U << (slices - 1));
+        if (++cache->misses[slices - 1] % GROW_EVERY == 0 && cache->lacked & length) {
+            cache->lacked &= (uint8_t)~length;
+            grow(cache, slices);
+        }
+    }
 }
 
-/* Takes a span out of the cache; NULL: it has none of this length. */
+/* Takes the last span of a length out of the cache; NULL: it has none. */
 static struct page *take(struct span_cache *cache, uint32_t slices) {
-    if (slices > SPAN_CACHE_SLICES)
-        return NULL;
-    struct page **slot = cache->spans + slices * (size_t)SPAN_CACHE_EACH - 1;
-    for (unsigned i = 0; i < SPAN_CACHE_EACH; i++, slot--) {
-        struct page *page = load_relaxed(slot) ? exchange_acquire(slot, NULL) : NULL;
-        if (page)
-            return page;
+    struct page **slots = slots_of(cache, slices), *page = NULL;
+    uint32_t end = cache->filled[slices - 1];
+    while (end && !page) {
+        end--;
+        if (load_relaxed(&slots[end]))
+            page = exchange_acquire(&slots[end], NULL);
     }
-    return NULL;
+    store_owner(&cache->filled[slices - 1], (uint8_t)end);
+    return page;
 }
 
 struct page *segment_span_alloc_by(struct span_cache *cache, uint32_t slices, uint32_t group,
                                    uintptr_t *next) {
-    struct page *page = take(cache, slices);
-    if (!page)
+    if (slices > SPAN_CACHE_SLICES)
         return segment_span_alloc_grouped(slices, group, next);
+    struct page *page = take(cache, slices);
+    if (!page) {
+        cache->lacked |= (uint8_t)(1U << (slices - 1));
+        return segment_span_alloc_grouped(slices, group, next);
+    }
     note_use(cache, slices);
     /* The other headers of the span are as segment_span_alloc_grouped left them. */
     __builtin_memset(page, 0, sizeof *page);

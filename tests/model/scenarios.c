@@ -592,15 +592,15 @@ static void check_slices(void) {
 
 static struct span_cache caches[2];
 
-/* Opens the span caches of two heaps. */
+/* Gets places for spans of two slices in the caches of two heaps. */
 static void two_span_caches(void) {
     new_heaps(1);
     os_identity_init();
     segment_purger = os_process_id();
     for (unsigned i = 0; i < 2; i++) {
-        caches[i] = (struct span_cache){.frees = 15};
-        segment_span_free_by(&caches[i], segment_span_alloc(1));
-        model_check(caches[i].is_open, "a cache is closed");
+        caches[i] = (struct span_cache){.misses = {0, 15}, .lacked = 2};
+        segment_span_free_by(&caches[i], segment_span_alloc(2));
+        model_check(caches[i].places[1] == 2, "a cache got no places");
     }
 }
 
@@ -622,7 +622,7 @@ static void thread_span_caches(unsigned id) {
 static void check_span_caches(void) {
     for (unsigned i = 0; i < 2; i++)
         segment_span_cache_end(&caches[i]);
-    model_check(!segment_global.span_caches_open, "a cache stays open");
+    model_check(!segment_global.span_caches_room, "a cache keeps places");
     check_slices();
     segment_purger = 0;
     segment_global.span_caches = NULL;

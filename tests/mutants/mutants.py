@@ -287,7 +287,7 @@ MUTANTS = {
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
-        "src/segment/segment.c", "SLICE_BYTES) - bound;", "SLICE_BYTES) - bound * 100;", ["invariant-5-freelist-bound"]),
+        "src/segment/segment.c", "    return dirty - bound + (", "    return dirty - bound * 100 + (", ["invariant-5-freelist-bound"]),
     "a-reset-frees": (
         "src/control/resets.c", "    base->frees = load_relaxed(&view->frees);\n",
         "    base->frees = load_relaxed(&view->frees);\n    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",
@@ -321,12 +321,12 @@ MUTANTS = {
         ["model:full-page-gets-free-blocks"]),
     "cached-span-is-taken-twice": (
         "src/segment/span_cache.c",
-        "        struct page *page = load_relaxed(slot) ? exchange_acquire(slot, NULL) : NULL;",
-        "        struct page *page = load_relaxed(slot);\n        store_release(slot, NULL);",
+        "        if (load_relaxed(&slots[end]))\n            page = exchange_acquire(&slots[end], NULL);",
+        "        if ((page = load_relaxed(&slots[end])) != NULL)\n            store_release(&slots[end], NULL);",
         ["model:span-caches-and-purge"]),
     "closed-cache-keeps-its-spans": (
         "src/segment/span_cache.c", "        if (page)\n            segment_return_span(page);\n",
-        "        if (page && i != 2)\n            segment_return_span(page);\n",
+        "        if (page && slices != 2)\n            segment_return_span(page);\n",
         ["model:span-caches-and-purge"]),
     "last-block-is-read-too-late": (
         "src/region/remote.c",

@@ -216,10 +216,15 @@ Test(segment, the_freelist_keeps_what_is_taken_again) {
     cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
 }
 
-/* Allocates and frees spans of one slice, so often that a closed cache may open. */
-static void use_span_cache(struct span_cache *cache) {
-    for (int i = 0; i < 40; i++)
-        segment_span_free_by(cache, segment_span_alloc_by(cache, 1, 0, NULL));
+/* Allocates `count` spans and frees them, so often that a cache may get places for them. */
+static void use_span_cache(struct span_cache *cache, uint32_t slices, unsigned count) {
+    struct page *pages[SPAN_CACHE_EACH];
+    for (int round = 0; round < 100; round++) {
+        for (unsigned i = 0; i < count; i++)
+            pages[i] = segment_span_alloc_by(cache, slices, 0, NULL);
+        for (unsigned i = 0; i < count; i++)
+            segment_span_free_by(cache, pages[i]);
+    }
 }
 
 static int64_t spans_in(const struct span_cache *cache) {
@@ -229,94 +234,125 @@ static int64_t spans_in(const struct span_cache *cache) {
     return count;
 }
 
+static void look_at_caches(void) {
+    segment_global.next_purge_ns = 0;
+    segment_purge(false);
+}
+
 /* A thread's freed spans serve its next requests. They count as part of the freelist, and a purge
  * gives them back. */
 Test(segment, a_span_cache_serves_its_own_spans) {
+    enum { FIRST = 2, ALL_SLICES = FIRST * SPAN_CACHE_SLICES * (SPAN_CACHE_SLICES + 1) / 2 };
     static struct span_cache cache;
-    use_span_cache(&cache);
-    cr_assert_not(cache.is_open, "no control thread purges");
+    use_span_cache(&cache, 1, 1);
+    cr_assert_not(cache.places[0], "no control thread purges");
     os_identity_init();
     segment_purger = os_process_id();
     options.decay_ms = 60000;
-    use_span_cache(&cache);
-    cr_assert(cache.is_open);
-    struct page *pages[SPAN_CACHE_EACH + 1];
+    struct page *pages[FIRST + 1];
     for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES + 1; slices++) {
-        for (unsigned i = 0; i <= SPAN_CACHE_EACH; i++) {
+        use_span_cache(&cache, slices, 1);
+        for (unsigned i = 0; i <= FIRST; i++) {
             pages[i] = segment_span_alloc_by(&cache, slices, 0, NULL);
             memset(segment_span_start(pages[i]), 1, slices * SLICE_BYTES);
             pages[i]->kind = PAGE_SPAN;
             pages[i]->context = 7;
         }
-        for (unsigned i = 0; i <= SPAN_CACHE_EACH; i++) {
+        for (unsigned i = 0; i <= FIRST; i++) {
             segment_span_free_by(&cache, pages[i]);
             cr_assert_eq(pages[i]->kind, PAGE_NONE);
         }
         struct page *again = segment_span_alloc_by(&cache, slices, 0, NULL);
         if (slices <= SPAN_CACHE_SLICES)
-            cr_assert_eq(again, pages[SPAN_CACHE_EACH - 1], "the last span that was kept");
+            cr_assert_eq(again, pages[FIRST - 1], "the last span that was kept");
         cr_assert_eq(again->slices, slices);
         cr_assert_eq(again->context, 0);
         cr_assert_not(again->fresh);
         segment_span_free_by(&cache, again);
     }
-    cr_assert_eq(spans_in(&cache), SPAN_CACHE_SPANS);
+    cr_assert_eq(spans_in(&cache), FIRST * SPAN_CACHE_SLICES);
     struct segment_usage usage = segment_usage();
     cr_assert_eq(usage.used_bytes, 0);
-    cr_assert_geq(usage.freelist_bytes, SPAN_CACHE_BYTES);
+    cr_assert_geq(usage.freelist_bytes, ALL_SLICES * (int64_t)SLICE_BYTES);
     segment_purge(true);
     cr_assert_eq(segment_usage().freelist_bytes, 0);
     cr_assert_eq(segment_used_bytes(), 0);
-    cr_assert_eq(segment_global.span_caches_open, 0);
+    cr_assert_eq(segment_global.span_caches_room, 0);
 }
 
-/* Open caches take at most half of the freelist's bound. A cache that nobody uses is closed. */
+/* A thread that only frees spans of a length gets no places for it. A thread that frees and takes
+ * many gets more places, as long as all caches have little. */
+Test(segment, span_caches_grow_where_spans_are_taken_again) {
+    static struct span_cache frees, few, many;
+    os_identity_init();
+    segment_purger = os_process_id();
+    options.decay_ms = 60000;
+    for (int i = 0; i < 100; i++)
+        segment_span_free_by(&frees, segment_span_alloc(1));
+    cr_assert_eq(frees.places[0], 0);
+    use_span_cache(&few, 1, 1);
+    cr_assert_eq(few.places[0], 2);
+    use_span_cache(&many, 1, SPAN_CACHE_EACH);
+    cr_assert_eq(many.places[0], SPAN_CACHE_EACH);
+    cr_assert_eq(spans_in(&many), SPAN_CACHE_EACH);
+    use_span_cache(&many, SPAN_CACHE_SLICES, SPAN_CACHE_EACH);
+    cr_assert_eq(many.places[SPAN_CACHE_SLICES - 1], 4);
+    cr_assert_leq(segment_global.span_caches_room * (int64_t)SLICE_BYTES,
+                  (options.freelist_kib << 10) / 8);
+    fill_and_free(4000); /* past the caches, whose spans count towards the bound */
+    cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
+    cr_assert_gt(spans_in(&many), SPAN_CACHE_EACH);
+    for (int look = 0; look < 2; look++) { /* spans are freed, and none is taken */
+        segment_span_free_by(&many, segment_span_alloc(1));
+        look_at_caches();
+    }
+    cr_assert_eq(many.places[0], 0);
+    cr_assert_eq(segment_global.span_caches_room, 0);
+}
+
+/* All places have at most half of the freelist's bound. A cache that nobody uses loses its places.
+ */
 Test(segment, span_caches_are_bounded_and_fade) {
     enum { CACHES = 40 };
     static struct span_cache caches[CACHES];
     os_identity_init();
     segment_purger = os_process_id();
     options.decay_ms = 60000;
+    options.freelist_kib = 1024;
     for (int i = 0; i < CACHES; i++)
-        use_span_cache(&caches[i]);
-    cr_assert_geq(segment_global.span_caches_open, 2);
-    cr_assert_leq(segment_global.span_caches_open * SPAN_CACHE_BYTES,
-                  (options.freelist_kib << 10) / 2);
+        use_span_cache(&caches[i], 1, 1);
+    cr_assert_eq(segment_global.span_caches_room * (int64_t)SLICE_BYTES, 512 << 10);
+    use_span_cache(&caches[0], SPAN_CACHE_SLICES, 1);
+    cr_assert_eq(caches[0].places[SPAN_CACHE_SLICES - 1], 0);
     for (int look = 0; look < 2; look++) {
-        cr_assert(caches[0].is_open, "used since the last look");
-        use_span_cache(&caches[0]);
-        segment_global.next_purge_ns = 0;
-        segment_purge(false);
+        cr_assert(caches[0].places[0], "used since the last look");
+        use_span_cache(&caches[0], 1, 1);
+        look_at_caches();
     }
-    cr_assert(caches[0].is_open);
-    cr_assert_eq(segment_global.span_caches_open, 1);
+    cr_assert_eq(segment_global.span_caches_room, 2);
     cr_assert_eq(spans_in(&caches[1]), 0);
-    struct page *two = segment_span_alloc_by(&caches[0], 2, 0, NULL);
-    segment_span_free_by(&caches[0], two);
+    use_span_cache(&caches[0], 2, 1);
     cr_assert_eq(spans_in(&caches[0]), 2);
     for (int look = 0; look < 2; look++) { /* the span of two slices is not used any more */
-        use_span_cache(&caches[0]);
-        segment_global.next_purge_ns = 0;
-        segment_purge(false);
+        use_span_cache(&caches[0], 1, 1);
+        look_at_caches();
     }
-    cr_assert(caches[0].is_open);
+    cr_assert_eq(caches[0].places[0], 2);
     cr_assert_eq(spans_in(&caches[0]), 1);
     for (int i = 0; i < CACHES; i++)
-        use_span_cache(&caches[i]);
-    cr_assert_geq(segment_global.span_caches_open, 2);
-    options.freelist_kib = 1500; /* the bound falls: only two caches fit */
-    segment_global.next_purge_ns = 0;
-    segment_purge(false);
-    cr_assert_eq(segment_global.span_caches_open, 2);
+        use_span_cache(&caches[i], 1, 1);
+    cr_assert_eq(segment_global.span_caches_room * (int64_t)SLICE_BYTES, 512 << 10);
+    options.freelist_kib = 128; /* the bound falls: only two caches fit */
+    look_at_caches();
+    cr_assert_eq(segment_global.span_caches_room, 4);
     segment_span_cache_end(&caches[0]);
     options.freelist_kib = 0;
-    segment_global.next_purge_ns = 0;
-    segment_purge(false);
-    cr_assert_eq(segment_global.span_caches_open, 0);
+    look_at_caches();
+    cr_assert_eq(segment_global.span_caches_room, 0);
     cr_assert_eq(spans_in(&caches[CACHES - 1]), 0);
     cr_assert_eq(segment_used_bytes(), 0);
-    use_span_cache(&caches[0]);
-    cr_assert_not(caches[0].is_open, "there is no freelist");
+    use_span_cache(&caches[0], 1, 1);
+    cr_assert_eq(caches[0].places[0], 0, "there is no freelist");
 }
 
 /* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
