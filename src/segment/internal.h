@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - the state of the layer, and the functions that segment.c and huge.c share. */
+/* internal.h - the state of the layer, and the functions that its files share. */
 #ifndef MEMCTX_SEGMENT_INTERNAL_H
 #define MEMCTX_SEGMENT_INTERNAL_H
 
@@ -40,6 +40,36 @@ INTERNAL struct huge_cached {
     uint64_t since_ns; /* when the mapping came into the cache */
 } segment_huge_cache[HUGE_CACHE_MAX];
 
+#define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES) /* slices of a segment that pages may use */
+INLINE struct segment *segment_numbered(uint32_t number) {
+    return (struct segment *)((uintptr_t)number << SEGMENT_SHIFT);
+}
+INLINE bool segment_is_empty(const struct segment *segment) {
+    return segment->state.free_count == SLICES_MAX;
+}
+/* Takes slices out of the maps of free and dirty slices. Returns how many of them were dirty. The
+ * caller holds the lock. */
+unsigned segment_take_slices(struct segment *segment, unsigned start, unsigned count);
+/* Puts slices back into the map of free slices and, with `dirty`, into the map of dirty slices. The
+ * caller holds the lock. */
+void segment_return_slices(struct segment *segment, unsigned start, unsigned count, bool dirty);
+/* Moves a segment with dirty slices to the end of the list by age, as if its oldest dirty slice had
+ * become dirty at `now`. The caller holds the lock. */
+void segment_dirty_since(struct segment *segment, uint64_t now);
+/* Unmaps empty segments that have no dirty slices, until one empty segment is left. While a dump
+ * reads segments, unmaps none. */
+void segment_release_empty(void);
+/* Called after slices came back to the freelist; the caller holds the lock. Releases the lock, and
+ * gives memory back to the kernel if the freelist is full or the time has come. */
+void segment_unlock_and_purge(void);
+/* Forgets a part of the demand; called once in each quarter of the decay time. With `all`, forgets
+ * the whole demand; may be called at any time. */
+void segment_demand_fades(bool all);
+/* Visits the segments from place `from` on (see segment_each_from), while no segment is unmapped.
+ */
+void segment_each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, void *),
+                         void *context);
+
 /* Makes sure that the table of segments has a leaf for this segment, so that segment_map_set can
  * set a bit. False: no memory for the leaf, or the address is outside the table. Takes no lock. */
 bool segment_map_reserve(const void *segment);
@@ -56,7 +86,7 @@ size_t segment_huge_purge(bool all);
 /* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
  * mappings in segment_huge_cache. `others` are the bytes in the other part. *plain becomes the
  * bound that the options give. The result exceeds *plain by the bytes that the program took again
- * shortly after they had gone to the kernel (demand.again in segment.c). But the freelist and the
+ * shortly after they had gone to the kernel (demand.again in demand.c). But the freelist and the
  * bytes in use together may exceed the peak of the bytes in use by at most a sixteenth. Where no
  * control thread purges, the result is *plain, because no thread would give back memory that the
  * program does not take again. */

@@ -342,7 +342,7 @@ void segment_clock_set(uint64_t now_ns);
  * back. */
 size_t segment_purge(bool all);
 /* Calls segment_purge(false) if the time for the next purge has come. Reads the clock only in one
- * of PURGE_CHECK_EVERY calls (segment.c). */
+ * of PURGE_CHECK_EVERY calls (purge.c). */
 void segment_purge_when_due(void);
 /* Called by a thread that frees many MiB at once (region/reset.c), so that the thread need not wait
  * for the kernel. During the next SEGMENT_LATER_NS, frees of pages give no memory beyond the

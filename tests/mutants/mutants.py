@@ -37,7 +37,7 @@ MUTANTS = {
         "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\n/* Serves",
         ["limits-out-of-memory", "cxx-bad-alloc", "cxx-bad-alloc-aligned"]),
     "segments-need-a-gigabyte": (
-        "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
+        "src/segment/table.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
         "    void *start = os_map_aligned(bytes + (1UL << 30), SEGMENT_BYTES);", ["limits-small-address-space"]),
     "memory-is-never-asked-for": (
         "src/os/memory.c", "#define ASK_BYTES (64UL << 20)", "#define ASK_BYTES (64UL << 40)", ["limits-more-than-the-machine"]),
@@ -200,7 +200,7 @@ MUTANTS = {
         "src/segment/huge.c", "align_up((uintptr_t)padding + SEGMENT_BYTES, alignment) - SEGMENT_BYTES;",
         "align_up((uintptr_t)padding + SEGMENT_BYTES, SEGMENT_BYTES) - SEGMENT_BYTES;", ["aligned-great-alignment"]),
     "the-end-of-a-shrunk-span-is-clean": (
-        "src/segment/segment.c", "    return_slices(segment, end, fewer, true);", "    return_slices(segment, end, fewer, false);",
+        "src/segment/segment.c", "    segment_return_slices(segment, end, fewer, true);", "    segment_return_slices(segment, end, fewer, false);",
         ["content-calloc-after-realloc"]),
     "huge-chunks-are-not-reported": (
         "src/api/stats.c", "        .uordblks = live > 0 ? (size_t)live : 0,", "        .uordblks = live > 0 ? (size_t)live & 0xffffff : 0,",
@@ -287,7 +287,7 @@ MUTANTS = {
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
-        "src/segment/segment.c", "    return dirty - bound + (", "    return dirty - bound * 100 + (", ["invariant-5-freelist-bound"]),
+        "src/segment/purge.c", "    return dirty - bound + (", "    return dirty - bound * 100 + (", ["invariant-5-freelist-bound"]),
     "a-reset-frees": (
         "src/control/resets.c", "    base->frees = load_relaxed(&view->frees);\n",
         "    base->frees = load_relaxed(&view->frees);\n    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",
@@ -355,9 +355,9 @@ MUTANTS = {
         "src/region/heap.c", "    lock_take(&heap->lock);\n    if (UNLIKELY(heap != the_shared())) {",
         "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    if (UNLIKELY(heap != the_shared())) {", ["model:shared-heap"]),
     "purged-slices-come-back-without-the-lock": (
-        "src/segment/segment.c",
-        "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
-        "            return_slices(segment, i, end - i, false);", ["model:slices-and-purge"]),
+        "src/segment/purge.c",
+        "            lock_take(&global.lock);\n            segment_return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
+        "            segment_return_slices(segment, i, end - i, false);", ["model:slices-and-purge"]),
     "unmapped-under-a-dump": (
         "src/segment/segment.c", "        bool may_unmap = lock_try(&global.unmap_lock);",
         "        bool may_unmap = lock_try(&global.unmap_lock) || global.segments;",
@@ -368,7 +368,7 @@ MUTANTS = {
         "        os_unmap(header, header->mapped_bytes);\n        return;\n    }\n",
         ["model:huge-chunks-and-a-dump"]),
     "near-leaf-before-the-first-segment": (
-        "src/segment/segment.c", "    if (near && !far &&", "    if (!far &&", ["model:huge-chunks-and-a-dump"]),
+        "src/segment/table.c", "    if (near && !far &&", "    if (!far &&", ["model:huge-chunks-and-a-dump"]),
     "waiters-sleep-on": (
         "src/os/lock.c", "    while (!take_free(lock, self)) {\n        uint64_t word",
         "    while (!take_free(lock, self_word())) {\n        uint64_t word", ["model:lock"]),

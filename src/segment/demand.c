@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The freelist's bound, and what the library learns about it.
+ *
+ * For: programs that soon take again what they freed; see segment_freelist_bound. Cannot do: give
+ * memory back to the kernel; purge.c and huge.c do.
+ */
+#include "base/options.h"
+#include "segment/internal.h"
+
+#define global segment_global
+
+/* How much memory the program takes again shortly after the memory went back to the kernel. Guarded
+ * by global.lock. */
+static struct {
+    /* bytes that went back to the kernel only because the freelist was full, and that the program
+     * has not taken again since; demand_fades forgets these bytes */
+    int64_t early;
+    /* bytes that left `early` because the program took them again; the freelist may keep this many
+     * bytes more. Also read without the lock. */
+    int64_t again;
+    /* the most bytes that were in use, lowered by demand_fades; also read without the lock */
+    int64_t peak;
+} demand START_PAGE;
+
+void segment_note_early(int64_t bytes) {
+    demand.early += bytes;
+}
+
+void segment_note_taken(int64_t fresh) {
+    int64_t used = load_relaxed(&global.used_bytes);
+    int64_t again = fresh < demand.early ? fresh : demand.early;
+    if (used > demand.peak)
+        store_owner(&demand.peak, used);
+    if (again) {
+        demand.early -= again;
+        store_owner(&demand.again, demand.again + again);
+    }
+}
+
+/* Each quarter of the decay time, demand_fades forgets 1/EARLY_FORGOTTEN of demand.early,
+ * 1/AGAIN_FORGOTTEN of demand.again, and 1/PEAK_FORGOTTEN of the difference between demand.peak and
+ * the bytes in use. */
+#define EARLY_FORGOTTEN 4
+#define AGAIN_FORGOTTEN 32
+#define PEAK_FORGOTTEN 16
+
+void segment_demand_fades(bool all) {
+    int64_t used = load_relaxed(&global.used_bytes), above = demand.peak - used;
+    demand.early -= all ? demand.early : (demand.early + EARLY_FORGOTTEN - 1) / EARLY_FORGOTTEN;
+    int64_t again = all ? demand.again : (demand.again + AGAIN_FORGOTTEN - 1) / AGAIN_FORGOTTEN;
+    store_owner(&demand.again, demand.again - again);
+    if (above > 0)
+        store_owner(&demand.peak,
+                    demand.peak - (all ? above : (above + PEAK_FORGOTTEN - 1) / PEAK_FORGOTTEN));
+}
+
+uint32_t segment_purger;
+
+bool segment_is_purged(void) {
+    uint32_t purger = load_relaxed(&segment_purger);
+    return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
+}
+
+int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
+    int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
+    int64_t used = load_relaxed(&global.used_bytes), again = load_relaxed(&demand.again);
+    int64_t below_peak = load_relaxed(&demand.peak) / 16 * 17 - used - others;
+    *plain = bytes > used / 20 ? bytes : used / 20;
+    if (!bytes || !again || !segment_is_purged())
+        return *plain;
+    int64_t more = *plain + again < below_peak ? *plain + again : below_peak;
+    return more > *plain ? more : *plain;
+}

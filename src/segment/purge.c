@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Gives empty memory back to the kernel: slices that waited for longer than the decay time, and
+ * slices beyond the freelist's bound.
+ *
+ * For: threads that free pages, and the control thread. Cannot do: give back empty OS pages inside
+ * a page in use; context/holes.c does.
+ */
+#include "base/bits.h"
+#include "base/options.h"
+#include "segment/internal.h"
+
+#define global segment_global
+
+#define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
+/* a purge of everything leaves slices that were freed more than this long after it began */
+#define PURGE_ALL_NS 20000000U
+#define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
+
+int64_t segment_returned START_PAGE;
+
+/* Returns by how many bytes the dirty slices exceed the freelist's bound; negative: they are below
+ * it. The caller holds the lock. */
+static int64_t slices_excess(void) {
+    int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
+    int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
+    int64_t cached = global.span_caches_room * (int64_t)SLICE_BYTES;
+    if (cached && dirty + cached > bound)
+        cached = segment_span_caches_most() * (int64_t)SLICE_BYTES;
+    return dirty - bound + (cached < plain / 2 ? cached : plain / 2);
+}
+
+void segment_purge_later(void) {
+    if (segment_is_purged())
+        store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
+}
+
+static bool is_for_later(void) {
+    if (os_now_ns() < load_relaxed(&global.later_until_ns))
+        return true;
+    store_owner(&global.later_until_ns, 0);
+    return false;
+}
+
+void segment_unlock_and_purge(void) {
+    bool over = slices_excess() > 0;
+    lock_release(&global.lock);
+    if (UNLIKELY(load_relaxed(&global.later_until_ns)) && is_for_later())
+        return;
+    if (over)
+        segment_purge(false);
+    else
+        segment_purge_when_due();
+}
+
+/* Takes all slices of a map, so that no other thread gets these slices while the kernel discards
+ * their memory. */
+static void take_all(struct segment *segment, const uint64_t *slices) {
+    for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(slices, i, false);
+        segment_take_slices(segment, i, end - i);
+        i = bits_next(slices, end, true);
+    }
+}
+
+#define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
+
+/* Finds, in a segment, the slices that can give their memory back to the kernel; false: there are
+ * none. If the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use
+ * goes back with all its slices, because its slices that were never used are resident, too. From
+ * all other memory only the dirty slices go back, and not even these if `whole` is true: huge pages
+ * in use then stay whole. */
+static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
+    const struct segment_state *state = &segment->state;
+    uint64_t any = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned first = i * 64 / HUGE_PAGE_SLICES * HUGE_PAGE_SLICES, word = first / 64;
+        bool dirty = state->dirty[word] | state->dirty[word + 1];
+        if (options.thp == THP_ALWAYS &&
+            (segment_is_empty(segment) ||
+             bits_count_in(state->free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES))
+            found[i] = dirty ? state->free[i] : 0;
+        else
+            found[i] = whole ? 0 : state->dirty[i];
+        any |= found[i];
+    }
+    return any;
+}
+_Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
+
+/* Chooses the segment whose dirty slices are oldest, if they are older than the decay time, or the
+ * freelist is too large, or `all` is set. Takes the slices that can go back to the kernel, and
+ * returns the segment. NULL: nothing has to go back. */
+static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
+    bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
+    uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
+    struct segment *oldest = segment_numbered(global.dirty_first);
+    while (oldest && !find_discardable(oldest, whole, claimed))
+        oldest = segment_numbered(oldest->state.by_age.next);
+    bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
+    if (!oldest || !(all || over || aged))
+        return NULL;
+    /* With `all`, leaves slices that were freed long after the start, or it might never end. */
+    if (all && oldest->state.dirty_ns > now + PURGE_ALL_NS)
+        return NULL;
+    if (!all && !aged)
+        segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
+    take_all(oldest, claimed);
+    if (oldest->state.dirty_count) /* slices that were not taken count as dirty since now */
+        segment_dirty_since(oldest, now);
+    return oldest;
+}
+
+/* The headers of 32 slices share an OS page. If all 32 slices are free or claimed, claims the free
+ * slices, too, and returns them in `others`. No other thread then uses these headers, so their OS
+ * page can go back to the kernel: a zeroed header is right for a free slice. The caller holds the
+ * lock. */
+static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
+    for (unsigned i = 0; i < 4; i++)
+        others[i] = 0;
+    if (options.thp == THP_ALWAYS)
+        return; /* the headers share a huge page with data, so they stay */
+    for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
+        uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
+        uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
+        if (ours && (ours | rest) == mask)
+            others[i / 64] |= rest;
+    }
+    take_all(segment, others);
+}
+
+static void discard_headers(struct segment *segment, const uint64_t *claimed,
+                            const uint64_t *others) {
+    uint64_t both[4];
+    for (unsigned i = 0; i < 4; i++)
+        both[i] = claimed[i] | others[i];
+    for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE)
+        if (options.thp != THP_ALWAYS &&
+            bits_count_in(both, i, HEADERS_PER_OS_PAGE) == HEADERS_PER_OS_PAGE)
+            os_discard(&segment->pages[i], OS_PAGE_BYTES);
+    lock_take(&global.lock);
+    for (unsigned i = bits_next(others, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(others, i, false);
+        segment_return_slices(segment, i, end - i, false);
+        i = bits_next(others, end, true);
+    }
+    lock_release(&global.lock);
+}
+
+size_t segment_purge(bool all) {
+    size_t released = segment_huge_purge(all);
+    uint64_t now = os_now_ns();
+    uint64_t claimed[4], others[4];
+    segment_clock_set(now);
+    for (;;) {
+        lock_take(&global.lock);
+        if (all || now >= load_relaxed(&global.next_purge_ns)) {
+            segment_span_caches_fade(all);
+            segment_demand_fades(all);
+        }
+        store_owner(&global.next_purge_ns,
+                    now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
+        struct segment *segment = claim_dirty(now, all, claimed);
+        if (segment)
+            claim_headers(segment, claimed, others);
+        lock_release(&global.lock);
+        if (!segment)
+            break;
+        discard_headers(segment, claimed, others);
+        for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
+            unsigned end = bits_next(claimed, i, false);
+            os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);
+            released += (end - i) * SLICE_BYTES;
+            lock_take(&global.lock);
+            segment_return_slices(segment, i, end - i, false);
+            lock_release(&global.lock);
+            i = bits_next(claimed, end, true);
+        }
+    }
+    segment_release_empty();
+    if (released)
+        add_relaxed(&segment_returned, (int64_t)released);
+    return released;
+}
+
+void segment_purge_when_due(void) {
+    /* Two threads may write the same count, which only delays the next look at the clock. */
+    uint32_t calls = load_relaxed(&global.calls) + 1;
+    store_owner(&global.calls, calls);
+    if (calls % PURGE_CHECK_EVERY == 0 && os_now_ns() >= load_relaxed(&global.next_purge_ns))
+        segment_purge(false);
+}
