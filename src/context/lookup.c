@@ -371,11 +371,19 @@ void context_thread_changes(struct heap *heap) {
 /* This many parked heaps keep their first tables, so that new threads which adopt them need not
  * make any. */
 #define PARKED_READY 8U
+/* The least limit of the tables with which parked heaps keep their first tables. These tables take
+ * at most an eighth of this limit. A smaller limit has no room for them. */
+#define PARKED_READY_LIMIT_MIN (1L << 20)
+
+static bool may_park_ready(void) {
+    return load_relaxed(&heap_global.parked) < PARKED_READY &&
+           load_relaxed(&tables_limit_known) >= PARKED_READY_LIMIT_MIN;
+}
 
 void context_forget(struct heap *heap) {
     heap_await(heap);
     paths_of(heap)->fixed = NULL;
-    cache_end(paths_of(heap), load_relaxed(&heap_global.parked) >= PARKED_READY);
+    cache_end(paths_of(heap), !may_park_ready());
     admit_end(paths_of(heap));
     replay_end(paths_of(heap));
     heap->kept_bytes = paths_of(heap)->traces ? TABLES_PARKED_READY_BYTES : TABLES_PARKED_BYTES;

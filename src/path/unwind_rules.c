@@ -14,7 +14,8 @@
  * of the places. */
 #define FIRST_BITS 7U
 #define BITS_MAX 22U
-#define BITS_ALWAYS 11U   /* up to this size the table grows even if the budget is used up */
+#define BITS_ALWAYS 9U    /* up to this size the table grows even if the budget is used up */
+#define BITS_EARLY 11U    /* up to this size the table may take the room that sites may take */
 #define MODULES_AT_HAND 8 /* modules that are found without asking the loader */
 
 struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
@@ -283,9 +284,11 @@ static int64_t table_bytes(uintptr_t table) {
 static bool table_grow(void) {
     unsigned bits = unwind_rules_table ? (unwind_rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
     int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(unwind_rules_table);
-    if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_ADMITTED)))
+    enum tables_share share = bits <= BITS_ALWAYS  ? TABLES_MUST
+                              : bits <= BITS_EARLY ? TABLES_SITE
+                                                   : TABLES_ADMITTED;
+    if (bits > BITS_MAX || !tables_take(more, share))
         return false;
-    tables_add(bits > BITS_ALWAYS ? 0 : more);
     if (replace_table(bits))
         return true;
     tables_add(-more);

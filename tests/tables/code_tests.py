@@ -101,6 +101,22 @@ def generated_code_called_thrice():
     return generated_code(scaled(30000, 300000), 3)
 
 
+@test
+def many_sites_within_a_small_limit():
+    """The table of unwind rules grows only within the limit, too."""
+    limit = 64 << 10
+    with Program("sites", "calls=3", program=build_sites(3000), MEMCTX_TABLES=limit) as program:
+        with Watch(program, 0.002) as watch:
+            program.go()
+        dump = program.dump()
+        check_sums(dump)
+        check_unknown(dump)
+        check_lost(program)
+        told = watch.check(1, fixed=limit)
+        program.finish()
+    return told
+
+
 def build_plug():
     target = os.path.join(harness.BIN, "tables-plug.so")
     command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, "-fno-optimize-sibling-calls",

@@ -190,6 +190,30 @@ Test(threads, empty_pages_go_back, .init = set_up) {
                  (long long)usage.used_bytes);
 }
 
+/* Returns the bytes that the heap of a thread keeps, by the tables' budget, when the thread has
+ * ended. */
+static void *allocate_once(void *heap) {
+    free(malloc(100));
+    *(struct heap **)heap = thread_heap_if_any();
+    return NULL;
+}
+static int64_t kept_with_limit(int64_t limit) {
+    pthread_t thread;
+    struct heap *heap = NULL;
+    options.tables = limit;
+    tables_limit_bytes();
+    cr_assert_eq(pthread_create(&thread, NULL, allocate_once, &heap), 0);
+    pthread_join(thread, NULL);
+    cr_assert(heap && heap->state == HEAP_PARKED);
+    return heap->kept_bytes;
+}
+
+Test(threads, heaps_of_ended_threads_keep_little_if_the_budget_is_small, .init = set_up) {
+    cr_assert_eq(kept_with_limit(1 << 20), TABLES_PARKED_READY_BYTES);
+    cr_assert_eq(kept_with_limit(512 << 10), TABLES_PARKED_BYTES);
+    cr_assert_eq(kept_with_limit(1 << 20), TABLES_PARKED_READY_BYTES);
+}
+
 /* ThreadSanitizer does not know membarrier, by which a visitor stops other threads. */
 #ifndef __SANITIZE_THREAD__
 static void *visit_heaps(void *stop) {
