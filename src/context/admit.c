@@ -161,16 +161,17 @@ static uint32_t weight_wanted(size_t size) {
     return ADMIT_WEIGHT << 2 * steps;
 }
 
-/* Returns the view of the site below `ancestor` that has the stack's innermost frames. NULL: there
- * is no such site, and either there is no room for it or `may_make` is false. */
-static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
-                               enum tables_share share) {
+/* Returns the view of the site below `ancestor` that has the stack's innermost `count` frames.
+ * NULL: there is no such site, and either there is no room for it or `may_make` is false. */
+static struct view *site_of_frames(const struct admit *admit, uint32_t ancestor, unsigned count,
+                                   bool may_make, enum tables_share share) {
     const struct stack *stack = admit->stack;
     bool has = ancestor == TREE_ROOT || load_relaxed(&tree_node(ancestor)->flags) & TREE_HAS_OTHERS;
-    unsigned count = stack->count < SITE_FRAMES ? stack->count : SITE_FRAMES;
     if (!has && !may_make)
         return NULL;
     uint32_t node = tree_others(ancestor, share);
+    if (count > stack->count)
+        count = stack->count;
     if (count > admit->depth)
         count = admit->depth;
     for (unsigned i = stack->count - count; node && i < stack->count; i++) {
@@ -178,6 +179,11 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
         node = may_make ? tree_child(node, frame, share) : tree_find(node, frame);
     }
     return node ? heap_view_within(admit->heap, node, share) : NULL;
+}
+
+static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
+                               enum tables_share share) {
+    return site_of_frames(admit, ancestor, SITE_FRAMES, may_make, share);
 }
 
 /* If requests for `share` fail only because traces take the room, gives back the traces of this
@@ -215,7 +221,16 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
     if (UNLIKELY(!view) && make_way(admit->paths, TABLES_SITE))
         view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
+    if (UNLIKELY(!view))
+        view = site_of_frames(admit, TREE_ROOT, 1, true, TABLES_STACK);
     return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
+}
+
+/* False for [other callers] of the process, and for a site of the process that has only the
+ * innermost one of several frames. */
+static bool is_whole_site(const struct view *view, const struct stack *stack) {
+    uint32_t id = view->context;
+    return id != TREE_OTHERS && (stack->count == 1 || tree_node(id)->parent != TREE_OTHERS);
 }
 
 /* Returns the view that pays for a path that is not admitted. */
@@ -236,9 +251,9 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     struct view *view = find_site(admit, ancestor); /* may call admit_shrink */
     known = &admission->known[(uint64_t)hash * admission->known_count >> 32];
     *known = (struct known){view, site, caller, ancestor};
-    /* If the path got no site, the next allocation looks for one again: there may be room by
-     * then. */
-    if (UNLIKELY(!view) || UNLIKELY(view->context == TREE_OTHERS))
+    /* If the path got no site with all its frames, the next allocation looks for one again: there
+     * may be room by then. */
+    if (UNLIKELY(!view) || UNLIKELY(!is_whole_site(view, stack)))
         known->site = 0;
     return view;
 }

@@ -77,6 +77,14 @@ static uint32_t child_like(uint32_t parent, uint32_t id, enum tables_share share
     return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact}, share);
 }
 
+/* Returns this heap's view of the child of `parent` for the context's frame. NULL: there is no
+ * room, the context itself is this child, or `parent` is 0. */
+static struct view *view_below(struct heap *heap, uint32_t parent, uint32_t id,
+                               enum tables_share share) {
+    uint32_t node = parent ? child_like(parent, id, share) : 0;
+    return node && node != id ? heap_view_within(heap, node, share) : NULL;
+}
+
 /* Returns this heap's view of the context's site below [other callers] of `ancestor`, and makes the
  * site if it is missing. NULL: there is no room, or the context itself is this site. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
@@ -84,9 +92,7 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
     uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, share);
     if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
         node = child_like(node, caller, share);
-    if (node)
-        node = child_like(node, id, share);
-    return node && node != id ? heap_view_within(heap, node, share) : NULL;
+    return view_below(heap, node, id, share);
 }
 
 #define OVER_PATIENCE 8 /* sweeps in a row that found the tables above their limit */
@@ -98,8 +104,8 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
  * else a site below [other callers] of the process. Past TABLES_SITE, a new site of the process is
  * made only out of bytes that evictions have freed: `used_bytes` is the number of bytes that the
  * tables held before the evictions. If more than OVER_PATIENCE sweeps in a row found the tables
- * above their limit, the figures go to [other callers] of the process itself. NULL: the figures
- * cannot go anywhere yet. */
+ * above their limit, the figures go to a site with one frame, or to [other callers] of the process
+ * itself. NULL: the figures cannot go anywhere yet. */
 static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
                                      int64_t used_bytes) {
     uint32_t at = ancestor;
@@ -118,8 +124,10 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     if (!site && may) /* a hash table that doubles under TABLES_MUST may pass a small limit */
         site =
             site_for(heap, id, TREE_ROOT, reserve < SITES_BEFOREHAND ? TABLES_STACK : TABLES_MUST);
-    bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
-    return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
+    if (site || load_relaxed(&sweeps_over_limit) <= OVER_PATIENCE)
+        return site;
+    site = view_below(heap, TREE_OTHERS, id, TABLES_STACK);
+    return site ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
 
 /* True if no chunk of the context is alive in any heap. The freed counts are read before the

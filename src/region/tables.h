@@ -56,8 +56,10 @@ enum tables_share {
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_ASKED = 26,    /* marks; see control/marks.c */
     TABLES_SITE = 30,     /* sites below [other callers] of the process; baselines of resets */
-    TABLES_STACK = 31, /* a deep stack as it was walked; views for frees of other threads' chunks */
-    TABLES_MUST = 32,  /* counted, but never refused */
+    /* a deep stack as it was walked; views for frees of other threads' chunks; sites of the process
+     * with one frame */
+    TABLES_STACK = 31,
+    TABLES_MUST = 32, /* counted, but never refused */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: bytes of all tables except traces */

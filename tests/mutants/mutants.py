@@ -657,7 +657,7 @@ MUTANTS = {
         "src/context/evict.c", "            heap_fold(heap, view, to, site);\n", "            (void)to;\n",
         ["model:paths-are-evicted-under-look-ups", "model:heaps-are-parked-under-evictions"]),
     "evicted-paths-have-no-site": (
-        "src/context/evict.c", "        node = child_like(node, id, share);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
+        "src/context/evict.c", "    uint32_t node = parent ? child_like(parent, id, share) : 0;\n", "    uint32_t node = parent;\n", ["model:paths-are-evicted-under-look-ups"]),
     "visits-do-not-look-whether-the-owner-is-inside": (
         "src/context/visit.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
     "look-ups-do-not-wait-for-a-visitor": (

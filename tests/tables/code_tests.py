@@ -16,7 +16,7 @@ SITE = """generated_{0}:
 subq $8, %rsp
 .cfi_adjust_cfa_offset 8
 movl ${1}, %edi
-call malloc@PLT
+call {2}@PLT
 addq $8, %rsp
 .cfi_adjust_cfa_offset -8
 ret
@@ -30,9 +30,10 @@ def site_bytes(number):
     return 16 + number % 100
 
 
-def build_sites(count):
-    """Builds sites.c with `count` functions in assembler, because a compiler would take minutes."""
-    target = os.path.join(harness.BIN, f"tables-sites-{count}")
+def build_sites(count, callee="malloc"):
+    """Builds sites.c with `count` functions in assembler, because a compiler would take minutes.
+    Each calls `callee`."""
+    target = os.path.join(harness.BIN, f"tables-sites-{count}-{callee}")
     source = os.path.join(harness.ROOT, "tests/tables/sites.c")
     inputs = (source, __file__, os.path.join(os.path.dirname(source), "books.h"))
     newest = max(map(os.path.getmtime, inputs))
@@ -43,7 +44,7 @@ def build_sites(count):
     with open(assembler, "w", encoding="ascii") as file:
         file.write(".text\n")
         for number in range(count):
-            file.write(SITE.format(number, site_bytes(number)))
+            file.write(SITE.format(number, site_bytes(number), callee))
         file.write(".section .data.rel.ro,\"aw\"\n.globl generated_sites\ngenerated_sites:\n")
         for number in range(count):
             file.write(f".quad generated_{number}\n")
@@ -99,6 +100,22 @@ def generated_code_called_once():
 @test
 def generated_code_called_thrice():
     return generated_code(scaled(30000, 300000), 3)
+
+
+@test
+def one_function_called_from_everywhere():
+    """Very many functions call one function that allocates. Without room for a site with its caller
+    for each of them, the function's figures stay exact."""
+    count = scaled(100000, 1000000)
+    with Program("sites", program=build_sites(count, "single_site")) as program:
+        program.go()
+        dump = program.dump()
+        check_sums(dump)
+        check_unknown(dump)
+        check_equal(site_figures(dump, {"single_site"}), program.sum_books(),
+                    f"{FIGURES} of single_site")
+        check_lost(program)
+        program.finish()
 
 
 @test
