@@ -6,6 +6,7 @@
 
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
+#define FOLDED_TRIED 16U /* the place of a folded function is one of this many neighbours */
 /* the least limit of the tables with which functions are folded: a smaller one has no room for
  * `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
@@ -23,7 +24,7 @@ static struct functions {
          * known */
         uint32_t offset, bytes;
     } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
-    /* starts of folded functions, hashed; a function's number is its place plus 1 */
+    /* starts of folded functions, hashed; 0: free. A function's number is its place plus 1. */
     uintptr_t folded[FOLDED_PLACES];
     struct recurring {
         uintptr_t start;
@@ -34,19 +35,42 @@ static struct functions {
 static uint32_t generation;       /* unwind_rules_generation when the entries were made */
 uint32_t function_epoch, function_count;
 
-/* Returns the place in `folded` where a function is or belongs. */
-static uint32_t folded_place(uintptr_t start) {
-    uint64_t at = hash_mix(start, 1);
-    while (functions->folded[at % FOLDED_PLACES] && functions->folded[at % FOLDED_PLACES] != start)
-        at++;
-    return (uint32_t)(at % FOLDED_PLACES);
-}
-
 /* Returns the number of a folded function, even if the function is unfolded at present; 0: the
  * function is not folded. */
 static uint32_t folded_number(uintptr_t start) {
-    uint32_t place = folded_place(start);
-    return functions->folded[place] ? place + 1 : 0;
+    uint64_t at = hash_mix(start, 1);
+    for (unsigned i = 0; start && i < FOLDED_TRIED; i++)
+        if (functions->folded[(at + i) % FOLDED_PLACES] == start)
+            return (uint32_t)((at + i) % FOLDED_PLACES) + 1;
+    return 0;
+}
+
+/* Gives a function a number. Without effect if all places for the function are taken, which with at
+ * most half of the places in use hardly ever happens. A number that is unfolded at present is not
+ * given: the unfolding belongs to the number's last function, whose library was closed. */
+static void folded_add(uintptr_t start) {
+    uint64_t at = hash_mix(start, 1);
+    for (unsigned i = 0; i < FOLDED_TRIED; i++) {
+        uint32_t place = (uint32_t)((at + i) % FOLDED_PLACES);
+        if (functions->folded[place] || function_set_has(&functions->unfolded, place + 1))
+            continue;
+        functions->folded[place] = start;
+        store_owner(&function_count, function_count + 1);
+        return;
+    }
+}
+
+/* Forgets the functions between two addresses, because another module was loaded there.
+ * If the module that was closed is loaded there again, its functions stay folded. */
+static void forget_functions(uintptr_t start, uintptr_t end) {
+    for (uint32_t place = 0; place < FOLDED_PLACES; place++)
+        if (functions->folded[place] >= start && functions->folded[place] < end) {
+            functions->folded[place] = 0;
+            store_owner(&function_count, function_count - 1);
+        }
+    for (unsigned i = 0; i < RECURRING; i++)
+        if (functions->recurring[i].start >= start && functions->recurring[i].start < end)
+            functions->recurring[i] = (struct recurring){0};
 }
 
 /* Returns the number of a folded function; 0: not folded, or unfolded at present. */
@@ -83,6 +107,8 @@ static bool make(void) {
     functions = meta_alloc(sizeof *functions);
     if (!functions)
         tables_add(-(int64_t)sizeof *functions);
+    else
+        unwind_rules_replaced = forget_functions;
     return functions;
 }
 
@@ -147,8 +173,7 @@ static void fold(void) {
         if (recurring->paths < RECURS_TOO || function_count >= FOLDED_PLACES / 2)
             continue;
         if (!folded_number(recurring->start))
-            store_owner(&function_count, function_count + 1);
-        functions->folded[folded_place(recurring->start)] = recurring->start;
+            folded_add(recurring->start);
         recurring->paths = 0;
     }
     unwind_rules_folded = number_of;

@@ -28,6 +28,7 @@ static uint64_t rule_count FORK_PAGE; /* rules in the table; under unwind_rules_
 static uint32_t quiet_left FORK_PAGE;
 
 uint32_t (*unwind_rules_folded)(uintptr_t function);
+void (*unwind_rules_replaced)(uintptr_t start, uintptr_t end);
 
 /* A table that grows is replaced. The old table is emptied, never unmapped. */
 uintptr_t unwind_rules_table FORK_PAGE;
@@ -228,6 +229,14 @@ static uint32_t find_closed(const struct module *learnt) {
     return global.module_count;
 }
 
+/* True if a module that was closed had some of the module's addresses. */
+static bool replaces_closed(const struct module *learnt) {
+    for (uint32_t i = 0; i < global.module_count; i++)
+        if (modules[i].closed && modules[i].start < learnt->end && learnt->start < modules[i].end)
+            return true;
+    return false;
+}
+
 /* Returns the number of an object's module, and describes the module if it is new. MODULE_NONE:
  * there are too many, or memory is short. Under unwind_rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
@@ -262,6 +271,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
         module->link_map = map;
     } else {
         *module = learnt;
+        if (unwind_rules_replaced && replaces_closed(&learnt))
+            unwind_rules_replaced(learnt.start, learnt.end);
     }
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;

@@ -131,6 +131,9 @@ void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
 INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
+/* Tells that a new module between two addresses takes the place of a closed one. Called under
+ * unwind_rules_lock, before any rule of the new module is packed. NULL: nothing depends on it. */
+INTERNAL void (*unwind_rules_replaced)(uintptr_t start, uintptr_t end);
 
 /* For control/outside.c: the addresses of the modules and of their number. */
 INTERNAL const struct module *const unwind_rules_shown;

@@ -7,7 +7,7 @@ import subprocess
 import harness
 from harness import check, check_equal, check_sums, test
 from target import (ALLOCS, FIGURES, LIVE, OTHERS, Program, Watch, check_lost, check_unknown,
-                    figures_of, function_of, scaled, site_figures)
+                    figures_of, function_of, paths_of, scaled, site_figures)
 
 # Limit for a malloc with a new path: at most two searches of the whole unwind information.
 MALLOC_NS = 5000
@@ -134,9 +134,9 @@ def many_sites_within_a_small_limit():
     return told
 
 
-def build_plug():
-    target = os.path.join(harness.BIN, "tables-plug.so")
-    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, "-fno-optimize-sibling-calls",
+def build_plug(name="plug", *flags):
+    target = os.path.join(harness.BIN, f"tables-{name}.so")
+    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, "-fno-optimize-sibling-calls", *flags,
                "-shared", "-fPIC", os.path.join(harness.ROOT, "tests/tables/plug.c"), "-o", target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     check(done.returncode == 0, done.stderr)
@@ -214,3 +214,26 @@ def libraries_without_end():
 @test
 def one_library_again_and_again():
     return loads_without_end(scaled(600, 5001), "same")
+
+
+@test
+def another_library_at_the_place_of_a_folded_function():
+    """A function of a closed library is folded. Another library that is loaded at the same
+    addresses begins with no folded function."""
+    with harness.runtime_dir() as directory:
+        shutil.copy(build_plug(), os.path.join(directory, "0.so"))
+        shutil.copy(build_plug("plug-again", "-Wl,--build-id=0x0123456789abcdef"),
+                    os.path.join(directory, "1.so"))
+        with Program("loads", directory, 3, "turns", MEMCTX_TABLES="2M") as program:
+            program.go()
+            check_equal(program.figures()["folded_functions"], 1, "functions folded in 0.so")
+            program.go()
+            dump = program.dump()
+            check_sums(dump)
+            check_unknown(dump)
+            names = paths_of(dump)
+            turns = [names[context["id"]].count("plug_turn") for context in dump["contexts"]
+                     if function_of(context) == "plug_turn" and context["self"]["live_chunks"]]
+            check_equal(turns, [6], "calls of plug_turn on the path of the second library's chunk")
+            check_equal(program.figures()["folded_functions"], 0, "functions folded in 1.so")
+            program.finish()

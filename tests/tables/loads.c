@@ -3,12 +3,15 @@
  * loads - loads one library after another (DIRECTORY/0.so, 1.so ...), lets each allocate at its
  * twenty sites, frees all but one chunk in forty and unloads the library. The program stands still
  * after each third of them. With "same" as third argument it loads 0.so each time.
+ *
+ * With "turns" as third argument it calls plug_turn of 0.so on very many paths, closes 0.so and
+ * stands still. Then it loads 1.so, calls plug_turn of that library on one path, and stands still.
  */
 #include "books.h"
 
 #include <dlfcn.h>
 
-enum { PLUG_SITES = 20 };
+enum { PLUG_SITES = 20, SITE_TURN = PLUG_SITES, TURNS = 13, TURNS_ONCE = 5 };
 
 static struct books books;
 
@@ -32,20 +35,57 @@ static FRAME void load_one(const char *directory, unsigned number, bool same) {
     dlclose(library);
 }
 
+static void *(*load_turn(const char *directory, unsigned number, void **library))(unsigned,
+                                                                                  unsigned) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%u.so", directory, number);
+    *library = dlopen(path, RTLD_NOW);
+    void *(*turn)(unsigned, unsigned) = *library ? dlsym(*library, "plug_turn") : NULL;
+    if (!turn)
+        die("no plug_turn");
+    return turn;
+}
+
+/* Keeps the chunk of the single path in the second library. */
+static FRAME void turn_in_both(const char *directory, char *answer, size_t answer_bytes) {
+    struct chunk chunk = {NULL, 40, 0, SITE_TURN};
+    void *library;
+    void *(*first)(unsigned, unsigned) = load_turn(directory, 0, &library);
+    for (unsigned turns = 0; turns < 1U << TURNS; turns++) {
+        chunk.pointer = first(TURNS, turns);
+        book_made(&books, &chunk);
+        chunk_free(&books, &chunk);
+    }
+    dlclose(library);
+    stand(&books, answer, answer_bytes);
+    void *(*second)(unsigned, unsigned) = load_turn(directory, 1, &library);
+    if (second != first)
+        die("the second library has other addresses");
+    chunk.pointer = second(TURNS_ONCE, 0);
+    book_made(&books, &chunk);
+}
+
 int main(int argc, char **argv) {
     static char names[PLUG_SITES][16];
+    bool turns = argc > 3 && strcmp(argv[3], "turns") == 0;
     char answer[64];
     unsigned count = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
     bool same = argc > 3 && strcmp(argv[3], "same") == 0;
     if (count < 3)
-        die("usage: loads DIRECTORY COUNT [same]");
+        die("usage: loads DIRECTORY COUNT [same|turns]");
     phase_names[0] = "load_one";
     for (unsigned i = 0; i < PLUG_SITES; i++) {
         snprintf(names[i], sizeof names[i], "plug_%u", i);
         site_names[i] = names[i];
     }
+    site_names[SITE_TURN] = "plug_turn";
     if (!stand(&books, answer, sizeof answer))
         return 0;
+    if (turns) {
+        turn_in_both(argv[1], answer, sizeof answer);
+        stand(&books, answer, sizeof answer);
+        return 0;
+    }
     for (unsigned i = 0; i < count; i++) {
         load_one(argv[1], i, same);
         if ((i + 1) % (count / 3) == 0 && !stand(&books, answer, sizeof answer))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library that loads.c loads under many names. It has twenty sites. */
+/* The library that loads.c loads under many names. It has twenty sites and a recursion. */
 #include <stdlib.h>
 
 #define PLUG(number)                                                                               \
@@ -17,3 +17,16 @@ EACH(PLUG)
 
 extern void *(*const plug_sites[])(void);
 void *(*const plug_sites[])(void) = {EACH(NAME)};
+
+/* Calls itself `levels` times, each time from one of two places, which a bit of `turns` chooses. */
+extern void *plug_turn(unsigned levels, unsigned turns);
+__attribute__((noinline, noclone)) void *plug_turn(unsigned levels, unsigned turns) {
+    void *volatile chunk;
+    if (!levels)
+        chunk = malloc(40);
+    else if (turns & 1)
+        chunk = plug_turn(levels - 1, turns >> 1);
+    else
+        chunk = plug_turn(levels - 1, turns >> 1);
+    return chunk;
+}
