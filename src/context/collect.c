@@ -13,16 +13,12 @@
 unsigned collect_visit(struct heap *heap) {
     int64_t waste = 0;
     unsigned count = 0;
-    lock_take(&heap_visit_lock);
-    visit_announce(heap);
-    if (os_barrier_in_threads() && visit_owner_waits(heap)) {
+    if (visit_begin(heap)) {
         struct page *taken = remote_announce(heap, PAGES_MAX);
-        bool outside = os_barrier_in_threads() && !load_acquire(&heap->busy);
-        count = remote_collect(heap, taken, outside, &waste);
+        count = remote_collect(heap, taken, visit_owner_is_outside(heap), &waste);
     }
     add_relaxed(&heap_global.own_free, waste);
-    store_release(&heap->visited, 0);
-    lock_release(&heap_visit_lock);
+    visit_end(heap);
     return count;
 }
 

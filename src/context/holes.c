@@ -162,18 +162,15 @@ static void end(struct look *look) {
 /* Visits a heap that a thread owns. False: the thread is inside the allocator, or the kernel has no
  * membarrier. */
 static bool visit_owned(struct look *look) {
-    lock_take(&heap_visit_lock);
-    visit_announce(look->heap);
-    bool waits = os_barrier_in_threads() && visit_owner_waits(look->heap);
+    bool waits = visit_begin(look->heap);
     if (waits) {
         collect(look);
-        waits = os_barrier_in_threads() && !load_acquire(&look->heap->busy);
+        waits = visit_owner_is_outside(look->heap);
         if (waits)
             punch(look);
         end(look);
     }
-    store_release(&look->heap->visited, 0);
-    lock_release(&heap_visit_lock);
+    visit_end(look->heap);
     return waits;
 }
 

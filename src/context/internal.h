@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internal.h - what the files that evict call paths share: evict.c (the owner of views), sweep.c
- * (which contexts are cold) and visit.c (heaps of other threads). evict.h explains the whole.
+ * internal.h - shared by the files that evict call paths or visit heaps: evict.c (the owner of
+ * views), sweep.c (which contexts are cold), visit.c (heaps of other threads), holes.c and
+ * collect.c. evict.h explains how call paths are evicted.
  *
  * All functions need heap_global.lock, unless their comment says otherwise.
  */
@@ -64,11 +65,14 @@ void visit_idle(bool now);
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The caller holds no other lock and owns no heap. */
 void visit_sleeping(bool views);
-/* The steps of a visit. The caller holds heap_global.lock and heap_visit_lock. visit_announce makes
- * the owner wait at heap_await. After os_barrier_in_threads, visit_owner_waits is true if the owner
- * is outside the allocator and will wait. The visit ends when heap->visited becomes 0. */
-void visit_announce(struct heap *heap);
-bool visit_owner_waits(const struct heap *heap);
+/* Begins a visit of one heap with an owner: makes the owner wait at heap_await. True: the owner is
+ * outside the allocator, and will wait. The caller holds heap_global.lock, and calls visit_end in
+ * either case. */
+bool visit_begin(struct heap *heap);
+/* For a visitor that has set a flag in pages of the heap: a second barrier. True: the owner is
+ * outside the allocator, so that it will see the flag. */
+bool visit_owner_is_outside(const struct heap *heap);
+void visit_end(struct heap *heap);
 /* True if the last count of live chunks (find_alive in visit.c) found no chunk of the context.
  * False: it found some, or there was no count. */
 bool visit_none_is_alive(uint32_t id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Evicts views, and gives back caches, in heaps that no thread uses at the moment: parked heaps,
- * the shared heap, and heaps of threads outside the allocator. See evict.h. */
+ * the shared heap, and heaps of threads outside the allocator. Also begins and ends the visits of
+ * holes.c and collect.c. See evict.h. */
 #include "context/admit.h"
 #include "context/internal.h"
 #include "context/replay.h"
@@ -118,7 +119,7 @@ static bool ways_are_closed(const struct heap *heap) {
 }
 
 /* Closes the fast ways to a view, which do not call heap_await, and makes heap_await wait. */
-void visit_announce(struct heap *heap) {
+static void announce(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     store_release(&heap->visited, 1);
     /* a free of another heap's chunk then looks for its view anew, too */
@@ -129,9 +130,24 @@ void visit_announce(struct heap *heap) {
 }
 
 /* True if the owner is outside the allocator, and will wait at heap_await. See evict.h. */
-bool visit_owner_waits(const struct heap *heap) {
+static bool owner_waits(const struct heap *heap) {
     return load_acquire(&heap->state) == HEAP_OWNED && !load_acquire(&heap->busy) &&
            ways_are_closed(heap);
+}
+
+bool visit_begin(struct heap *heap) {
+    lock_take(&heap_visit_lock);
+    announce(heap);
+    return os_barrier_in_threads() && owner_waits(heap);
+}
+
+bool visit_owner_is_outside(const struct heap *heap) {
+    return os_barrier_in_threads() && !load_acquire(&heap->busy);
+}
+
+void visit_end(struct heap *heap) {
+    store_release(&heap->visited, 0);
+    lock_release(&heap_visit_lock);
 }
 
 /* Gives back the caches of threads that are outside the allocator, and evicts their views if
@@ -142,10 +158,10 @@ void visit_sleeping(bool views) {
     lock_take(&heap_visit_lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         if (load_acquire(&heap->state) == HEAP_OWNED)
-            visit_announce(heap);
+            announce(heap);
     bool all = os_barrier_in_threads() && totals;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        if (load_relaxed(&heap->visited) && !(all && visit_owner_waits(heap)))
+        if (load_relaxed(&heap->visited) && !(all && owner_waits(heap)))
             store_release(&heap->visited, 0);
     if (views)
         find_alive(); /* no heap with `visited` set allocates from here on */

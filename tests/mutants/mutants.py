@@ -664,7 +664,8 @@ MUTANTS = {
         "src/region/views.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "quiet-pages-are-punched-while-their-owner-is-inside": (
-        "src/context/holes.c", " && !load_acquire(&look->heap->busy);", ";", ["model:quiet-page-is-left-to-its-owner"]),
+        "src/context/visit.c", " && !load_acquire(&heap->busy);", " && heap;",
+        ["model:quiet-page-is-left-to-its-owner", "model:chunks-are-collected-for-a-sleeper"]),
     "header-of-another-page-is-changed": (
         "src/context/holes.c", "        cas_release(&page->seen, &same, now);", "        store_owner(&page->seen, (same = now));",
         ["model:quiet-page-becomes-a-large-chunk"]),
