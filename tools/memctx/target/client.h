@@ -18,17 +18,9 @@
 #include "outside/outside.h"
 #include "target/process.h"
 
-#define CLIENT_DIRECTORIES_MAX 24
 /* Bound on the memory of a command that reads a process from outside for which nobody asked by
  * name. The tables of a process with a million call paths take some hundred MiB. */
 #define CLIENT_OUTSIDE_BYTES (4UL << 30)
-
-struct client_directories {
-    char paths[CLIENT_DIRECTORIES_MAX][512];
-    size_t count;
-    /* the first `own_count` paths are those that the process's own library would choose */
-    size_t own_count;
-};
 
 struct client {
     int fd;
@@ -53,12 +45,6 @@ struct client_answer {
     size_t length;
     uint32_t status; /* enum wire_status */
 };
-
-/* Lists the directories in which the socket of this process may be, most likely first. */
-void client_list_directories(const struct process_facts *facts,
-                             struct client_directories *directories);
-/* Lists the directories in which sockets of this user may be (root: of all users). */
-void client_list_all_directories(struct client_directories *directories);
 
 /* Connects to a process. If all its connections are in use, waits some seconds for a free one. On
  * failure gives the reason and the exit code. `hurry`: gives up after 1.5 seconds without a byte,
@@ -90,10 +76,5 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
  * the failure, and NULL is returned. */
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
-
-/* Returns true if a socket with the name of this process is there, whoever listens at it. */
-bool client_has_socket(const struct process_facts *facts);
-/* Returns true if nobody listens at this socket any more (connection refused). */
-bool client_is_stale(const char *directory, const char *name);
 
 #endif

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "target/client.h"
+#include "target/sockets.h"
 
 /* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
  * failure. */
@@ -188,8 +188,8 @@ enum process_library process_find_library(const struct process_facts *facts) {
 enum process_library process_find_answerer(const struct process_facts *facts) {
     enum process_library library = process_find_library(facts);
     bool may_ask = geteuid() == 0 || facts->uid == geteuid();
-    return library == PROCESS_UNREADABLE && may_ask && client_has_socket(facts) ? PROCESS_WITH
-                                                                                : library;
+    return library == PROCESS_UNREADABLE && may_ask && sockets_has_one(facts) ? PROCESS_WITH
+                                                                              : library;
 }
 
 bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]) {
@@ -357,8 +357,8 @@ static bool explain_directory(const struct process_facts *facts, const char *pat
 }
 
 static bool explain_directories(const struct process_facts *facts, char *reason, size_t bytes) {
-    struct client_directories directories;
-    client_list_directories(facts, &directories);
+    struct socket_directories directories;
+    sockets_list_directories(facts, &directories);
     for (size_t i = 0; i < directories.own_count; i++)
         if (explain_directory(facts, directories.paths[i], reason, bytes))
             return true;

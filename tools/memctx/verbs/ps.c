@@ -16,6 +16,7 @@
 #include "base/terminal.h"
 #include "formats/render.h"
 #include "formats/wrap.h"
+#include "target/sockets.h"
 #include "target/totals.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -132,7 +133,7 @@ static size_t sweep_directory(const char *path) {
     const struct dirent *entry;
     while (directory && (entry = readdir(directory)))
         if (is_socket_name(entry->d_name) && is_old(dirfd(directory), entry->d_name) &&
-            client_is_stale(path, entry->d_name) &&
+            sockets_is_stale(path, entry->d_name) &&
             unlinkat(dirfd(directory), entry->d_name, 0) == 0)
             swept++;
     if (directory)
@@ -141,9 +142,9 @@ static size_t sweep_directory(const char *path) {
 }
 
 static size_t sweep(void) {
-    struct client_directories list;
+    struct socket_directories list;
     size_t swept = 0;
-    client_list_all_directories(&list);
+    sockets_list_all_directories(&list);
     for (size_t i = 0; i < list.count; i++)
         swept += sweep_directory(list.paths[i]);
     return swept;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* sockets.c - finds the control sockets of processes, and connects to one. */
+#include "target/sockets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "base/clock.h"
+
+static void add_directory(struct socket_directories *list, const char *path) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->paths[i], path) == 0)
+            return;
+    if (list->count < SOCKET_DIRECTORIES_MAX && strlen(path) < sizeof list->paths[0])
+        strcpy(list->paths[list->count++], path);
+}
+
+static void add_user_directories(struct socket_directories *list, const char *root, uid_t uid) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/run/user/%u/memctx", root, uid);
+    add_directory(list, path);
+    snprintf(path, sizeof path, "%s/tmp/memctx-%u", root, uid);
+    add_directory(list, path);
+}
+
+static void add_runtime_directory(struct socket_directories *list, const char *root,
+                                  const char *runtime) {
+    char path[600];
+    if (runtime && runtime[0] == '/') {
+        snprintf(path, sizeof path, "%s%s/memctx", root, runtime);
+        add_directory(list, path);
+    }
+}
+
+/* Also lists the directories of root and of this user. A daemon that changed its uid or its root
+ * directory after the start still has its socket in a directory of its first uid and root. */
+void sockets_list_directories(const struct process_facts *facts, struct socket_directories *list) {
+    char root[64];
+    list->count = list->own_count = 0;
+    snprintf(root, sizeof root, "/proc/%d/root", (int)facts->thread);
+    const char *prefixes[] = {"", root};
+    for (size_t i = 0; i < 2; i++) {
+        add_runtime_directory(list, prefixes[i], process_find_variable(facts, "XDG_RUNTIME_DIR"));
+        add_user_directories(list, prefixes[i], facts->uid);
+        add_user_directories(list, prefixes[i], facts->effective_uid);
+    }
+    list->own_count = list->count;
+    for (size_t i = 0; i < 2; i++) {
+        add_runtime_directory(list, prefixes[i], getenv("XDG_RUNTIME_DIR"));
+        add_user_directories(list, prefixes[i], 0);
+        add_user_directories(list, prefixes[i], getuid());
+    }
+}
+
+void sockets_list_all_directories(struct socket_directories *list) {
+    list->count = list->own_count = 0;
+    add_runtime_directory(list, "", getenv("XDG_RUNTIME_DIR"));
+    add_user_directories(list, "", getuid());
+    if (geteuid() != 0)
+        return;
+    glob_t found = {0};
+    glob("/run/user/*/memctx", GLOB_NOSORT, NULL, &found);
+    glob("/tmp/memctx-*", GLOB_NOSORT | GLOB_APPEND, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *digits = strrchr(found.gl_pathv[i], '-');
+        int64_t uid;
+        if (strncmp(found.gl_pathv[i], "/run/", 5) == 0 || cli_is_number(digits + 1, &uid))
+            add_directory(list, found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
+int sockets_open_directory(const char *path, const struct process_facts *facts) {
+    struct stat status;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    bool good = fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
+                (status.st_uid == 0 || status.st_uid == geteuid() ||
+                 (facts && (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
+    if (!good) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}
+
+bool sockets_has_one(const struct process_facts *facts) {
+    struct socket_directories list;
+    char name[32];
+    bool found = false;
+    snprintf(name, sizeof name, "%d.sock", (int)facts->inner_pid);
+    sockets_list_directories(facts, &list);
+    for (size_t i = 0; i < list.count && !found; i++) {
+        struct stat status;
+        int directory = sockets_open_directory(list.paths[i], facts);
+        if (directory < 0)
+            continue;
+        found =
+            fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(status.st_mode);
+        close(directory);
+    }
+    return found;
+}
+
+int sockets_connect(int directory, const char *name, int patience_ms) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length =
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+    if (length < 0 || (size_t)length >= sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    int64_t deadline = clock_now_ms() + patience_ms;
+    while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        /* EAGAIN: the server's queue is full for the moment. */
+        if ((errno != EAGAIN && errno != EINTR) || clock_now_ms() > deadline) {
+            int error = errno;
+            close(fd);
+            return -error;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return fd;
+}
+
+bool sockets_is_stale(const char *path, const char *name) {
+    int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory < 0)
+        return false;
+    int fd = sockets_connect(directory, name, 0);
+    close(directory);
+    if (fd >= 0)
+        close(fd);
+    return fd == -ECONNREFUSED;
+}
