@@ -45,10 +45,6 @@ void evict_fold_rested(struct heap *heap, struct heap *totals);
 
 /* Atomic: how many sweeps in a row found the tables above their limit. */
 INTERNAL uint32_t sweeps_over_limit;
-/* True when the tables count as above their limit: more than half of tables_reserve is used up. The
- * cause is a limit that has fallen, because the program freed much or threads ended, or many
- * requests that cannot be refused. Any thread, without a lock. */
-bool sweep_tables_are_over(void);
 /* Sweeps if a sweep is due. `alone`: the caller is a thread of the program, because no control
  * thread sweeps. The caller does not hold heap_global.lock. */
 void sweep_if_wanted(bool alone);

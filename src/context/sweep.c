@@ -70,7 +70,10 @@ static int64_t tables_in_use(void) {
     return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes);
 }
 
-bool sweep_tables_are_over(void) {
+/* True when the tables count as above their limit: more than half of tables_reserve is used up. The
+ * cause is a limit that has fallen, because the program freed much or threads ended, or many
+ * requests that cannot be refused. Any thread, without a lock. */
+static bool tables_are_over(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t limit = load_relaxed(&tables_limit_known);
     return tables_in_use() > limit - tables_reserve(limit) / 2;
@@ -84,7 +87,7 @@ bool sweep_tables_are_over(void) {
  * row that freed nothing, each further one doubles the pause. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
-    if (sweep_tables_are_over()) {
+    if (tables_are_over()) {
         unsigned idle = load_relaxed(&state.idle_sweeps);
         unsigned doubled = idle < IDLE_SWEEPS ? 0 : idle - IDLE_SWEEPS;
         pause = SWEEP_LEAST_NS << (doubled < IDLE_DOUBLED ? doubled : IDLE_DOUBLED);
@@ -342,7 +345,7 @@ static void sweep(bool may_visit) {
     bool over = (state.leaving || state.old) && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
-    bool full = wanted > 0, now = sweep_tables_are_over();
+    bool full = wanted > 0, now = tables_are_over();
     store_owner(&sweeps_over_limit, now ? sweeps_over_limit + 1 : 0);
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving || state.old ? os_map(bytes) : NULL;
@@ -373,7 +376,7 @@ static void sweep(bool may_visit) {
 
 void sweep_if_wanted(bool alone) {
     uint64_t begun = os_now_exact_ns();
-    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(sweep_tables_are_over())) {
+    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(tables_are_over())) {
         store_owner(&state.since_ns, begun);
         store_owner(&state.next_ns, 0);
         if (!load_relaxed(&state.begun_ns))
@@ -385,13 +388,13 @@ void sweep_if_wanted(bool alone) {
     if (load_relaxed(&tree_read_until_ns) < begun) {
         int64_t before = tables_in_use();
         sweep(!alone);
-        bool idle = sweep_tables_are_over() && tables_in_use() >= before;
+        bool idle = tables_are_over() && tables_in_use() >= before;
         store_owner(&state.idle_sweeps, idle ? state.idle_sweeps + 1 : 0);
         store_owner(&state.alone, alone);
         uint64_t now = os_now_exact_ns();
         store_owner(&state.next_ns, now + pause_after(now, now - begun));
         store_owner(&state.wanted, 0);
-        bool again = state.leaving || state.old || sweep_tables_are_over();
+        bool again = state.leaving || state.old || tables_are_over();
         store_owner(&state.since_ns, again ? begun : 0);
     }
     lock_release(&heap_global.lock);

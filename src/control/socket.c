@@ -19,10 +19,17 @@ static struct { /* the root directory of the process when it made the socket */
     ino_t inode;
 } root START_PAGE;
 
+/* True when this process made the socket. Asks for the process id only if there is a socket: a
+ * filter of system calls may forbid getpid. */
+static bool is_of_this_process(void) {
+    uint32_t pid = load_acquire(&socket_pid);
+    return pid && pid == os_process_id();
+}
+
 /* Prints the message only while the process has no socket. When a socket is made again, standard
  * error may be closed already. */
 static void complain(const char *what, const char *detail) {
-    if (!socket_exists())
+    if (!is_of_this_process())
         control_complain(what, detail);
 }
 
@@ -59,31 +66,25 @@ bool socket_open(void) {
     return true;
 }
 
-/* Asks for the process id only if there is a socket: a filter of system calls may forbid getpid. */
-bool socket_exists(void) {
-    uint32_t pid = load_acquire(&socket_pid);
-    return pid && pid == os_process_id();
-}
-
 /* False after the process has changed its root directory (chroot): the path then names another
  * place, and the socket may still exist at the old place. */
 bool socket_is_lost(void) {
     struct stat status;
-    return socket_exists() && descriptors_is_held(&socket_listener) &&
+    return is_of_this_process() && descriptors_is_held(&socket_listener) &&
            OS_TRY(os_lstat(path.final.sun_path, &status)) && errno == ENOENT &&
            !OS_TRY(os_stat("/", &status)) && status.st_dev == root.device &&
            status.st_ino == root.inode;
 }
 
 COLD void socket_remove(void) {
-    if (!socket_exists())
+    if (!is_of_this_process())
         return;
     unlink(path.final.sun_path);
     store_release(&socket_pid, 0);
 }
 
 void socket_wake(void) {
-    if (!socket_exists())
+    if (!is_of_this_process())
         return;
     int fd = OS_TRY(os_socket());
     if (fd < 0)

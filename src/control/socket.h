@@ -12,8 +12,6 @@ INTERNAL struct held socket_listener; /* fd -1: there is none. Control thread on
  * before it listens. Closes the socket that the process had before, if any. False: no new socket
  * was made; an older one stays. If there is none, a message with MEMCTX_VERBOSE has said why. */
 bool socket_open(void);
-/* True when this process made the socket. */
-bool socket_exists(void);
 /* True when this process made the socket and somebody has removed the socket's path. False if the
  * process has changed its root directory since then. */
 bool socket_is_lost(void);

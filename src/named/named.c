@@ -206,7 +206,9 @@ struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char
     return crowd_grow(handle, crowd);
 }
 
-struct view *named_view_of(struct heap *heap, const void *chunk) {
+/* Returns the view of the chunk's context, for a realloc; a member first grows into a context. NULL
+ * if the chunk is in no named context of this heap, and always in the shared heap. */
+static struct view *view_of(struct heap *heap, const void *chunk) {
     /* A thread that uses the shared heap does not own the contexts that belong to no thread, so its
      * realloc moves the chunk out of the context, as any other thread's realloc does. */
     if (load_relaxed(&heap->state) == HEAP_SHARED)
@@ -224,7 +226,7 @@ struct view *named_view_of(struct heap *heap, const void *chunk) {
 }
 
 struct view *context_view_kept(struct heap *heap, const void *chunk) {
-    struct view *view = named_view_of(heap, chunk);
+    struct view *view = view_of(heap, chunk);
     if (!view && context_switched(heap)) {
         uint32_t context = region_context_of(chunk);
         if (context != REGION_NO_CONTEXT && !tree_is_named(context))

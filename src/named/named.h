@@ -196,9 +196,6 @@ void named_end_old_requests(void);
 /* Calls the limit function of a context when an allocation exceeds the limit. The caller has not
  * entered its heap. True means that the program made room, so the allocation is tried again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
-/* Returns the view of the chunk's context, for a realloc; a member first grows into a context. NULL
- * if the chunk is in no named context of this heap, and always in the shared heap. */
-struct view *named_view_of(struct heap *heap, const void *chunk);
 /* Returns the view that pays for a chunk after a realloc, in a program with named contexts. A chunk
  * of a named context stays in that context, so that the chunk lives as long as the context. While
  * the thread is switched to a named context, a chunk of no named context stays with its call path's

@@ -40,8 +40,6 @@ void region_free_by_other_thread(struct heap *heap, struct page *page, void *chu
  * META_MIXED, of a heap whose thread still runs. `chunk` must be in a segment of slices. False:
  * nothing changed, and the caller uses region_free. */
 bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
-/* Puts a block that another thread freed on its page's list. The page's owner collects it. */
-void page_push_remote(struct page *page, void *block);
 /* Resizes a chunk where it stands, if its page kind allows that (page_kinds.h); the chunk then
  * belongs to `view`. False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);

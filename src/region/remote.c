@@ -30,7 +30,8 @@ static void list_page(struct page *page) {
     while (!cas_release(&heap->remote_pages, &first, page));
 }
 
-void page_push_remote(struct page *page, void *block) {
+/* Puts a block that another thread freed on its page's list. The page's owner collects it. */
+static void push_remote(struct page *page, void *block) {
     if (UNLIKELY(blocks_are_watched(page)))
         segment_watch(block);
     uint64_t head = load_relaxed(&page->remote);
@@ -236,7 +237,7 @@ bool region_free_block_by_other_thread(struct heap *heap, void *chunk) {
         return false;
     heap_count_remote(heap, owner);
     view_account_free(view, page->block_bytes - slack);
-    page_push_remote(page, chunk);
+    push_remote(page, chunk);
     return true;
 }
 
@@ -253,7 +254,7 @@ void region_free_by_other_thread(struct heap *heap, struct page *page, void *chu
         view_account_free(view, freed.requested);
     else
         heap_count_free(heap, freed.paid->context, freed.requested);
-    page_push_remote(page, freed.block);
+    push_remote(page, freed.block);
 }
 
 static COLD void free_unknown(struct heap *heap, void *chunk) {

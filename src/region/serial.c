@@ -307,7 +307,10 @@ static uint32_t bytes_for(size_t size) {
     return (uint32_t)align_up(size ? size : 1, SERIAL_UNIT);
 }
 
-char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
+/* Appends a chunk that starts at the unit `first` to `run`, or ends `run` and begins a new run.
+ * `run` is the page's last run; when the last chunk is resized, `run` is the last run without this
+ * chunk. NULL: the page has no room. */
+static char *append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack) {
     uint32_t shape = serial_shape(units, slack), records = serial_records(run), end = first + units;
     if (serial_bits(run, SERIAL_SHAPE_SHIFT, SERIAL_SHAPE_BITS) == shape &&
@@ -341,8 +344,7 @@ static void *alloc_in(struct heap *heap, struct page *page, struct view *view, s
     uintptr_t start = (uintptr_t)segment_span_start(page);
     uint32_t first =
         (uint32_t)((align_up(start + (size_t)end * SERIAL_UNIT, alignment) - start) / SERIAL_UNIT);
-    char *chunk =
-        serial_append(page, page->run, first, bytes / SERIAL_UNIT, bytes - (uint32_t)size);
+    char *chunk = append(page, page->run, first, bytes / SERIAL_UNIT, bytes - (uint32_t)size);
     if (UNLIKELY(!chunk))
         return NULL;
     if (UNLIKELY(first != end))
@@ -457,8 +459,8 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
     if (size > SMALL_MAX)
         return false;
     if (end == page->next_block && page == region_for(page)->serial) { /* the last chunk */
-        if (!serial_append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
-                           bytes - (uint32_t)size))
+        if (!append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
+                    bytes - (uint32_t)size))
             return false;
         if (bytes < old)
             page->fresh = 0;

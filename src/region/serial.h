@@ -120,11 +120,6 @@ INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
     store_release(&page->run, run + units + (1UL << SERIAL_COUNT_SHIFT));
     return chunk;
 }
-/* Appends a chunk that starts at the unit `first` to `run`, or ends `run` and begins a new run.
- * `run` is the page's last run; when the last chunk is resized, `run` is the last run without this
- * chunk. NULL: the page has no room. */
-char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
-                    uint32_t slack);
 
 /* Like serial_alloc, but at an alignment of 16 bytes and from the current page only. Serves the
  * request only if the chunk is like the last one, or if the last chunk is a run of its own. NULL:
@@ -140,7 +135,7 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* serial_append for this case */
+        serial_has_room(page, end + units, records + 1)) { /* append of serial.c, for this case */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);

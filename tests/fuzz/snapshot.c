@@ -22,7 +22,7 @@ static int file = -1, copies[2] = {-1, -1};
 static bool read_back(struct model *model, int from, struct cli_failure *failure) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", from);
-    return snapshot_load(model, path, failure);
+    return snapshot_load(model, path, NULL, failure);
 }
 
 static void write_body(const uint8_t *body, size_t size) {

@@ -95,7 +95,7 @@ MUTANTS = {
         ["report-malloc-stats-text"]),
     # --- threads ---
     "remote-frees-are-lost": (
-        "src/region/remote.c", "    page_push_remote(page, chunk);\n    return true;\n}", "    return true;\n}", ["threads-remote-free"]),
+        "src/region/remote.c", "    push_remote(page, chunk);\n    return true;\n}", "    return true;\n}", ["threads-remote-free"]),
     "heaps-are-not-adopted": (
         "src/region/heap.c", "            add_relaxed(&heap_global.parked, -1);\n            return heap;",
         "            add_relaxed(&heap_global.parked, -1);", ["threads-many-threads", "threads-waves-of-threads"]),
@@ -216,7 +216,7 @@ MUTANTS = {
         "src/api/exports.map", "__libc_valloc; __libc_pvalloc; ", "", ["report-one-library", "names-whole-family"]),
     "freed-twice-into-a-parked-heap": (
         "src/region/remote.c", "    if (freed_parked(heap, owner, page, &freed))\n        return;\n",
-        "    if (freed_parked(heap, owner, page, &freed)) {\n        page_push_remote(page, freed.block);\n        return;\n    }\n",
+        "    if (freed_parked(heap, owner, page, &freed)) {\n        push_remote(page, freed.block);\n        return;\n    }\n",
         ["threads-free-after-thread-exit"]),
     "parked-heaps-are-given-up": (
         "src/region/heap.c", "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_PARKED);",
@@ -406,7 +406,7 @@ MUTANTS = {
     "switched-paths-open-again": (
         "src/context/lookup.c", " || UNLIKELY(is_switched(paths));", ";", ["named:scopes"]),
     "realloc-leaves-the-context": (
-        "src/named/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
+        "src/named/named.c", "    struct view *view = view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
         "src/region/reset.c", "        region_give_large(heap, page);\n", "", ["named:model"]),

@@ -503,7 +503,7 @@ int main(int argc, char **argv) {
     double written = seconds();
     long written_kib = peak_kib();
     if (argc <= 5) {
-        if (!snapshot_load(&back, argv[4], &failure)) {
+        if (!snapshot_load(&back, argv[4], NULL, &failure)) {
             cli_die_failure(&failure);
         }
     }

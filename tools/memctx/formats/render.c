@@ -80,8 +80,9 @@ static void print_figures(const struct model_totals *totals, const struct render
     putchar('\n');
 }
 
-void render_line(const char *name, const struct model_totals *totals,
-                 const struct render_options *options) {
+/* Prints "NAME: ... total in N pages; ..." for these figures. */
+static void print_line(const char *name, const struct model_totals *totals,
+                       const struct render_options *options) {
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
     print_figures(totals, options);
 }
@@ -299,7 +300,7 @@ void render_tree(const struct model *model, const struct view *view,
     size_t count;
     uint32_t *children = view_sort_children(view, model, 0, &count);
     if (!view->included && model_totals_any(&model->contexts[0].figures->self)) {
-        render_line("[no call path]", &model->contexts[0].figures->self, options);
+        print_line("[no call path]", &model->contexts[0].figures->self, options);
         if (options->threads)
             print_threads(model, &model->contexts[0], options, 2);
     }
@@ -409,5 +410,5 @@ void render_foot(const struct model *model, const struct render_options *options
     printf("metadata: %s mapped; %s used\n", render_bytes(a, ledger->metadata_mapped, human),
            render_bytes(b, ledger->metadata_used, human));
     printf("control thread: %s\n", render_bytes(a, ledger->control_bytes, human));
-    render_line("Grand total", &model->totals, options);
+    print_line("Grand total", &model->totals, options);
 }

@@ -32,9 +32,6 @@ char *render_bytes(char *text, int64_t bytes, bool human);
 const char *render_plural(int64_t count);
 /* Prints the head of a text dump: the process, its resident set, its marks. */
 void render_head(const struct model *model, const struct render_options *options);
-/* Prints "NAME: ... total in N pages; ..." for these figures. */
-void render_line(const char *name, const struct model_totals *totals,
-                 const struct render_options *options);
 void render_tree(const struct model *model, const struct view *view,
                  const struct render_options *options);
 void render_flat(const struct model *model, const struct view *view,

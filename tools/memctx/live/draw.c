@@ -139,7 +139,8 @@ size_t ui_page(void) {
     return rows > 0 ? (size_t)rows : 1;
 }
 
-const struct rates_history *ui_history(const struct ui *ui) {
+/* Returns the history of the selected line; NULL: it has none. */
+static const struct rates_history *history_of_line(const struct ui *ui) {
     for (size_t i = 0; i < UI_RINGS; i++) {
         const struct ui_ring *ring = &ui->rings[i];
         if (ring->used && ring->id == ui->selected_id && ring->kind == ui->selected_kind &&
@@ -214,7 +215,7 @@ static void draw_head(struct ui *ui) {
         make_axis(ui);
     put_history(ui, 2, "total", watch->replay ? &ui->axis.total : &watch->history);
     if (!ui_lists_threads(ui))
-        put_history(ui, 3, "line", watch->replay ? &ui->axis.line : ui_history(ui));
+        put_history(ui, 3, "line", watch->replay ? &ui->axis.line : history_of_line(ui));
 }
 
 static void draw_titles(const struct ui *ui) {

@@ -182,7 +182,8 @@ static void forget_lines(struct ui *ui) {
     ui->axis = (struct ui_axis){0};
 }
 
-void ui_enter(struct ui *ui, struct watch *watch) {
+/* Shows a process of the list in place of the list. */
+static void enter(struct ui *ui, struct watch *watch) {
     forget_lines(ui);
     ui->watch = watch;
     ui->paused = false;
@@ -195,7 +196,7 @@ static bool go_back_in_time(struct ui *ui) {
     struct watch *now = ui->watch;
     if (!replay_begin_of(&ui->past, now, ui->message, sizeof ui->message))
         return false;
-    ui_enter(ui, &ui->past);
+    enter(ui, &ui->past);
     ui->by_thread = UI_THREADS_NONE;
     ui->now = now;
     return true;
@@ -204,7 +205,7 @@ static bool go_back_in_time(struct ui *ui) {
 /* Shows the process again in place of its recording. */
 static void go_to_now(struct ui *ui) {
     struct watch *now = ui->now;
-    ui_enter(ui, now);
+    enter(ui, now);
     ui->now = NULL;
     replay_end(&ui->past);
 }
@@ -212,7 +213,7 @@ static void go_to_now(struct ui *ui) {
 static bool change_process(struct ui *ui, int key) {
     if (!ui->watch && (key == '\r' || key == '\n' || key == KEY_ENTER || key == KEY_RIGHT)) {
         if (ui->chosen < ui->herd->count)
-            ui_enter(ui, ui->herd->watches[ui->chosen]);
+            enter(ui, ui->herd->watches[ui->chosen]);
         return true;
     }
     if (key != 'b')
@@ -222,7 +223,7 @@ static bool change_process(struct ui *ui, int key) {
     else if (ui->single)
         say(ui, "there is only this process; memctx top --all shows all");
     else if (ui->watch)
-        ui_enter(ui, NULL);
+        enter(ui, NULL);
     return true;
 }
 

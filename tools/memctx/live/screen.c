@@ -266,7 +266,7 @@ void ui_ask_threads(struct ui *ui) {
     list_threads(ui);
 }
 
-void ui_look(struct ui *ui) {
+static void look(struct ui *ui) {
     if (!ui->watch) {
         const struct watch *chosen =
             ui->chosen < ui->herd->count ? ui->herd->watches[ui->chosen] : NULL;
@@ -322,7 +322,7 @@ static void run(struct ui *ui) {
             stop();
         double now = clock_now_s();
         if (!ui->paused && now >= ui->next_s) {
-            ui_look(ui);
+            look(ui);
             ui->next_s += ui->interval_s;
             if (ui->next_s <= clock_now_s()) /* the look took long, or the command was stopped */
                 ui->next_s = clock_now_s() + ui->interval_s;

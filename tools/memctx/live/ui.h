@@ -85,18 +85,13 @@ struct ui {
 void ui_draw(struct ui *ui);
 /* Returns how many rows fit on the screen. */
 size_t ui_page(void);
-/* Returns the history of the selected line; NULL: it has none. */
-const struct rates_history *ui_history(const struct ui *ui);
 
 /* keys.c */
 void ui_key(struct ui *ui, int key);
-/* Shows a process of the list in place of the list. */
-void ui_enter(struct ui *ui, struct watch *watch);
 
 /* screen.c */
 /* Makes the rows again, and keeps the selected line. */
 void ui_make_rows(struct ui *ui);
-void ui_look(struct ui *ui);
 void ui_ask_threads(struct ui *ui);
 /* Returns true if the list of all threads is shown. */
 bool ui_lists_threads(const struct ui *ui);

@@ -11,7 +11,10 @@ bool folding_is_others(uint8_t kind, const char *label) {
     return kind == WIRE_KIND_UNKNOWN && label && strcmp(label, OTHERS_LABEL) == 0;
 }
 
-enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label) {
+/* The kind of the path to a context: full, below [other callers], or below another label. */
+enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
+
+static enum folding_kind kind_of(enum folding_kind parent, uint8_t kind, const char *label) {
     return folding_is_others(kind, label)                        ? FOLDING_MERGED
            : parent == FOLDING_FULL && kind == WIRE_KIND_UNKNOWN ? FOLDING_LABELLED
                                                                  : parent;
@@ -51,8 +54,9 @@ int64_t folding_find_bound(const struct model *model, uint32_t index) {
     return bytes;
 }
 
-void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
-                 int64_t allocs) {
+/* Adds the figures of one context of a kind. */
+static void add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
+                int64_t allocs) {
     if (kind == FOLDING_FULL) {
         shares->full_bytes = model_add(shares->full_bytes, requested_bytes);
         shares->full_allocs = model_add(shares->full_allocs, allocs);
@@ -67,11 +71,11 @@ struct folding_shares folding_add_shares(const struct model *model) {
     uint8_t *kinds = cli_alloc(model->context_count, 1);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
-        kinds[i] = (uint8_t)folding_kind_of(context->parent != WIRE_NONE ? kinds[context->parent]
-                                                                         : FOLDING_FULL,
-                                            context->frame->kind, context->frame->label);
-        folding_add(&shares, kinds[i], context->figures->self.requested_bytes,
-                    context->figures->self.allocs);
+        kinds[i] =
+            (uint8_t)kind_of(context->parent != WIRE_NONE ? kinds[context->parent] : FOLDING_FULL,
+                             context->frame->kind, context->frame->label);
+        add(&shares, kinds[i], context->figures->self.requested_bytes,
+            context->figures->self.allocs);
     }
     free(kinds);
     return shares;

@@ -22,14 +22,7 @@ int64_t folding_find_bound(const struct model *model, uint32_t index);
 
 struct folding_shares folding_add_shares(const struct model *model);
 
-/* The kind of the path to a context: full, below [other callers], or below another label.
- * folding_add adds the figures of one context of that kind. */
-enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
-void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
-                 int64_t allocs);
-
 bool folding_is_others(uint8_t kind, const char *label);
-enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
 
 /* Folds paths in the command. The library folds only functions that recur on very many paths;
  * folding_fold_path folds every function that recurs. */

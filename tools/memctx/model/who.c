@@ -12,8 +12,6 @@
 #include "model/shorten.h"
 #include "model/tails.h"
 
-#define FUNCTION_BYTES 128
-
 /* --- which functions mean something ---------------------------------------------------------- */
 
 /* The first pattern that matches a function's name decides its kind. Names have neither template

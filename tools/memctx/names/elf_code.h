@@ -40,7 +40,6 @@ struct names {
     struct unit *units;
     size_t unit_count, unit_capacity;
     struct ranges unit_ranges, symbols;
-    bool from_symtab;
 };
 
 /* Returns the last range that begins at or before the address and contains it; NULL: none. */

@@ -18,7 +18,8 @@
 #define OUTPUT_MAX ((size_t)256 << 20)
 #define ERROR_MAX ((size_t)4096)
 
-void job_execute(const char *const *words) {
+/* Executes memctx with the arguments `words`, which end with NULL. Returns only on failure. */
+static void execute(const char *const *words) {
     char *arguments[WORDS_MAX + 2];
     size_t count = 0;
     arguments[count++] = cli_copy("memctx");
@@ -72,7 +73,7 @@ bool job_start(struct job *job, const char *key, const char *const *words, int64
     if (job->child > 0)
         return true;
     dup2(out, STDOUT_FILENO);
-    job_execute(words);
+    execute(words);
     _exit(CLI_REFUSED);
 }
 

@@ -45,7 +45,4 @@ const char *job_find_reason(struct job *job);
 /* Kills the job if it runs, and frees its memory. */
 void job_free(struct job *job);
 
-/* Executes memctx with the arguments `words`, which end with NULL. Returns only on failure. */
-void job_execute(const char *const *words);
-
 #endif

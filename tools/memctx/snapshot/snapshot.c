@@ -184,12 +184,8 @@ struct snapshot_replay *snapshot_open_replay(struct model *model, const char *pa
     return NULL;
 }
 
-bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
-    return snapshot_load_at(model, path, NULL, failure);
-}
-
-bool snapshot_load_at(struct model *model, const char *path, const char *when,
-                      struct cli_failure *failure) {
+bool snapshot_load(struct model *model, const char *path, const char *when,
+                   struct cli_failure *failure) {
     size_t length;
     enum kind kind;
     char *bytes = begin_from_file(model, path, &length, &kind, failure);

@@ -11,12 +11,11 @@
 
 #define SNAPSHOT_NOT_ONE "%s: not a memctx snapshot; make one with memctx dump TARGET -o FILE"
 
-/* Fills in an empty model from a snapshot file or a recording, whose first bytes tell the form. */
-bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
-/* Like snapshot_load, but `when` chooses a moment of a recording: "now" or NULL is the last moment,
- * "start" the first, "-TIME" the moment this time before the last one. */
-bool snapshot_load_at(struct model *model, const char *path, const char *when,
-                      struct cli_failure *failure);
+/* Fills in an empty model from a snapshot file or a recording, whose first bytes tell the form.
+ * `when` chooses a moment of a recording: "now" or NULL is the last moment, "start" the first,
+ * "-TIME" the moment this time before the last one. */
+bool snapshot_load(struct model *model, const char *path, const char *when,
+                   struct cli_failure *failure);
 
 /* Writes the whole model in the packed form (snapshot_format.h). Uses only `threads` and `names` of
  * the options. After a failed write ferror(file) is set. */
@@ -25,7 +24,7 @@ void snapshot_write(const struct model *model, FILE *file,
 
 /* A recording that is open to be read moment by moment. */
 struct snapshot_replay;
-/* Loads the model of a recording at a moment, as snapshot_load_at does, and keeps the file for
+/* Loads the model of a recording at a moment, as snapshot_load does, and keeps the file for
  * snapshot_replay_moment. The model must not move in memory until snapshot_end_replay.
  * model->recording lists all moments; some of them become the model's marks. Returns NULL and sets
  * the failure if the file cannot be read or is no recording. */

@@ -512,7 +512,7 @@ void target_load_contexts(struct target *target, struct model *model,
         progress_tell("reading %s", target->path);
     if (!target->is_snapshot || target->client.outside) {
         load_process(target, model, options);
-    } else if (!snapshot_load_at(model, target->path, target->when, &failure)) {
+    } else if (!snapshot_load(model, target->path, target->when, &failure)) {
         cli_die_failure(&failure);
     } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
         cli_die(CLI_REFUSED,

@@ -29,7 +29,7 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     free(below);
 }
 
-const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON},
+static const struct option options[] = {{"json", no_argument, NULL, READING_JSON},
                                         READING_UNIT_OPTIONS,
                                         {"site", required_argument, NULL, CHOOSE_SITE},
                                         {"context", required_argument, NULL, CHOOSE_CONTEXT},
@@ -61,7 +61,7 @@ void choose_check(const struct choice *choice) {
 void choose_parse(struct choice *choice, int argc, char **argv) {
     int option;
     *choice = (struct choice){.human = reading_wants_human()};
-    while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1)
+    while ((option = cli_next_option(argc, argv, ":hV", options)) != -1)
         choose_take(choice, option);
     choice->target = reading_target_word(argc, argv, INT32_MAX);
     choice->ids = argv + optind + 1;

@@ -20,10 +20,9 @@ struct choice {
     bool json, human;
     bool units; /* --human or --bytes was given */
 };
-/* The options of a verb that acts on contexts, and the function that handles each one. Their values
- * are no characters, so these options have no short form. */
+/* Options of a verb that acts on contexts. Their values are no characters, so these options have no
+ * short form. choose_take handles one option. */
 enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
-extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);
 void choose_parse(struct choice *choice, int argc, char **argv);
 /* It is a usage error if contexts are chosen in two ways. choose_parse checks that itself. */

@@ -394,14 +394,14 @@ static bool load_before(struct model *before, const struct model *model, const c
     struct cli_failure failure;
     if (recording->chosen == 0)
         return false;
-    /* snapshot_load_at counts back from the last moment. */
+    /* snapshot_load counts back from the last moment. */
     const struct model_moment *last = &recording->moments[recording->moment_count - 1];
     const struct model_moment *chosen = chosen_moment(model);
     double behind_s = last->uptime_s + last->slept_s - chosen->uptime_s - chosen->slept_s;
     int64_t last_ms = memctx_marks_parse(request->last) / MEMCTX_MARKS_PACK;
     char *when = cli_format("-%" PRId64 "ms", last_ms + (int64_t)(behind_s * 1000 + 0.5));
-    bool good = snapshot_load_at(before, path, when, &failure) ||
-                snapshot_load_at(before, path, "start", &failure);
+    bool good = snapshot_load(before, path, when, &failure) ||
+                snapshot_load(before, path, "start", &failure);
     free(when);
     /* The process may have recorded more since, over the old moments. */
     return good && before->uptime_s < model->uptime_s;
