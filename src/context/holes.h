@@ -23,7 +23,8 @@
  *
  * Cost: the headers of at most LOOK_SEGMENTS segments a look, those of VISIT_SEGMENTS more for each
  * visit, and some microseconds for a page that has become quiet. All of it takes at most a 32nd of
- * a processor. The fast paths cost nothing. The owner may wait for one visit, PAGES_MAX pages.
+ * a processor. malloc and free cost nothing more. The owner may wait for one visit, PAGES_MAX
+ * pages.
  *
  * Threads: the control thread.
  */

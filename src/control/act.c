@@ -19,8 +19,8 @@
 #define TRIM_CONTEXTS_WAIT_MS 250
 #define TRIM_COLLECT_NS 1000000000U /* the longest time to collect chunks that others freed */
 #define TRIM_LOOK_MS 5 /* time between two counts of the threads that have not trimmed yet */
-/* time between two calls of heaps_reconsider, which sends allocations to the slow path. There a
- * thread notices the request. */
+/* time between two calls of heaps_reconsider, after which region_alloc serves the next allocation
+ * of each context. There a thread notices the request. */
 #define TRIM_REMIND_MS 50
 
 /* Calls `each` with the placement byte (heap_placed) of every context that the request names and

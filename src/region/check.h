@@ -6,8 +6,8 @@
  * and so finds an overflow. A freed block holds another pattern, except in the word that links the
  * block to the next free one. The library looks at this pattern when it hands the block out again,
  * and so finds a write after free. Either finding ends the program with a line that names the
- * paths. In this mode no allocation takes the fast path. Pages made in this mode have META_CHECKED,
- * so that frees in these pages do not take the fast path either.
+ * paths. In this mode the common malloc (api/fast.h) serves no allocation. Pages made in this mode
+ * have META_CHECKED, so that the common free leaves their chunks to the free of their page kind.
  *
  * Not found: writes beyond the tail, writes into a block that is in use again, reads.
  */

@@ -48,7 +48,7 @@ struct view {
     uint64_t freed_cum_bytes;
     int64_t peak_bytes; /* greatest value of view_live_bytes so far */
     /* pages for the next chunks: the bins of the region, heap->mixed, or the bins of heap->apart.
-     * heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
+     * heap_no_bins: region_alloc serves the next allocation, and chooses the bins anew. */
     struct bins *bins;
     struct bins *region; /* the context's own pages in this heap; NULL: the context has none */
     /* id of the context; 0: the view waits for a context, see heap_view_drop */
@@ -240,7 +240,7 @@ INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
 }
 
 INTERNAL struct page heap_no_page; /* stands for a missing current page; has no free block */
-/* Bins without pages: an allocation from them takes the slow path. */
+/* Bins without pages: an allocation from them comes to region_alloc. */
 INTERNAL const struct bins heap_no_bins;
 
 /* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */

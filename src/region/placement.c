@@ -41,7 +41,7 @@ bool heap_set_placement(uint32_t context, enum placement placement) {
     return true;
 }
 
-/* Makes the next allocation of each context of the heap take the slow path. */
+/* Makes the next allocation of each context of the heap come to region_alloc. */
 static void forget_bins(struct heap *heap) {
     uint32_t views = load_acquire(&heap->view_count);
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i))

@@ -23,8 +23,8 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    /* The region follows view->region->terms until the next allocation on the slow path, which
-     * makes the region follow terms_number. */
+    /* The region follows view->region->terms until the next call of region_alloc, which makes the
+     * region follow terms_number. */
     bool no_bins =
         view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
     view->bins = no_bins ? (struct bins *)&heap_no_bins : view->region;
@@ -258,7 +258,7 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     if (peak > to_view->peak_bytes)
         store_owner(&to_view->peak_bytes, peak);
     tiny_move(view->context, to);
-    /* so that the next allocation takes the slow path */
+    /* so that region_alloc chooses the bins for the next allocation */
     to_view->bins = (struct bins *)&heap_no_bins;
     view->bins = &from->mixed;
     /* The other heap's view may have a region from an earlier time, when the context belonged to

@@ -7,10 +7,10 @@
  * may also ask for terms when it creates a named context. Terms are a limit, pages of the context's
  * own from the first chunk on, pages of another size, chunks that are zeroed when they are freed,
  * chunks with a guard page (region/guard.h). One byte for each context names an entry of
- * terms_table. The bytes are in leaves like those of heap_placed and are read on the slow path
- * only, so that contexts without terms pay nothing. Contexts with a limit or guards take the slow
- * path at each allocation (the bins of their views are heap_no_bins). Cannot do: change chunks that
- * are allocated already.
+ * terms_table. The bytes are in leaves like those of heap_placed. The common malloc and free
+ * (api/fast.h) do not read them, so contexts without terms pay nothing. The bins of contexts with a
+ * limit or guards are heap_no_bins, so region/alloc.c serves each of their allocations. Cannot do:
+ * change chunks that are allocated already.
  *
  * A limit holds for all contexts of its rule together. Allocations are granted from an allowance:
  * the bytes that were left of the limit when the views were last summed up. When the allowance is
@@ -51,7 +51,7 @@ struct terms {
     uint64_t passed;    /* atomic: number of refused allocations; with TERMS_WARN, of warnings */
     uint64_t guarded;   /* atomic: allocations that got a guard page */
     uint64_t unguarded; /* atomic: allocations that got no guard page, see region/guard.h */
-    /* atomic: 1: the limit is exceeded, and the next allocation on the slow path prints the line */
+    /* atomic: 1: the limit is exceeded, and the next call of region_alloc prints the line */
     uint32_t to_tell;
 };
 INTERNAL struct terms terms_table[TERMS_COUNT];

@@ -13,7 +13,7 @@
  * these have a region from the start.
  *
  * Cost: 32 bytes a context, and 128 more for the third chunk in a program with TINY_MANY contexts.
- * An allocation takes the slow path, and a free searches the list.
+ * region_alloc serves each allocation, and a free searches the list.
  *
  * Source: the cost of PostgreSQL's array_agg with a first block of 1 KiB for each of a million
  * groups.
