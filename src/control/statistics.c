@@ -69,41 +69,38 @@ static void add_times(struct text *text, const struct lookup_counts *counts, uin
              counts->timed_count[PATH_WALKED], "mean ns if the stack was walked");
 }
 
-uint32_t statistics_fill(const char *body, struct text *text) {
-    (void)body;
-    struct lookup_counts counts = context_counts();
-    struct meta_usage meta = meta_usage(true);
-    struct sum all = sums_all();
-    int64_t allocs = all.allocs, frees = all.frees, live = all.live_bytes;
-    uint64_t tracked = allocs > (int64_t)counts.walked_far ? (uint64_t)allocs : counts.walked_far;
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
-    ADD(allocs, allocs, "allocations since start");
-    ADD(frees, frees, "frees since start");
-    ADD(live_bytes, live, "requested bytes of live chunks");
-    ADD(paths_guessed, counts.guessed,
+
+/* Adds lines that tell how the call paths of allocations were found. `counts` was read before
+ * `allocs`. */
+static void add_paths(struct text *text, const struct lookup_counts *counts, int64_t allocs) {
+    uint64_t far = counts->walked_far, tracked = allocs > (int64_t)far ? (uint64_t)allocs : far;
+    ADD(paths_guessed, counts->guessed,
         "allocations whose path was in the cache, but was not the first guess");
-    ADD(paths_replayed, counts.replayed,
+    ADD(paths_replayed, counts->replayed,
         "allocations whose stack changed in a known way, which gave the path");
-    ADD(paths_missed, counts.missed,
+    ADD(paths_missed, counts->missed,
         "allocations whose stack was walked: their path was not known");
-    ADD(paths_walked_far, counts.walked_far, "of these: walks over more than four new frames");
+    ADD(paths_walked_far, far, "of these: walks over more than four new frames");
     ADD(paths_waited, load_relaxed(&admit_waited),
         "allocations charged to [other callers], because the tables have no room for their path; "
         "the last few of each thread are missing");
-    add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,
+    add_mean(text, "paths_near_permille", 1000 * (tracked - far), tracked,
              "allocations in a thousand without a walk over more than four new frames");
-    add_times(text, &counts, tracked);
-    ADD(path_caches_flushed, counts.flushed,
+    add_times(text, counts, tracked);
+    ADD(path_caches_flushed, counts->flushed,
         "path caches that were emptied (full, or the depth or a library changed)");
-    ADD(traces, counts.traces, "paths in the threads' caches");
-    ADD(trace_bytes, counts.trace_bytes, "bytes of the threads' path caches");
+    ADD(traces, counts->traces, "paths in the threads' caches");
+    ADD(trace_bytes, counts->trace_bytes, "bytes of the threads' path caches");
     ADD(rules, unwind_rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, unwind_rules_module_count(), "executables and libraries that have frames");
     ADD(contexts, tree_nodes(), "contexts: nodes of the tree of call paths");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
         "unused call paths that were removed, and whose figures went to [other callers]");
-    if (tables_ask_live())
-        store_owner(&tables_live_bytes, live);
+}
+
+/* Adds lines about the tables for call paths, and about folded functions. */
+static void add_tables(struct text *text) {
     int64_t limit, held = tables_held_bytes(&limit);
     ADD(tables_bytes, held,
         "bytes of the tables for call paths: nodes, views, traces, rules, marks");
@@ -115,6 +112,11 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(unfolded_functions, unfold_count(),
         "of these: unfolded for a time (memctx set TARGET CONTEXT unfold)");
     ADD(unfolded_seconds, unfold_seconds_left(), "seconds until the last of these is folded again");
+}
+
+/* Adds lines about comparisons with libunwind, frees and functions of other allocators, and calls
+ * that could not be counted. */
+static void add_checks(struct text *text) {
     ADD(verify_checked, load_relaxed(&oracle_counts.checked),
         "cached paths compared with libunwind");
     ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
@@ -127,8 +129,23 @@ uint32_t statistics_fill(const char *body, struct text *text) {
         "operations that could not be charged to their call path");
     ADD(lost_reallocs, load_relaxed(&resizes_lost),
         "calls of realloc that are missing in the counts, because the tables have no room");
-    ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
+}
+
+uint32_t statistics_fill(const char *body, struct text *text) {
+    (void)body;
+    struct lookup_counts counts = context_counts();
+    struct meta_usage meta = meta_usage(true);
+    struct sum all = sums_all();
     struct record_counts record = record_counts();
+    if (tables_ask_live())
+        store_owner(&tables_live_bytes, all.live_bytes);
+    ADD(allocs, all.allocs, "allocations since start");
+    ADD(frees, all.frees, "frees since start");
+    ADD(live_bytes, all.live_bytes, "requested bytes of live chunks");
+    add_paths(text, &counts, all.allocs);
+    add_tables(text);
+    add_checks(text);
+    ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
     ADD(record_moments, record.moments, "moments written to the recording (MEMCTX_RECORD)");
     ADD(record_lost, record.lost, "parts of the recording that could not be written");
     ADD(record_error, record.error,
@@ -143,6 +160,5 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     /* The last line, because a long path may exceed the room of the answer. */
     add_line(text, "record_file", NULL, record_last_file(),
              "file of the recording, or of the last one that was switched off");
-#undef ADD
     return WIRE_OK;
 }

@@ -610,6 +610,37 @@ static void cut_outer(struct walker *walker) {
     walker->count = count;
 }
 
+/* Ends a walk: puts its fresh frames behind the old frames [0, joined]. `joined` is -1, and `end`
+ * is the kind of the outermost frame, if the walk met no old frame. False: there is no room beside
+ * the old frames; they are forgotten, and the caller walks once more. */
+static bool end_walk(struct walker *walker, int joined, enum stack_end end) {
+    struct stack *stack = walker->stack;
+    uint32_t checks = 0;
+    if (joined < 0)
+        stack->end = end;
+    else
+        checks = stack->frames[joined].checks;
+    stack->check_count = checks;
+    uint32_t count = (uint32_t)(joined + 1) + walker->count;
+    if (UNLIKELY(count > stack->room || checks + walker->check_count > stack->room * 2) &&
+        !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
+        /* There is no room: the outermost old frames are beyond every depth, or there is no memory
+         * for more frames. */
+        if (stack->count) {
+            stack->count = stack->kept = 0;
+            return false;
+        }
+        cut_outer(walker);
+        stack->end = STACK_OPEN;
+    }
+    stack->count = (uint32_t)(joined + 1);
+    if (stack->kept > stack->count)
+        stack->kept = stack->count;
+    for (unsigned i = walker->count; i-- > 0;)
+        put(stack, &stack->fresh[i], joined < 0 && i + 1 == walker->count);
+    return true;
+}
+
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct walker walker;
     stack->kept = stack->count;
@@ -661,28 +692,6 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
         }
         walker.exact = kind == CFI_SIGNAL;
     }
-    uint32_t checks = 0;
-    if (joined < 0)
-        stack->end = end;
-    else
-        checks = stack->frames[joined].checks;
-    stack->check_count = checks;
-    uint32_t count = (uint32_t)(joined + 1) + walker.count;
-    if (UNLIKELY(count > stack->room || checks + walker.check_count > stack->room * 2) &&
-        !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
-        /* There is no room: the outermost old frames are beyond every depth, or there is no memory
-         * for more frames. Forgets the old frames and walks once more. */
-        if (stack->count) {
-            stack->count = stack->kept = 0;
-            stack_walk(stack, frame, depth);
-            return;
-        }
-        cut_outer(&walker);
-        stack->end = STACK_OPEN;
-    }
-    stack->count = (uint32_t)(joined + 1);
-    if (stack->kept > stack->count)
-        stack->kept = stack->count;
-    for (unsigned i = walker.count; i-- > 0;)
-        put(stack, &stack->fresh[i], joined < 0 && i + 1 == walker.count);
+    if (UNLIKELY(!end_walk(&walker, joined, end)))
+        stack_walk(stack, frame, depth);
 }

@@ -74,13 +74,9 @@ static void check_freed(int i, uint64_t allocs) {
 
 /* A member that is used for anything but its first chunk becomes an ordinary context. Its handle
  * stays valid. */
-static void crowds(void) {
+static void members_become_contexts(void) {
     static int called;
     struct memctx_stats stats;
-    gather();
-    memctx_get_stats(handed, &stats);
-    CHECK(stats.children == CROWD);
-    run_thread(free_fifths, NULL);
     int i = CROWD - 1; /* a member: the first contexts of the crowd are ordinary ones */
     CHECK(memctx_identifier(crowd[i])[0] == 0);
     memctx_identify(crowd[i], "last");
@@ -111,7 +107,11 @@ static void crowds(void) {
     CHECK(memctx_parent(crowd[i]) == crowd[i + 1]);
     check_crowd(i);
     memctx_set_parent(crowd[i], handed);
-    for (i = 1500; i < 3000; i++) {
+}
+
+/* Resets, deletes, hands over and takes single members. */
+static void members_are_freed_and_moved(void) {
+    for (int i = 1500; i < 3000; i++) {
         if (i % 5 == 0) {
             check_freed(i, 1);
         } else if (i % 5 == 1) {
@@ -127,6 +127,30 @@ static void crowds(void) {
             check_crowd(i);
         }
     }
+}
+
+/* Contexts without a parent, twice: the second time they reuse the numbers. */
+static void crowd_without_parent(void) {
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < CROWD; i++) {
+            crowd[i] = make(NULL, "top");
+            crowd_chunks[i] = memctx_alloc(crowd[i], 20);
+            CHECK(!memctx_parent(crowd[i]) && memctx_owner(crowd_chunks[i]) == crowd[i]);
+        }
+        for (int i = 0; i < CROWD; i++)
+            memctx_delete(crowd[i]);
+    }
+}
+
+static void crowds(void) {
+    struct memctx_stats stats;
+    int i;
+    gather();
+    memctx_get_stats(handed, &stats);
+    CHECK(stats.children == CROWD);
+    run_thread(free_fifths, NULL);
+    members_become_contexts();
+    members_are_freed_and_moved();
     CHECK(!memctx_hand_over(handed));
     CHECK(!memctx_take(handed));
     for (i = 3000; i < 3900; i++)
@@ -142,16 +166,7 @@ static void crowds(void) {
     memctx_reset(handed);
     memctx_get_stats(handed, &stats);
     CHECK(!stats.children);
-    /* contexts without a parent, twice: the second time they reuse the numbers */
-    for (int k = 0; k < 2; k++) {
-        for (i = 0; i < CROWD; i++) {
-            crowd[i] = make(NULL, "top");
-            crowd_chunks[i] = memctx_alloc(crowd[i], 20);
-            CHECK(!memctx_parent(crowd[i]) && memctx_owner(crowd_chunks[i]) == crowd[i]);
-        }
-        for (i = 0; i < CROWD; i++)
-            memctx_delete(crowd[i]);
-    }
+    crowd_without_parent();
 }
 
 static void crowd_left_behind(void) {
