@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs the stress program (books.c), which counts its own allocations, and compares its counts
 ("books") with the library's dump."""
+import operator
 import os
 import time
 
@@ -13,6 +14,7 @@ SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 
 FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIVE = ("requested_bytes", "live_chunks")
 ALL = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
+pick_all = operator.itemgetter(*ALL)
 # How long to wait for a checkpoint: 60 s, and 1 s more for each 5000 operations.
 ROUND_LIMIT_S = 60 + OPS // 5000
 
@@ -30,16 +32,16 @@ def read_books(path):
 def sum_dump(dump):
     """Makes a dictionary like that of read_books from a dump: (leaf, mid, top) -> figures of
     ALL."""
-    names = harness.context_names(dump)
+    functions = {context["id"]: harness.function_of(context) for context in dump["contexts"]}
+    parents = {context["id"]: context["parent"] for context in dump["contexts"]}
     entries = {}
     for context in dump["contexts"]:
-        path = names[context["id"]][:3]
-        if not path[0].startswith(("leaf_", "sig_leaf_")):
+        leaf, figures = functions[context["id"]], pick_all(context["self"])
+        if not any(figures) or not leaf.startswith(("leaf_", "sig_leaf_")):
             continue
-        figures = tuple(context["self"][field] for field in ALL)
-        if any(figures):
-            old = entries.get(path, (0,) * len(ALL))
-            entries[path] = tuple(map(sum, zip(old, figures)))
+        mid = context["parent"]
+        path = leaf, functions.get(mid, ""), functions.get(parents.get(mid), "")
+        entries[path] = tuple(map(operator.add, entries[path], figures)) if path in entries else figures
     return entries
 
 

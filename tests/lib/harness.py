@@ -319,22 +319,17 @@ def library_thread_ns(pid):
 # --- what a dump says -----------------------------------------------------------------------
 
 
+def function_of(context):
+    """The function of a context's own frame, or what the context is instead of a frame."""
+    return (context["frame"] or {}).get("function") or context["kind"]
+
+
 def context_names(dump):
-    """For each context id its function names, innermost first."""
-    by_id = {context["id"]: context for context in dump["contexts"]}
+    """For each context id its function names, innermost first. A dump has parents before children."""
     names = {}
-
-    def walk(ident):
-        if ident not in names:
-            context = by_id[ident]
-            frame = context.get("frame") or {}
-            above = walk(context["parent"]) if context["parent"] is not None else ()
-            names[ident] = (frame.get("function") or context["kind"],) + above
-        return names[ident]
-
-    sys.setrecursionlimit(10000)
-    for ident in by_id:
-        walk(ident)
+    for context in dump["contexts"]:
+        above = names[context["parent"]] if context["parent"] is not None else ()
+        names[context["id"]] = (function_of(context),) + above
     return names
 
 
@@ -357,7 +352,8 @@ def check_sums(dump):
 
     compare(map(sum, zip(*own)), figures(dump["totals"]), "all contexts")
     for context, of_self in zip(dump["contexts"], own):
-        got, want = tuple(map(sum, zip(of_self, *below.get(context["id"], ())))), figures(context["total"])
+        children = below.get(context["id"])
+        got, want = tuple(map(sum, zip(of_self, *children))) if children else of_self, figures(context["total"])
         if got != want:
             compare(got, want, f"context {context['id']} with those below it")
 

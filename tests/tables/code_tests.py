@@ -7,7 +7,7 @@ import subprocess
 import harness
 from harness import check, check_equal, check_sums, test
 from target import (ALLOCS, FIGURES, LIVE, OTHERS, Program, Watch, check_lost, check_unknown,
-                    figures_of, function_of, paths_of, scaled, site_figures)
+                    figures_of, function_of, paths_of, scaled, site_figures, sums_by_function)
 
 # Limit for a malloc with a new path: at most two searches of the whole unwind information.
 MALLOC_NS = 5000
@@ -68,7 +68,7 @@ def generated_code(count, calls):
             program.go()
         dump = program.dump()
         check_sums(dump)
-        check_unknown(dump)
+        check_unknown(sums_by_function(dump))
         check(dump["exact"] is True, "the dump is not exact")
         for field, want in zip(FIGURES, program.sum_books()):
             got = dump["totals"][field] - program.start["totals"][field]
@@ -156,7 +156,7 @@ def run_loads(directory, count, *words, preload=True, **env):
         if preload:
             dump = program.dump()
             check_sums(dump)
-            check_unknown(dump)
+            check_unknown(sums_by_function(dump))
             check_lost(program)
             check(dump["exact"] is True, "the dump is not exact")
             # [other callers] has the figures of sites without room in the tables, and of dlopen
