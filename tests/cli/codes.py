@@ -135,6 +135,8 @@ def a_wrong_target_gets_a_hint():
             for words in (["mark", "before", name], ["mark", "before", live.pid], ["isolate", "99999999", name, "7"]):
                 expect(3, f"the TARGET comes first: memctx {words[0]} {words[2]} ", *words, env=live.cli_env)
             expect(2, f"the TARGET comes first: memctx set {name} depth=5\\n", "set", "depth=5", name, env=live.cli_env)
+            for words in (["depth=5"], ["depth=5", "fold=off"]):
+                expect(2, "set needs a TARGET in front of depth=5\\n", "set", *words, env=live.cli_env)
             for words in (["diff", "monday.mctx", name], ["top", "nothing-of-this-name", name, "--batch", "1"]):
                 expect(3, "nor a file; see memctx ps$", *words, env=live.cli_env)
             expect(1, "not a memctx snapshot; it is a program; name a process", "dump", program, env=live.cli_env)

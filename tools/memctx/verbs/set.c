@@ -132,6 +132,16 @@ static void check_name(const char *assignment) {
     free(name);
 }
 
+/* Ends the command if the first word is an assignment instead of a TARGET. `next`: the word behind
+ * it; NULL: none. */
+static void check_target(const char *word, const char *next) {
+    if (!strchr(word, '=') || target_is_file(word))
+        return;
+    if (!next || strchr(next, '='))
+        cli_usage("set needs a TARGET in front of %.100s", word);
+    cli_usage("the TARGET comes first: memctx set %.100s %.100s", next, word);
+}
+
 int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.human = reading_wants_human()};
@@ -143,10 +153,9 @@ int set_main(int argc, char **argv) {
         else
             choose_take(&choice, option);
     const char *word = reading_target_word(argc, argv, argc);
+    check_target(word, argv[optind + 1]);
     if (optind + 1 >= argc)
         cli_usage("set needs at least one name=value; see memctx options");
-    if (strchr(word, '=') && !target_is_file(word))
-        cli_usage("the TARGET comes first: memctx set %.100s %.100s", argv[optind + 1], word);
     int64_t context;
     if (choice.site || choice.selector || cli_is_number(argv[optind + 1], &context) ||
         is_about_folding(argv[argc - 1])) {
