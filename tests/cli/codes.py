@@ -52,7 +52,7 @@ def usage_errors():
                              ([os.getpid()], f"to look at the process: memctx doctor {os.getpid()}"), (["xyzzy"], "unknown verb: xyzzy\\n"),
                              (["dump", "--jsno", "1"], "unknown option --jsno; did you mean --json\\?"), (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
                              (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"), (["dump", "--no", "1"], "--no may be each of --no-symbols, --no-pager"),
-                             (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you mean marks\\?'), (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
+                             (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you mean marks\\?'), (["set", "1", "MEMCTX_DEPHT=3"], "did you mean depth\\?"), (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
                              (["run", "--set", "dpeth=3", "true"], 'unknown option name "dpeth"; did you mean depth\\?'), (["-" + "x" * 300], "unknown option"), (["x" * 300], "unknown verb: x+\\n")):
         expect(2, suggested, *words)
     expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when", "rss>1M")

@@ -2,6 +2,8 @@
 /* nearest.c - compares a misspelled word with names. */
 #include "base/nearest.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
@@ -15,8 +17,12 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static bool differ(char a, char b) {
+    return tolower((unsigned char)a) != tolower((unsigned char)b);
+}
+
 /* Returns how many letters of `a` must be added, removed, changed or exchanged with the next one to
- * get `b`; SIZE_MAX: a name is too long. */
+ * get `b`, if upper and lower case count as equal; SIZE_MAX: a name is too long. */
 static size_t distance(const char *a, const char *b) {
     size_t rows[3][NAME_MAX_BYTES + 1], length = strlen(b), i = 0;
     if (strlen(a) >= NAME_MAX_BYTES || length >= NAME_MAX_BYTES)
@@ -28,8 +34,8 @@ static size_t distance(const char *a, const char *b) {
         size_t *row = rows[(i + 1) % 3];
         row[0] = i + 1;
         for (size_t k = 0; k < length; k++) {
-            row[k + 1] = smaller(smaller(last[k + 1], row[k]) + 1, last[k] + (a[i] != b[k]));
-            if (i > 0 && k > 0 && a[i] == b[k - 1] && a[i - 1] == b[k])
+            row[k + 1] = smaller(smaller(last[k + 1], row[k]) + 1, last[k] + differ(a[i], b[k]));
+            if (i > 0 && k > 0 && !differ(a[i], b[k - 1]) && !differ(a[i - 1], b[k]))
                 row[k + 1] = smaller(row[k + 1], rows[(i + 2) % 3][k - 1] + 1);
         }
     }
