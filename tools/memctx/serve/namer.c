@@ -271,10 +271,13 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
                                 FILE *answer) {
     struct target target;
     struct model model;
+    struct rlimit memory = {CLIENT_OUTSIDE_BYTES, CLIENT_OUTSIDE_BYTES};
     char word[16];
     snprintf(word, sizeof word, "%d", (int)pid);
     take_turn();
     target_open(&target, word, false);
+    if (target.client.outside) /* the dump reads the tables, which may be damaged */
+        setrlimit(RLIMIT_AS, &memory);
     struct loader *loader = &target.loader;
     loader_begin(loader, &model, target.client.source, &target.failure);
     target_ask_head(&target, WIRE_DUMP_BEGIN);
