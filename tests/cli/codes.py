@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,13 @@ def names_cannot_command_the_terminal():
     with target(["bash", "-c", 'exec -a "$1" python3 -c "print(\'ready\', flush=True); input()"', "bash", wild]) as live:
         done = subprocess.run([CLI, "ps"], capture_output=True, env=live.cli_env, timeout=60, check=False)
         check(tame in done.stdout and wild not in done.stdout, f"ps: {done.stdout[:1000]}")
+    with scratch() as where:
+        program = os.path.join(os.fsencode(where), wild)
+        shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
+        with target([os.fsdecode(program)]) as live:
+            for words in (["dump"], ["dump", "--flat"], ["frag"], ["doctor"], ["top", "--batch", "1"]):
+                done = subprocess.run([CLI, *words, str(live.pid), "--no-symbols"], capture_output=True, env=live.cli_env, timeout=60, check=False)
+                check(tame in done.stdout and b"?[31m\x9b" not in done.stdout, f"{words}: {done.stdout[:1000]}")
 
 
 @test

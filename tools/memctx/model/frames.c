@@ -169,7 +169,7 @@ char *frames_write_step(const struct model *model, uint32_t index) {
     put_loop(text, model, index);
     fclose(text);
     free(frame);
-    return buffer;
+    return cli_clean_bytes(buffer);
 }
 
 static void add_step(struct frames_path *path, char *step) {
@@ -177,7 +177,7 @@ static void add_step(struct frames_path *path, char *step) {
         path->capacity = 2 * path->capacity + 16;
         path->steps = cli_grow(path->steps, path->capacity, sizeof *path->steps);
     }
-    path->steps[path->count++] = step;
+    path->steps[path->count++] = cli_clean_bytes(step);
 }
 
 static void add_tails(struct frames_path *path, const struct model *model,

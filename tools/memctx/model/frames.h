@@ -24,7 +24,7 @@ char *frames_write_frame(const struct model *model, const struct model_frame *fr
 char *frames_write(const struct model *model, const struct model_context *context, bool whole);
 /* Returns the frame of a context as a step of a path, in short form, followed by the loop if the
  * context is recursive: "visit (recursive: visit > generic_visit > visit_Call)". The caller frees
- * the text. */
+ * the text. Steps are printed, so no byte in them commands a terminal (cli_clean_bytes). */
 char *frames_write_step(const struct model *model, uint32_t index);
 
 /* The steps of a path in short form, innermost first: frames, and functions that ended in tail

@@ -539,7 +539,7 @@ char *who_write(const struct model *model, const struct who_part *part, int64_t 
         free(via);
         written.text = longer;
     }
-    return written.text;
+    return cli_clean_bytes(written.text);
 }
 
 int64_t who_count_to(const struct model *model, const struct who_part *part,
@@ -569,7 +569,7 @@ char *who_write_short(const struct model *model, const struct who_part *part) {
     if (written.count == 0 && first.context != WIRE_NONE)
         write_next(&written, write_function(model, first, true));
     if (written.count > 0)
-        return written.text;
+        return cli_clean_bytes(written.text);
     free(written.text);
     return cli_copy("[no call path]");
 }

@@ -334,7 +334,7 @@ static bool take_thread(struct loader *loader, struct records *records) {
     struct model_thread *thread = &model->threads[model->thread_count];
     *thread = (struct model_thread){.tid = wire.tid};
     memcpy(thread->name, wire.name, sizeof wire.name);
-    cli_clean(thread->name);
+    cli_clean_bytes(thread->name);
     loader->thread_of[wire.heap] = (uint32_t)model->thread_count++;
     return true;
 }

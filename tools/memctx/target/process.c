@@ -271,7 +271,7 @@ static char *find_spaced_name(const struct process_facts *facts) {
         read_proc(facts->thread, "cmdline", argument, sizeof argument) <= 0)
         return NULL;
     const char *slash = strrchr(exe, '/'), *name = slash ? slash + 1 : exe;
-    return is_base_name(argument, name) ? cli_clean(cli_copy(name)) : NULL;
+    return is_base_name(argument, name) ? cli_clean_bytes(cli_copy(name)) : NULL;
 }
 
 char *process_program(const struct process_facts *facts) {
@@ -283,14 +283,14 @@ char *process_program(const struct process_facts *facts) {
     const char *space = strchr(command, ' ');
     size_t known = strlen(facts->name);
     if (facts->command[0] == '[' || facts->command[0] == '\0')
-        return cli_clean(cli_copy(facts->name));
+        return cli_clean_bytes(cli_copy(facts->name));
     copy_base_name(first, sizeof first, command);
     if (space)
         copy_base_name(second, sizeof second, space + 1);
     /* The kernel names a script after its file, and the interpreter is argument 0. */
     bool script = known > 0 && strncmp(second, facts->name, known) == 0 &&
                   strncmp(first, facts->name, known) != 0;
-    return cli_clean(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
+    return cli_clean_bytes(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
 }
 
 bool process_matches(const struct process_facts *facts, const char *glob) {
