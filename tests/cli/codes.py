@@ -52,7 +52,7 @@ def usage_errors():
                              (["--hlep"], "did you mean --help\\?"), (["--json", "dump", "1"], "the verb comes first: memctx dump --json"),
                              ([os.getpid()], f"to look at the process: memctx doctor {os.getpid()}"), (["xyzzy"], "unknown verb: xyzzy\\n"),
                              (["dump", "--jsno", "1"], "unknown option --jsno; did you mean --json\\?"), (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
-                             (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"), (["dump", "--no", "1"], "--no may be each of --no-symbols, --no-pager"),
+                             (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"), (["dump", "--no", "1"], "--no is the beginning of --no-symbols, --no-pager"),
                              (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you mean marks\\?'), (["set", "1", "MEMCTX_DEPHT=3"], "did you mean depth\\?"), (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
                              (["run", "--set", "dpeth=3", "true"], 'unknown option name "dpeth"; did you mean depth\\?'), (["-" + "x" * 300], "unknown option"), (["x" * 300], "unknown verb: x+\\n")):
         expect(2, suggested, *words)
@@ -370,7 +370,7 @@ def mark_diff_reset_trim_set_options():
         expect(1, "at a site that matches _start; a site is the function that calls malloc", "isolate", live.pid, "--site",
                "_start", env=env)
         placed = succeed("isolate", live.pid, "--site", "allocate_first", env=env)  # chunks that fit mixed pages well
-        check(re.search(r"\nno saving is predicted: in force from the start, this would have taken [1-9]\d* bytes more\.\n", placed), placed)
+        check(re.search(r"\nno saving is predicted: in force from the start, this policy would have taken [1-9]\d* bytes more\.\n", placed), placed)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)

@@ -180,7 +180,7 @@ static _Noreturn void refuse_option(const char *word, const struct option *optio
     if (count == 1)
         cli_usage("%s takes no value; got %s", matching, word);
     if (count > 1)
-        cli_usage("--%s may be each of %s; write more of it", name, matching);
+        cli_usage("--%s is the beginning of %s; write more of it", name, matching);
     cli_usage("unknown option --%s%s", name, nearest_text(&nearest, "--", ""));
 }
 

@@ -105,7 +105,8 @@ static void print_text(const struct target *target, const struct placing *placin
             "once held is not known. When the live chunks have been freed, see memctx verify %d\n",
             (int)target->facts.pid);
     } else if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes < 0) {
-        printf("no saving is predicted: in force from the start, this would have taken %s%s more.\n"
+        printf("no saving is predicted: in force from the start, this policy would have taken %s%s "
+               "more.\n"
                "memctx set %d CONTEXT policy=default ends it\n",
                render_bytes(predicted, -note->predicted_bytes, human), human ? "" : " bytes",
                (int)target->facts.pid);
