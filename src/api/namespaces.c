@@ -25,12 +25,15 @@ static int call_alone(bool alone, const char *name, int first, int second) {
     return result;
 }
 
-/* `type` 0: any namespace. A pidfd takes several types at once. */
+/* With `type` 0, the kernel takes a namespace of any type. If `fd` is a pidfd, `type` may hold
+ * several types. */
 EXPORT int setns(int fd, int type) {
     bool alone = type == 0 || (type & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME)) != 0;
     return call_alone(alone, "setns", fd, type);
 }
 
+/* The kernel wants one thread for a new user namespace, and for the flags that undo what threads
+ * share. A new mount namespace may have several threads. */
 EXPORT int unshare(int flags) {
     bool alone = (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
     return call_alone(alone, "unshare", flags, 0);

@@ -100,8 +100,8 @@ void segment_return_span(struct page *page);
 void segment_span_caches_fade(bool all);
 /* Returns the slices of all spans in span caches. The caller holds the lock. */
 int64_t segment_span_caches_slices(void);
-/* Returns a bound of these slices: what a few caches hold, and what fits the places of the others.
- * The caller holds the lock. */
+/* Returns an upper bound of these slices: looks into a few caches, and takes the places of all
+ * other caches as full. The caller holds the lock. */
 int64_t segment_span_caches_most(void);
 /* Counts the room of all caches anew, in a forked child whose count may be inconsistent. */
 void segment_span_caches_recount(void);

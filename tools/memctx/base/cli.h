@@ -87,7 +87,8 @@ char *cli_quote(const char *word);
  * UTF-8 only. Returns `text`. */
 char *cli_clean(char *text);
 /* Like cli_clean, but also replaces bytes from 0x80 to 0x9f that are no UTF-8, which a terminal
- * without UTF-8 obeys. For text that is printed only: a file's name may have such bytes. */
+ * without UTF-8 obeys. Only for text that is printed: the path of a file may have such bytes, and
+ * the file could not be opened without them. */
 char *cli_clean_bytes(char *text);
 
 /* Returns the next option as getopt_long does; -1 behind the last one. Handles --help and

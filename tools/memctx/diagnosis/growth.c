@@ -248,9 +248,9 @@ static bool is_even(const struct series *series, size_t from, size_t to) {
     return mean * mean * count * (count - 1) >= EVEN * EVEN * squares;
 }
 
-/* True if the path grew in the first half of the time, and after that no more than by chance. So
- * grows a table whose slots are filled and replaced at random. Two intervals cannot show that
- * growth is even. */
+/* True if the path grew in the first half of the time, and no more than by chance after that. A
+ * table whose slots are filled and replaced at random grows in this way. Two intervals cannot show
+ * that growth is even. */
 static bool has_settled(const struct series *series, size_t number, const struct trend *trend) {
     size_t from = trend->from, to = trend->to, middle = from + (to - from) / 2;
     int64_t first = series->values[middle] - series->values[from];

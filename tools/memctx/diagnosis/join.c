@@ -250,8 +250,8 @@ static uint32_t module_of(const struct tree *tree, uint32_t node) {
     return tree->paths->model->contexts[tree->nodes[node].step.context].frame->module;
 }
 
-/* True if the function has no name, and a function of the same module, farther out up to `root`,
- * has one and can be a cause. The text leaves such a function out. */
+/* True if the function has no name, but a function of its module, farther out and up to `root`, has
+ * a name and can be a cause. Then the text of the finding does not name the first function. */
 static bool is_left_out(const struct tree *tree, uint32_t node, uint32_t root) {
     const struct model *model = tree->paths->model;
     if (who_has_name(model, tree->nodes[node].step))
@@ -467,7 +467,7 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
     bool found = count > 1;
     uint32_t owner = found ? find_owner(tree, cause, root, blame, causes, inside) : cause;
-    if (owner != cause) /* whatever else is allocated below the owner belongs to it, too */
+    if (owner != cause) /* all suspects below the owner belong to it */
         find_inside(tree, owner, blame, inside);
     for (size_t i = 0; i < blame->count && found; i++)
         if (inside[i])

@@ -34,8 +34,9 @@ struct rule_object {
  * no process yet. */
 void rule_code_find(struct rule_object *objects, size_t count, const struct rule_patterns *patterns,
                     pid_t live_pid);
-/* Notes which of the patterns from index `from` on match no code in the objects: their names may be
- * misspelled. Says nothing if an object could not be read. `where`: the objects in words. */
+/* Prints a note for each pattern from index `from` on that matches no code in the objects, because
+ * its name may be misspelled. Prints nothing if an object could not be read. `where`: the objects
+ * in words. */
 void rule_code_note_unmatched(const struct rule_object *objects, size_t count,
                               const struct rule_patterns *patterns, size_t from, const char *where);
 /* Warns that the rules are not resolved in an object, with the reason. */

@@ -9,8 +9,8 @@
 #include "target/target.h"
 
 /* Resolves the rules in all objects that are not resolved yet. Returns false if the rules stay
- * unresolved in an object; a message has said why. Notes which of the last `added` rules match
- * nothing; after a rule was added, no object is resolved yet. */
+ * unresolved in an object; a message has said why. Prints a note for each of the last `added` rules
+ * that matches no function. (Adding a rule makes all objects unresolved, so all are searched.) */
 bool rule_send_all(struct target *target, size_t added);
 
 /* The objects in which rules are not resolved. */

@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-/* Puts into the environment which code of the program and of its libraries the rules match. Notes
- * which of the last `own` rules match nothing. LD_PRELOAD must be set. `library`: the path of
- * libmemctx.so, in which no rule applies. */
+/* Puts into the environment which code of the program and of its libraries the rules match. Prints
+ * a note for each of the last `own` rules that matches no function. LD_PRELOAD must be set.
+ * `library`: the path of libmemctx.so, in which no rule applies. */
 void rule_start_resolve(const char *program, const char *library, size_t own);
 
 #endif

@@ -18,8 +18,8 @@
 #include "outside/outside.h"
 #include "target/process.h"
 
-/* Bound on the memory of a command that reads a process from outside for which nobody asked by
- * name. The tables of a process with a million call paths take some hundred MiB. */
+/* Bound on the memory of a child that reads a process from outside although nobody may have named
+ * the process. The tables of a process with a million call paths take some hundred MiB. */
 #define CLIENT_OUTSIDE_BYTES (4UL << 30)
 
 struct client {

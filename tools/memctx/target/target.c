@@ -55,8 +55,8 @@ bool target_is_process_name(const char *word) {
 /* --- names that no process has --------------------------------------------------------------- */
 
 /* Returns a word of the command line behind `word` that names a process with the library, and may
- * be the TARGET; NULL: there is none. No word with a dot: it may be the file of memctx diff FILE
- * TARGET. */
+ * be the TARGET; NULL: there is none. Also NULL if `word` has a dot, because it may be the FILE of
+ * memctx diff FILE TARGET. */
 static const char *find_later_target(const char *word) {
     const char *const *at = cli_words;
     if (strchr(word, '.') || strstr(cli_current_verb->arguments, "TARGET..."))

@@ -14,7 +14,7 @@ struct totals {
     double uptime_s;
 };
 
-/* What totals_read_outside has found. */
+/* The answer of totals_read_outside. */
 struct totals_outside {
     struct totals totals;
     bool has_totals;
@@ -25,8 +25,9 @@ struct totals_outside {
 /* Returns false and the reason if the target refuses or its answer is damaged. */
 bool totals_ask(struct client *client, struct totals *totals, struct cli_failure *failure);
 /* Reads the sums from outside (outside/outside.h). The tables of the process may be damaged, so a
- * child reads them, with bounds on its memory and its time. `why`: as for client_open_outside. The
- * caller sets answer->totals to the figures that it knows. Returns false if there is no answer. */
+ * child reads them, with bounds on its memory and its time. `why`: as for client_open_outside. If
+ * the tables have no sums, has_totals is false, and answer->totals keeps the figures that the
+ * caller has set. Returns false if there is no answer. */
 bool totals_read_outside(const struct process_facts *facts, const char *why,
                          struct totals_outside *answer);
 

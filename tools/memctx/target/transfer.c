@@ -34,7 +34,8 @@ enum transfer_result transfer_wait_ready(int fd, short events, int64_t deadline)
  * stopped twice in a row, since it cannot answer then. */
 static enum transfer_result wait_byte(const struct client *client, int64_t deadline) {
     bool was_stopped = false;
-    /* these counts differ if a thread ran meanwhile: cpulimit and strace stop it for instants */
+    /* The counts differ if a thread of the process ran meanwhile: cpulimit and strace stop a
+     * process for instants only. */
     uint64_t runs, before = 0;
     for (;;) {
         int64_t look_ms = clock_now_ms() + STOP_LOOK_MS;

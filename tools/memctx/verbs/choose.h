@@ -25,7 +25,7 @@ struct choice {
 enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 void choose_take(struct choice *choice, int option);
 void choose_parse(struct choice *choice, int argc, char **argv);
-/* It is a usage error if contexts are chosen in two ways. choose_parse checks that itself. */
+/* Ends the command with a usage error if contexts are chosen in two ways. choose_parse calls it. */
 void choose_check(const struct choice *choice);
 
 /* Returns true if the choice names any contexts. */

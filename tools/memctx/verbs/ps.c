@@ -45,7 +45,8 @@ struct list {
     size_t count, capacity;
 };
 
-/* Nobody asked for this very process, and its tables may be damaged on purpose. */
+/* Reads the figures of a process that does not answer. A child reads them, because nobody named
+ * this process, and its tables may be damaged on purpose. */
 static void read_outside(struct row *row) {
     struct totals_outside answer = {.totals = row->totals};
     if (!totals_read_outside(&row->facts, row->reason, &answer))

@@ -29,7 +29,8 @@
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
 #define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
-/* After it has read a process from outside, the command pauses this many times as long. */
+/* After a process was read from outside, it is asked again after this many times the duration of
+ * the reading. */
 #define OUTSIDE_PAUSE 50
 #define ASK_MS 2000 /* after this time the other processes are asked at the next look */
 #define EVERY_MS_MIN 20
