@@ -40,9 +40,11 @@
  * stay free for the thread's code. */
 #define STACK_RESERVE (48UL << 10)
 #define STATUS_BYTES 16384
-/* pause, at exit, between two checks whether the socket is still being made */
+/* pause between two checks: at exit, whether the socket is still being made; in control_pause */
 #define EXIT_WAIT_NS 100000
 #define EXIT_WAITS_MAX 1000
+/* the longest wait for the kernel to take the ended thread out of the process */
+#define GONE_WAITS_MAX 10000
 #define SOCKET_LOOK_NS 1000000000U /* least time between two checks of the socket's path */
 
 uint32_t control_waiting FORK_PAGE;
@@ -64,6 +66,7 @@ static struct {
     /* In a forked child: how many further calls of control_is_due do not read the clock. */
     uint32_t looks_left;
     pthread_t thread;
+    uint32_t tid; /* the thread's id; the thread writes it */
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .alone = 1};
 const uint64_t *const control_start_shown = &control.start_ns;
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
@@ -135,6 +138,7 @@ void control_look_at_socket(void) {
 static void *thread_main(void *argument) {
     /* A raw system call, because the symbol prctl is that of api/sandbox.c, in a higher layer. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
+    control.tid = os_thread_id();
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     /* A control thread that may become the last thread keeps the program's descriptors, because the
      * exit handlers will run in it. */
@@ -234,8 +238,15 @@ static bool end_thread(void) {
     return runs;
 }
 
+/* pthread_join returns when the thread does not use its stack any more. Shortly after that, the
+ * kernel takes the thread out of the process, or later if a debugger traces the thread. */
 bool control_pause(void) {
-    return end_thread();
+    int saved = errno;
+    bool ran = end_thread();
+    for (int i = 0; ran && i < GONE_WAITS_MAX && os_thread_exists(control.tid); i++)
+        os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});
+    errno = saved;
+    return ran;
 }
 
 void control_resume(void) {

@@ -2,6 +2,7 @@
 """The control thread and socket in a process's life: start, descriptors, daemons, fork, exit; the
 time of a dump."""
 import contextlib
+import ctypes
 import os
 import re
 import socket
@@ -446,6 +447,27 @@ def a_process_with_one_thread_enters_namespaces():
         check_equal((result, threads), ("0", 1), f"{call}: errno, and threads named memctx some time later")
     if allowed == 0:
         raise Skip("this user may enter no namespace")
+
+
+CLONE_THREAD, PTRACE_SEIZE, WALL = 0x10000, 0x4206, 0x40000000
+
+
+@test
+def the_ended_thread_has_left_the_process():
+    """pthread_join returns before the kernel takes the thread out of the process. A tracer makes this time
+    longer: the thread stays until the tracer has waited for it."""
+    libc = ctypes.CDLL(None)
+    with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory,
+                                                    MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "ready", "first line")
+        harness.wait_until(lambda: threads_named_memctx(target.pid) == 1, "the control thread")
+        thread, = (int(tid) for tid in os.listdir(f"/proc/{target.pid}/task") if int(tid) != target.pid)
+        if libc.ptrace(PTRACE_SEIZE, thread, None, None) != 0:
+            raise Skip("this user may trace no child")
+        target.say(f"unshare({CLONE_THREAD})")
+        time.sleep(0.02)
+        os.waitpid(thread, WALL)
+        check_equal(target.hear(), "0", "errno of unshare")
 
 
 @test
