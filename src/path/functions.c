@@ -60,8 +60,8 @@ static void folded_add(uintptr_t start) {
     }
 }
 
-/* Forgets the functions between two addresses, because another module was loaded there.
- * If the module that was closed is loaded there again, its functions stay folded. */
+/* Forgets the functions between two addresses, because another module was loaded there. If the
+ * last module that was closed there is loaded again, its functions stay folded. */
 static void forget_functions(uintptr_t start, uintptr_t end) {
     for (uint32_t place = 0; place < FOLDED_PLACES; place++)
         if (functions->folded[place] >= start && functions->folded[place] < end) {

@@ -229,12 +229,20 @@ static uint32_t find_closed(const struct module *learnt) {
     return global.module_count;
 }
 
-/* True if a module that was closed had some of the module's addresses. */
-static bool replaces_closed(const struct module *learnt) {
-    for (uint32_t i = 0; i < global.module_count; i++)
-        if (modules[i].closed && modules[i].start < learnt->end && learnt->start < modules[i].end)
-            return true;
-    return false;
+/* Notes in closed modules that a module takes some of their addresses. True if the last module at
+ * these addresses may have been another one. `is_old`: the module is loaded again unchanged. */
+static bool replace_closed(struct module *module, bool is_old) {
+    bool replaces = module->replaced;
+    module->replaced = false;
+    for (uint32_t i = 0; i < global.module_count; i++) {
+        struct module *other = &modules[i];
+        if (other == module || !other->closed || other->start >= module->end ||
+            module->start >= other->end)
+            continue;
+        other->replaced = true;
+        replaces |= !is_old;
+    }
+    return replaces;
 }
 
 /* Returns the number of an object's module, and describes the module if it is new. MODULE_NONE:
@@ -271,9 +279,9 @@ static uint32_t module_learn(const struct cfi_object *object) {
         module->link_map = map;
     } else {
         *module = learnt;
-        if (unwind_rules_replaced && replaces_closed(&learnt))
-            unwind_rules_replaced(learnt.start, learnt.end);
     }
+    if (replace_closed(module, is_old) && unwind_rules_replaced)
+        unwind_rules_replaced(module->start, module->end);
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;
     if (is_old)

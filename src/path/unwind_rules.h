@@ -28,8 +28,9 @@ struct module {
     const void *link_map; /* the loader's description of the object */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
-    bool closed; /* atomic: dlclose unloaded the object */
-    bool loader; /* the object is libc or the dynamic linker: see control/control.h */
+    bool closed;   /* atomic: dlclose unloaded the object */
+    bool loader;   /* the object is libc or the dynamic linker: see control/control.h */
+    bool replaced; /* another object was loaded at some of the addresses since the last dlclose */
 };
 
 struct rule {
@@ -131,8 +132,9 @@ void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
 INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
-/* Tells that a new module between two addresses takes the place of a closed one. Called under
- * unwind_rules_lock, before any rule of the new module is packed. NULL: nothing depends on it. */
+/* Tells that a module between two addresses takes the place of another one, which was closed.
+ * Called under unwind_rules_lock, before any rule of the module is packed. NULL: nothing depends on
+ * it. */
 INTERNAL void (*unwind_rules_replaced)(uintptr_t start, uintptr_t end);
 
 /* For control/outside.c: the addresses of the modules and of their number. */

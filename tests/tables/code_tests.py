@@ -216,10 +216,21 @@ def one_library_again_and_again():
     return loads_without_end(scaled(600, 5001), "same")
 
 
+def check_turns(program, library):
+    dump = program.dump()
+    check_sums(dump)
+    check_unknown(dump)
+    names = paths_of(dump)
+    turns = [names[context["id"]].count("plug_turn") for context in dump["contexts"]
+             if function_of(context) == "plug_turn" and context["self"]["live_chunks"]]
+    check_equal(turns, [6], f"calls of plug_turn on the path of the chunk of {library}")
+    check_equal(program.figures()["folded_functions"], 0, f"functions folded in {library}")
+
+
 @test
 def another_library_at_the_place_of_a_folded_function():
     """A function of a closed library is folded. Another library that is loaded at the same
-    addresses begins with no folded function."""
+    addresses begins with no folded function, also if it was loaded there before."""
     with harness.runtime_dir() as directory:
         shutil.copy(build_plug(), os.path.join(directory, "0.so"))
         shutil.copy(build_plug("plug-again", "-Wl,--build-id=0x0123456789abcdef"),
@@ -228,12 +239,7 @@ def another_library_at_the_place_of_a_folded_function():
             program.go()
             check_equal(program.figures()["folded_functions"], 1, "functions folded in 0.so")
             program.go()
-            dump = program.dump()
-            check_sums(dump)
-            check_unknown(dump)
-            names = paths_of(dump)
-            turns = [names[context["id"]].count("plug_turn") for context in dump["contexts"]
-                     if function_of(context) == "plug_turn" and context["self"]["live_chunks"]]
-            check_equal(turns, [6], "calls of plug_turn on the path of the second library's chunk")
-            check_equal(program.figures()["folded_functions"], 0, "functions folded in 1.so")
+            check_turns(program, "1.so")
+            program.go()
+            check_turns(program, "0.so, after functions of 1.so were folded there")
             program.finish()

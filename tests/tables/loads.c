@@ -6,6 +6,8 @@
  *
  * With "turns" as third argument it calls plug_turn of 0.so on very many paths, closes 0.so and
  * stands still. Then it loads 1.so, calls plug_turn of that library on one path, and stands still.
+ * Then it calls plug_turn of 1.so on very many paths, closes 1.so, calls plug_turn of 0.so on one
+ * path, and stands still.
  */
 #include "books.h"
 
@@ -46,23 +48,32 @@ static void *(*load_turn(const char *directory, unsigned number, void **library)
     return turn;
 }
 
-/* Keeps the chunk of the single path in the second library. */
-static FRAME void turn_in_both(const char *directory, char *answer, size_t answer_bytes) {
+static FRAME void *turn_often(const char *directory, unsigned number) {
     struct chunk chunk = {NULL, 40, 0, SITE_TURN};
     void *library;
-    void *(*first)(unsigned, unsigned) = load_turn(directory, 0, &library);
+    void *(*turn)(unsigned, unsigned) = load_turn(directory, number, &library);
     for (unsigned turns = 0; turns < 1U << TURNS; turns++) {
-        chunk.pointer = first(TURNS, turns);
+        chunk.pointer = turn(TURNS, turns);
         book_made(&books, &chunk);
         chunk_free(&books, &chunk);
     }
     dlclose(library);
-    stand(&books, answer, answer_bytes);
-    void *(*second)(unsigned, unsigned) = load_turn(directory, 1, &library);
-    if (second != first)
-        die("the second library has other addresses");
-    chunk.pointer = second(TURNS_ONCE, 0);
+    return (void *)(uintptr_t)turn;
+}
+
+/* Keeps the chunk of the single path while the program stands still. */
+static FRAME void turn_once(const char *directory, unsigned number, const void *place, char *answer,
+                            size_t answer_bytes) {
+    struct chunk chunk = {NULL, 40, 0, SITE_TURN};
+    void *library;
+    void *(*turn)(unsigned, unsigned) = load_turn(directory, number, &library);
+    if ((void *)(uintptr_t)turn != place)
+        die("the library has other addresses");
+    chunk.pointer = turn(TURNS_ONCE, 0);
     book_made(&books, &chunk);
+    stand(&books, answer, answer_bytes);
+    chunk_free(&books, &chunk);
+    dlclose(library);
 }
 
 int main(int argc, char **argv) {
@@ -82,8 +93,11 @@ int main(int argc, char **argv) {
     if (!stand(&books, answer, sizeof answer))
         return 0;
     if (turns) {
-        turn_in_both(argv[1], answer, sizeof answer);
+        const void *place = turn_often(argv[1], 0);
         stand(&books, answer, sizeof answer);
+        turn_once(argv[1], 1, place, answer, sizeof answer);
+        turn_often(argv[1], 1);
+        turn_once(argv[1], 0, place, answer, sizeof answer);
         return 0;
     }
     for (unsigned i = 0; i < count; i++) {
