@@ -29,7 +29,7 @@
  * may forbid the question. In a process with a control thread, it is allowed. */
 static bool is_mostly_absent(const char *start, size_t bytes) {
     size_t samples = bytes / SAMPLE_EVERY < SAMPLES_MOST ? bytes / SAMPLE_EVERY : SAMPLES_MOST;
-    size_t distance = bytes / samples & ~(OS_PAGE_BYTES - 1);
+    size_t distance = bytes / samples & ~(2 * OS_PAGE_BYTES - 1); /* samples begin at OS pages */
     int64_t resident = 0;
     if (!segment_is_purged())
         return false;

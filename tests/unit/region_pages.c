@@ -431,3 +431,22 @@ Test(region, zeroed_reused_chunks_are_not_made_resident) {
         cr_assert_lt(zeroed_resident(heap, view, sizes[i]), (int64_t)sizes[i] / 2, "%zu", sizes[i]);
     }
 }
+
+/* A sample has four OS pages, also if the distance between two samples is an odd number of OS
+ * pages. */
+Test(region, samples_of_reused_chunks_begin_at_os_pages) {
+    enum { SAMPLES = 3, DISTANCE = 65 };
+    const size_t bytes = (size_t)SAMPLES * DISTANCE * OS_PAGE_BYTES;
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    char *chunk = region_alloc(heap, view, bytes, false);
+    os_discard(chunk, bytes);
+    for (size_t page = 0; page < (size_t)SAMPLES * DISTANCE; page++)
+        if (page % DISTANCE == DISTANCE / 2 + 1 || page % DISTANCE == DISTANCE / 2 + 4)
+            chunk[page * OS_PAGE_BYTES] = 1;
+    region_free(heap, chunk);
+    cr_assert_lt(zeroed_resident(heap, view, bytes), (int64_t)bytes / 2);
+}
