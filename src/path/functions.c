@@ -45,10 +45,10 @@ static uint32_t folded_number(uintptr_t start) {
     return 0;
 }
 
-/* Gives a function a number. Without effect if all places for the function are taken, which with at
- * most half of the places in use hardly ever happens. A number that is unfolded at present is not
- * given: the unfolding belongs to the number's last function, whose library was closed. */
-static void folded_add(uintptr_t start) {
+/* Gives a function a number. False: all places for the function are taken, which with at most half
+ * of the places in use hardly ever happens. A number that is unfolded at present is not given: the
+ * unfolding belongs to the number's last function, whose library was closed. */
+static bool folded_add(uintptr_t start) {
     uint64_t at = hash_mix(start, 1);
     for (unsigned i = 0; i < FOLDED_TRIED; i++) {
         uint32_t place = (uint32_t)((at + i) % FOLDED_PLACES);
@@ -56,8 +56,9 @@ static void folded_add(uintptr_t start) {
             continue;
         functions->folded[place] = start;
         store_owner(&function_count, function_count + 1);
-        return;
+        return true;
     }
+    return false;
 }
 
 /* Forgets the functions between two addresses, because another module was loaded there. If the
@@ -168,14 +169,17 @@ void functions_unfold(const struct function_set *set) {
 /* Folds all functions that recur on at least RECURS_TOO paths. They are folded together, because
  * each call of fold changes the numbers in all rules and makes all threads forget their stacks. */
 static void fold(void) {
+    bool changes = false;
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];
         if (recurring->paths < RECURS_TOO || function_count >= FOLDED_PLACES / 2)
             continue;
-        if (!folded_number(recurring->start))
-            folded_add(recurring->start);
+        if (!folded_number(recurring->start) && folded_add(recurring->start))
+            changes = true;
         recurring->paths = 0;
     }
+    if (!changes)
+        return;
     unwind_rules_folded = number_of;
     unwind_rules_number_functions(number_of_key);
     /* The epoch changes last, so a thread that sees the new epoch reads the new numbers. */

@@ -381,6 +381,25 @@ Test(paths, full_table_of_folded_functions_stays_as_it_is) {
     cr_assert_eq(function_epoch, epoch, "%u functions are folded", function_count);
 }
 
+/* A function whose places are all taken is not folded, and changes nothing. */
+Test(paths, function_without_a_place_changes_nothing) {
+    enum { PLACES = 16 };
+    uintptr_t function = 0x10000;
+    uint32_t epoch = 0;
+    unwind_rules_init();
+    tables_limit_bytes();
+    for (unsigned found = 0; found <= PLACES; function += 16) {
+        if (hash_mix(function, 1) % RULE_FOLDED_PLACES)
+            continue;
+        epoch = function_epoch;
+        for (unsigned i = 0; i < 64; i++)
+            function_recurs(function);
+        found++;
+    }
+    cr_assert_eq(function_count, PLACES, "%u functions are folded", function_count);
+    cr_assert_eq(function_epoch, epoch);
+}
+
 /* Looks paths up while the tables are nearly full. Folded and waiting paths must agree with
  * libunwind, no chunk may be charged to [unknown], and the tables must stay within their limit. */
 static void walk_with_little_room(void (*run)(int levels), bool past_the_table, bool fold) {
