@@ -74,7 +74,7 @@ MUTANTS = {
         "src/region/large.c", "    else if (zero && !page->fresh)", "    else if (zero && page->fresh)",
         ["content-calloc-dirty-large"]),
     "huge-calloc-leaves-old-bytes": (
-        "src/region/large.c", "stale < size ? stale : size);", "size * 0);", ["content-calloc-dirty-large"]),
+        "src/region/large.c", "page->stale_bytes < size ? page->stale_bytes : size);", "size * 0);", ["content-calloc-dirty-large"]),
     "realloc-copies-half": (
         "src/region/resize.c", "        __builtin_memcpy(resized, chunk, copied);",
         "        __builtin_memcpy(resized, chunk, copied / 2);",
