@@ -14,12 +14,12 @@
  * by global.lock. */
 static struct {
     /* bytes that went back to the kernel only because the freelist was full, and that the program
-     * has not taken again since; demand_fades forgets these bytes */
+     * has not taken again since; segment_demand_fades forgets these bytes */
     int64_t early;
     /* bytes that left `early` because the program took them again; the freelist may keep this many
      * bytes more. Also read without the lock. */
     int64_t again;
-    /* the most bytes that were in use, lowered by demand_fades; also read without the lock */
+    /* the most bytes in use so far, lowered by segment_demand_fades; also read without the lock */
     int64_t peak;
 } demand START_PAGE;
 
@@ -38,7 +38,7 @@ void segment_note_taken(int64_t fresh) {
     }
 }
 
-/* Each quarter of the decay time, demand_fades forgets 1/EARLY_FORGOTTEN of demand.early,
+/* Each quarter of the decay time, segment_demand_fades forgets 1/EARLY_FORGOTTEN of demand.early,
  * 1/AGAIN_FORGOTTEN of demand.again, and 1/PEAK_FORGOTTEN of the difference between demand.peak and
  * the bytes in use. */
 #define EARLY_FORGOTTEN 4
