@@ -402,9 +402,11 @@ bool context_outside_handlers(struct heap *heap, uintptr_t frame) {
 /* The frame of a signal on the interrupted stack is smaller than this. */
 #define SIGNAL_FRAME_BYTES 16384U
 
+/* A glibc before 2.34 has a part of libc in libpthread. pthread_join there holds a lock while it
+ * calls libc's munmap, and pthread_create takes this lock. */
 static bool is_in_libc(const struct stack_frame *frame) {
     const struct module *module = unwind_rules_module(rule_module(frame->rule));
-    return module && module->loader;
+    return module && (module->loader || text_has(module->path, "/libpthread"));
 }
 
 /* True if a signal interrupted the frame where libc can hold no lock: directly after a system call.
