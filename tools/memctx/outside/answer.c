@@ -304,11 +304,14 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
     memcpy(identifier, named + OFFSET(tables, named, identifier),
            room < sizeof identifier - 1 ? room : sizeof identifier - 1);
     bool alive = FIELD(tables, named, named, generation) & 1;
+    char whole[2 * LABEL_BYTES] = "";
     if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
-        snprintf(label, LABEL_BYTES, "%s: those with next to nothing", name);
+        snprintf(whole, sizeof whole, "%s: those with next to nothing", name);
     else
-        snprintf(label, LABEL_BYTES, "%s%s%s", name, alive && identifier[0] ? ": " : "",
+        snprintf(whole, sizeof whole, "%s%s%s", name, alive && identifier[0] ? ": " : "",
                  alive ? identifier : "");
+    memcpy(label, whole, LABEL_BYTES - 1); /* cuts a longer label */
+    label[LABEL_BYTES - 1] = '\0';
     free(named);
 }
 
