@@ -72,7 +72,7 @@ Test(model, long_names_keep_the_function) {
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *text = shorten_function(names[i][0]);
-        cr_expect_str_eq(text, names[i][1]);
+        cr_assert_str_eq(text, names[i][1]);
         free(text);
     }
 }
