@@ -210,7 +210,7 @@ static struct huge_cached cache_remove(int place) {
     struct huge_cached entry = segment_huge_cache[place];
     segment_huge_cache[place].start = NULL;
     global.huge_cached_bytes -= (int64_t)entry.bytes;
-    global.huge_cached--;
+    add_owner(&global.huge_cached, -1);
     return entry;
 }
 
@@ -224,7 +224,7 @@ static bool cache_add(struct huge_cached entry) {
         store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
         segment_huge_cache[i] = entry;
         global.huge_cached_bytes += (int64_t)entry.bytes;
-        global.huge_cached++;
+        add_owner(&global.huge_cached, 1);
         return true;
     }
     return false;

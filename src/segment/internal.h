@@ -24,8 +24,10 @@ struct segment_global {
     /* atomic: until this time, threads that free pages give no memory back to the kernel; 0: they
      * do */
     uint64_t later_until_ns;
-    uint32_t calls;                         /* atomic: calls of segment_purge_when_due */
-    int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in segment_huge_cache */
+    uint32_t calls; /* atomic: calls of segment_purge_when_due */
+    /* bytes and number of mappings in segment_huge_cache; the number is read without the lock, too
+     */
+    int64_t huge_cached_bytes, huge_cached;
     struct page *deferred;          /* atomic: list of huge chunks that must still be unmapped */
     struct span_cache *span_caches; /* list of the caches that once had a place; never shrinks */
     int64_t span_caches_room;       /* slices that fit the places of all caches */
