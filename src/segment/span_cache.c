@@ -51,6 +51,14 @@ static void note_use(struct span_cache *cache, uint32_t slices) {
     store_owner(&cache->used, (uint8_t)(cache->used | 1U << (slices - 1)));
 }
 
+/* A cache with `places` places for a length may get more of them if all places then have at most
+ * 1/N of the freelist's bound. Returns N. */
+static int64_t share_to_grow(uint32_t slices, uint32_t places) {
+    if (places)
+        return MORE_SHARE;
+    return slices > SHORT ? LONG_SHARE : SHARE;
+}
+
 /* Gets the first places for a length, or twice as many places, if the freelist's bound has room. */
 static void grow(struct span_cache *cache, uint32_t slices) {
     if (cache->places[slices - 1] == SPAN_CACHE_EACH || !segment_is_purged() ||
@@ -58,10 +66,8 @@ static void grow(struct span_cache *cache, uint32_t slices) {
         return;
     lock_take(&global.lock);
     uint32_t places = cache->places[slices - 1], wanted = places ? 2 * places : FIRST_PLACES;
-    if (fits(global.span_caches_room + (int64_t)(wanted - places) * slices, places ? MORE_SHARE
-                                                                            : slices > SHORT
-                                                                                ? LONG_SHARE
-                                                                                : SHARE)) {
+    int64_t more = (int64_t)(wanted - places) * slices;
+    if (fits(global.span_caches_room + more, share_to_grow(slices, places))) {
         if (!cache->is_listed) {
             cache->is_listed = true;
             cache->next = global.span_caches;
