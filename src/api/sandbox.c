@@ -42,6 +42,11 @@ static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
+/* After this call each read of the processor's counter raises SIGSEGV, also a read of the clock. */
+static bool forbids_counter(long number, const unsigned long *arguments) {
+    return number == SYS_prctl && arguments[0] == PR_SET_TSC && arguments[1] == PR_TSC_SIGSEGV;
+}
+
 /* The addresses of the functions that the program would call without this library; 0 until the
  * first call. Each word is atomic. */
 static uintptr_t prctl_next START_PAGE;
@@ -84,6 +89,8 @@ static long call(long number, const unsigned long *arguments, bool by_name) {
     bool changed =
         (strict || is_filter(number, arguments) || gives_up_privileges(number, arguments)) &&
         control_restrict(strict, &before);
+    if (UNLIKELY(forbids_counter(number, arguments)))
+        store_release(&os_counter_forbidden, true);
     long result = by_name ? call_prctl(arguments) : call_syscall(number, arguments);
     if (result == -1 && changed) {
         int error = errno;

@@ -23,6 +23,7 @@
 
 static uint32_t refused; /* atomic */
 uint32_t os_restricted FORK_PAGE;
+uint32_t os_counter_forbidden FORK_PAGE;
 
 uint32_t os_refused(void) {
     return load_relaxed(&refused);
@@ -243,10 +244,15 @@ uint64_t os_now_ns(void) {
     return clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
+/* True if reading the processor's counter, which exact clocks need, would end the process. Strict
+ * mode also forbids reading the counter. */
+static bool is_counter_forbidden(void) {
+    return UNLIKELY(load_relaxed(&os_counter_forbidden)) ||
+           UNLIKELY(load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY);
+}
+
 uint64_t os_now_exact_ns(void) {
-    /* Strict mode also forbids reading the processor's counter, which the exact clock needs. */
-    bool coarse = UNLIKELY(load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY);
-    return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
+    return clock_ns(is_counter_forbidden() ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
 uint64_t os_thread_cpu_ns(void) {
@@ -261,7 +267,7 @@ uint64_t os_other_cpu_ns(uint32_t tid) {
 }
 
 uint64_t os_slept_ns(void) {
-    if (load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY)
+    if (is_counter_forbidden())
         return 0;
     uint64_t awake = clock_ns(CLOCK_MONOTONIC), all = clock_ns(CLOCK_BOOTTIME);
     /* whole ms, because the two clocks are not read at the same time */

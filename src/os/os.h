@@ -56,14 +56,15 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 /* The constructor passes the address of libc's clock_gettime; 0: not found. */
 void os_clock_init(uintptr_t function);
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
-/* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
+/* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY), and after
+ * os_counter_forbidden was set. */
 uint64_t os_now_exact_ns(void);
 uint64_t os_thread_cpu_ns(void); /* processor time of the calling thread */
 /* Processor time of another thread of this process; 0: not known. */
 uint64_t os_other_cpu_ns(uint32_t tid);
 /* Returns how long the machine has slept (was suspended) since it was booted: the monotonic clock
- * does not count that time. 0 in seccomp's strict mode, because no clock that counts it can be
- * read. */
+ * does not count that time. 0 in seccomp's strict mode, and after os_counter_forbidden was set,
+ * because no clock that counts it can be read. */
 uint64_t os_slept_ns(void);
 /* Called by the constructor. Before this call, os_thread_id and os_is_first_thread ask the kernel
  * each time. */
@@ -89,6 +90,9 @@ bool os_process_is_known(void);
  * futex and clock_gettime. Reset only when the kernel refused the filter. */
 INTERNAL uint32_t os_restricted; /* enum os_restriction */
 enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
+/* Atomic. Set when a thread of the process asked the kernel for a SIGSEGV at each read of the
+ * processor's counter (prctl, PR_SET_TSC). Threads that this thread makes inherit the setting. */
+INTERNAL uint32_t os_counter_forbidden;
 
 /* --- files, for the control thread and for start-up --------------------------------------- */
 /* Reads a whole small file into a buffer and terminates it with 0. Returns the bytes read, or

@@ -24,6 +24,12 @@ test_sandbox_strict() {
     same_sandboxed "$bin_dir/sandboxed" strict 300
 }
 
+test_sandbox_counter() {
+    build sandboxed
+    same_sandboxed "$bin_dir/sandboxed" counter 0
+    same_sandboxed "$bin_dir/sandboxed" counter 300
+}
+
 test_sandbox_short_list() {
     build sandboxed
     same_sandboxed "$bin_dir/sandboxed" short 0

@@ -5,6 +5,7 @@
  * - none: no restriction
  * - strict: seccomp's strict mode, which allows only read, write and exit. From then on, the
  *   program uses only sizes of which it has freed chunks
+ * - counter: a read of the processor's counter raises SIGSEGV, also a read of the clock
  * - short: a filter, set by prctl, that kills the process at all but a few calls
  * - late: a filter for the calling thread that kills the process at calls which a new thread and
  *   a socket need; a second thread has no filter
@@ -72,6 +73,8 @@ static int restrict_self(const char *how) {
         return 0;
     if (strcmp(how, "strict") == 0)
         return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+    if (strcmp(how, "counter") == 0)
+        return prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
     if (strcmp(how, "question") == 0)
         return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0 || errno != EFAULT ||
                syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL) == 0 || errno != EFAULT ||
@@ -202,15 +205,15 @@ int main(int argc, char **argv) {
     double before_s = argc > 2 ? atof(argv[2]) / 1000 : 0;
     int other_only = strcmp(how, "thread") == 0;
     int with_other = other_only || strcmp(how, "late") == 0 || strcmp(how, "all") == 0;
-    int strict = strcmp(how, "strict") == 0;
+    int clockless = strcmp(how, "strict") == 0 || strcmp(how, "counter") == 0;
     int free_after = strcmp(how, "none") == 0 || strcmp(how, "question") == 0 ||
                      strcmp(how, "children") == 0; /* this process has no filter in the end */
     pthread_t other;
     if (with_other && pthread_create(&other, NULL, other_thread, other_only ? "late" : NULL) != 0)
         return 2;
     free(path_make(1, 1)); /* at its first allocation the C library calls getrandom */
-    unsigned long wrong = allocate_for(before_s, 1, strict);
-    wrong += strict ? allocate_same(2) : 0;
+    unsigned long wrong = allocate_for(before_s, 1, clockless);
+    wrong += clockless ? allocate_same(2) : 0;
     while (with_other && !atomic_load(&begun))
         usleep(1000);
     if (strcmp(how, "children") == 0) {
@@ -228,7 +231,7 @@ int main(int argc, char **argv) {
     }
     if (restrict_self(how) != 0)
         return 3;
-    wrong += strict ? allocate_same(1000) : allocate_for(0.6, 2, 0);
+    wrong += clockless ? allocate_same(1000) : allocate_for(0.6, 2, 0);
     atomic_store(&stop, 1);
     while (with_other && !atomic_load(&stopped))
         allocate_for(0.01, 1, 0);
