@@ -45,10 +45,10 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
          (placement == PLACE_DEFAULT && (live < promote_bytes(heap) || !heap_may_segregate(heap)))))
         return;
     /* A program may have as many regions as call paths, so the tables' budget counts them. Without
-     * a region the context's chunks stay in mixed pages. */
+     * a region the context's chunks stay in shared pages, which cannot zero freed chunks. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
     enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE;
-    if (!tables_take(bytes, at_once ? TABLES_MUST : share)) /* mixed pages cannot keep the terms */
+    if (!tables_take(bytes, terms_with(view->context, TERMS_ZERO) ? TABLES_MUST : share))
         return;
     struct region *region = meta_alloc(sizeof *region);
     if (!region) {

@@ -6,9 +6,20 @@
 
 #define BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
 
+/* NULL: out of memory, or the tables have no room. The pages stay in one band then. Contexts that
+ * the program makes are not counted (TABLES_UNCOUNTED). */
+static struct page **make_bands(const struct region *region) {
+    int64_t bytes = region->named ? 0 : (int64_t)meta_block_bytes(BANDS_BYTES);
+    if (bytes && !tables_take(bytes, TABLES_SITE))
+        return NULL;
+    struct page **made = meta_alloc(BANDS_BYTES);
+    tables_add(made ? 0 : -bytes);
+    return made;
+}
+
 void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size) {
-    if (UNLIKELY(!region_of(bins)->emptier)) /* out of memory: the pages stay in one band */
-        region_of(bins)->emptier = meta_alloc(BANDS_BYTES);
+    if (UNLIKELY(!region_of(bins)->emptier))
+        region_of(bins)->emptier = make_bands(region_of(bins));
     uint16_t *units = &region_of(bins)->units[size_class];
     uint16_t needed = (uint16_t)((size + BINS_UNIT - 1) / BINS_UNIT);
     if (LIKELY(*units >= needed) && *units)

@@ -203,3 +203,40 @@ def pages_of_its_own_for_every_path():
         told = watch.check(2)
         program.finish()
     return note(told)
+
+
+def rule_for_full_tables(rule, tables=None, allocs=900000):
+    """Adds a rule when the tables are full, runs on, clears the rule and runs on. Checks the limit
+    and the books. Returns the text of the watch, and the resident KiB before, with and after the
+    rule."""
+    options = (f"allocs={scaled(allocs, 9000000)}", "stands=5", f"seed={SEED}")
+    with Program("recursion", *options, **({"MEMCTX_TABLES": tables} if tables else {})) as program:
+        program.go()
+        resident = [program.rss_kib()]
+        with Watch(program, 0.05) as watch:
+            add_rule(program, rule)
+            program.go()
+            program.go()
+            resident.append(program.rss_kib())
+            done = harness.run_cli("rules", program.pid, "--clear", env=program.target.cli_env)
+            check_equal(done.returncode, 0, done.stderr)
+            program.go()
+            program.go()
+        resident.append(program.rss_kib())
+        check_books(program, program.dump())
+        check_lost(program)
+        told = watch.check(2, fixed=tables)
+        program.finish()
+    return told, resident
+
+
+@test
+def a_rule_that_asks_for_pages_of_every_path():
+    """A rule gives each of very many paths pages of its own. The limit holds."""
+    return note(rule_for_full_tables("site_?=own")[0])
+
+
+@test
+def a_rule_that_makes_slabs_of_every_path():
+    """The limit also counts the lists that a slab keeps for its pages."""
+    return note(rule_for_full_tables("site_?=own,slab", 16 << 20, 400000)[0])
