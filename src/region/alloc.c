@@ -36,7 +36,8 @@ static int64_t promote_bytes(const struct heap *heap) {
     return live / PROMOTE_SHARE < bytes ? live / PROMOTE_SHARE : bytes;
 }
 
-/* Gives the context a region if it has enough bytes alive, or if its terms ask for one. */
+/* Gives the context a region, or the region that it left, if it has enough bytes alive, or if its
+ * terms ask for one. */
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
     int64_t live = view_live_bytes(view);
@@ -44,6 +45,11 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         (live < options.promote_bytes || placement == PLACE_SHARED ||
          (placement == PLACE_DEFAULT && (live < promote_bytes(heap) || !heap_may_segregate(heap)))))
         return;
+    if (view->region) {
+        region_of(view->region)->left = false;
+        region_of(view->region)->asked = at_once;
+        return;
+    }
     /* A program may have as many regions as call paths, so the tables' budget counts them. Without
      * a region the context's chunks stay in shared pages, which cannot zero freed chunks. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
@@ -56,6 +62,7 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         return;
     }
     bins_init(&region->bins);
+    region->asked = at_once;
     view->region = &region->bins;
 }
 
@@ -97,12 +104,26 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
         bins_put_aside_others(heap, bins, i);
 }
 
+/* Lets a context leave the region that a rule asked for before, unless the context has a placement.
+ * The region's pages may become mixed pages (share_own_page, bins.c). */
+COLD static void leave(struct heap *heap, struct view *view, struct region *region) {
+    region->asked = false;
+    if (heap_placement(view->context) != PLACE_DEFAULT)
+        return;
+    region->left = true;
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        bins_put_aside(heap, &region->bins, i);
+}
+
 /* Makes the region follow the context's terms, and prints the warning of a limit if it is due. */
 COLD static void look_at_terms(struct heap *heap, struct view *view) {
     unsigned number = terms_number(view->context);
     struct terms *terms = &terms_table[number];
-    if (view->region && !follows_terms(view->region, number))
+    struct region *region = view->region ? region_of(view->region) : NULL;
+    if (region && !follows_terms(view->region, number))
         region_change_terms(heap, view->region, number);
+    if (region && region->asked && !(load_relaxed(&terms->flags) & TERMS_OWN))
+        leave(heap, view, region);
     if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
         REGION_HOOK(tell_limit, terms, view->context);
 }
@@ -120,9 +141,11 @@ static unsigned look_around(struct heap *heap, struct view *view) {
      * finds a new heap_placings. */
     enum placement placement = heap_placement(view->context);
     uint32_t policy = policy_placed(placement);
-    if (!view->region && !region_is_tiny(view))
+    if (!region_serving(view) && !region_is_tiny(view))
         promote(heap, view, placement);
     if (view->region) {
+        if (UNLIKELY(placement != PLACE_DEFAULT))
+            region_of(view->region)->left = false;
         region_of(view->region)->looked = heap->placings;
         if (UNLIKELY(view->region->policy != policy))
             region_change_policy(heap, view->region, policy);

@@ -11,26 +11,26 @@
 INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
                             size_t room) {
     struct page *page = NULL;
+    struct bins *region = region_serving(view);
     enum placement placement = heap_placement(view->context);
-    struct pool *apart =
-        UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
+    struct pool *apart = UNLIKELY(placement == PLACE_APART) && !region ? bins_apart(heap) : NULL;
     if (apart) {
         bins_split_class(heap, size_class);
         aset_set_bins(view, &apart->bins); /* until the context's placement changes */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
-    if (view->region) { /* in a region each class has pages of its own */
+    if (region) { /* in a region each class has pages of its own */
         bins_split_class(heap, size_class);
-        if (UNLIKELY(view->region->recipe & RECIPE_EXACT))
-            slab_fit(heap, view->region, size_class, room);
-        page = bins_next_page(heap, view->region, view, size_class);
+        if (UNLIKELY(region->recipe & RECIPE_EXACT))
+            slab_fit(heap, region, size_class, room);
+        page = bins_next_page(heap, region, view, size_class);
     } else {
         size_class = bins_share_class(heap, size_class);
     }
     /* a reset would not find a chunk in a mixed page */
     if (UNLIKELY(!page) && region_is_named(view))
         return NULL;
-    aset_set_bins(view, page ? view->region : &heap->mixed);
+    aset_set_bins(view, page ? region : &heap->mixed);
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
 }
 

@@ -157,7 +157,7 @@ static void partial_push(struct bins *bins, struct page *page) {
     uint32_t half = page->capacity / 2;
     bool fuller = emptier && page->used > half;
     struct page *behind = fuller ? *emptier : NULL;
-    if (page->view && page->view->bins != &heap_no_bins)
+    if (page->view && page->view->bins != &heap_no_bins && LIKELY(!region_of(bins)->left))
         page->view->bins = bins; /* the context has free blocks of its own again */
     flag_set(page, PAGE_LISTED);
     if (fuller)

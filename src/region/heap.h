@@ -421,6 +421,9 @@ struct region {
     /* The region belongs to a named context: the program can free all its chunks at once, see
      * region/reset.h. */
     bool named;
+    /* A rule asked for the region (TERMS_OWN). When the rule is gone, the region is `left`: the
+     * context's next chunks go to mixed pages until the context is due for a region again. */
+    bool asked, left;
     bool aligned; /* atomic; some chunk was requested with an alignment above 16 bytes */
 };
 /* A value of others_chunks: the chunks have to be counted one by one before the view's numbers can
@@ -428,6 +431,11 @@ struct region {
 #define REGION_RECOUNT (INT64_MAX / 2)
 INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
+}
+
+/* Returns the bins of the region that serves the view's next chunks; NULL: there is none. */
+INLINE struct bins *region_serving(const struct view *view) {
+    return view->region && LIKELY(!region_of(view->region)->left) ? view->region : NULL;
 }
 
 /* A flag in a context's byte of heap_placed, beside the placement: a user chose the placement, and
