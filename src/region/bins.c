@@ -254,6 +254,9 @@ void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_c
 
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     struct page **current = current_of(heap, bins, size_class);
+    /* Visitors (punch, remote_collect) change heap_global.own_free at once. A heap that only takes
+     * the blocks that they gave or took would never publish the opposite change. */
+    heap_note_waste(heap);
     if (blocks_has_free(*current))
         return true;
     do {

@@ -287,10 +287,14 @@ int64_t heap_live_bytes(void) {
     return live;
 }
 
-bool heap_may_segregate(struct heap *heap) {
+void heap_note_waste(struct heap *heap) {
     int64_t change = heap->own_free - heap->own_free_published;
     if (change > PUBLISH_STEP || change < -PUBLISH_STEP)
         heap_publish_waste(heap);
+}
+
+bool heap_may_segregate(struct heap *heap) {
+    heap_note_waste(heap);
     int64_t waste = load_relaxed(&heap_global.own_free);
     int64_t live = segment_used_bytes() - waste;
     int64_t cap = load_relaxed(&options.waste_kib) << 10;

@@ -488,6 +488,8 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tabl
 bool heap_may_segregate(struct heap *heap);
 /* Adds to heap_global.own_free the change of heap->own_free since the last call. */
 void heap_publish_waste(struct heap *heap);
+/* Calls heap_publish_waste if the change is large. */
+void heap_note_waste(struct heap *heap);
 /* Returns the requested bytes that are alive in all heaps. Reads every view under heap_global.lock.
  * If this thread holds a lock already (in a signal handler or a fork handler), reads without the
  * lock, and a thread that ends meanwhile may be counted twice or not at all. */

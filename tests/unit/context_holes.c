@@ -66,6 +66,32 @@ Test(holes, a_page_is_punched_at_the_second_look) {
     cr_assert_lt(heap_global.own_free, (int64_t)(2 * OS_PAGE_BYTES), "waste that is not there");
 }
 
+/* Each round punches pages and then uses their blocks again. A chunk in each page stays, so no page
+ * goes, and none is new. */
+Test(holes, waste_of_a_heap_that_needs_no_page) {
+    enum { LARGE = 5000, LARGE_STAYS = 4 };
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    for (size_t i = 0; i < CHUNKS; i++)
+        chunks[i] = region_alloc(heap, view, LARGE, false);
+    for (size_t i = 0; i < CHUNKS; i++)
+        if (i % LARGE_STAYS)
+            region_free(heap, chunks[i]);
+    for (int round = 0; round < 10; round++) {
+        size_t bytes = holes_look_now();
+        for (size_t more; (more = holes_look_now());)
+            bytes += more;
+        cr_assert_gt(bytes, (size_t)CHUNKS * LARGE / 8, "round %d", round);
+        for (size_t i = 0; i < CHUNKS / 2; i++)
+            if (i % LARGE_STAYS)
+                chunks[i] = region_alloc(heap, view, LARGE, false);
+        for (size_t i = 0; i < CHUNKS / 2; i++)
+            if (i % LARGE_STAYS)
+                region_free(heap, chunks[i]);
+    }
+    cr_assert_gt(heap_global.own_free, -(int64_t)CHUNKS * LARGE, "published too late");
+}
+
 Test(holes, a_page_in_use_stays) {
     struct heap *heap = sparse_heap();
     holes_look_now();
