@@ -60,11 +60,9 @@ static void add_reason(struct text *text, int64_t error) {
     static const struct {
         int error;
         const char *text;
-    } texts[] = {{ENOENT, "its folder does not exist"},
-                 {EACCES, "permission denied"},
-                 {EROFS, "the file system is read-only"},
-                 {ENOTDIR, "it is not a directory"},
-                 {ENAMETOOLONG, "the path is too long"}};
+    } texts[] = {{ENOENT, "its folder does not exist"}, {EACCES, "permission denied"},
+                 {EPERM, "no files can be made there"}, {EROFS, "the file system is read-only"},
+                 {ENOTDIR, "it is not a directory"},    {ENAMETOOLONG, "the path is too long"}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i].error == error) {
             text_add(text, texts[i].text);
@@ -95,6 +93,26 @@ static int64_t make_directory(const char *directory) {
     if (!error || error == -EEXIST)
         error = OS_CALL(SYS_faccessat, AT_FDCWD, directory, 3, 0, 0, 0); /* W_OK | X_OK */
     return -error;
+}
+
+/* Makes a file in the directory and removes it. Returns 0, or the error. access() says that root
+ * may write to /proc and /sys, where nobody can make files. */
+static int64_t try_directory(const char *directory) {
+    char room[sizeof recorder->directory + 32];
+    struct text path = {.bytes = room, .capacity = sizeof room - 1};
+    text_add(&path, directory);
+    text_add(&path, "/.memctx-");
+    text_add_number(&path, os_process_id());
+    room[path.length] = 0;
+    long fd =
+        OS_CALL(SYS_openat, AT_FDCWD, room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600, 0, 0);
+    if (fd == -ENOENT) /* /proc says that the name does not exist */
+        return EPERM;
+    if (OS_FAILED(fd))
+        return fd == -EEXIST ? 0 : -fd;
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    OS_CALL(SYS_unlink, room, 0, 0, 0, 0, 0);
+    return 0;
 }
 
 void record_begin(void) {
@@ -217,6 +235,8 @@ bool record_switch(const char *directory, struct text *answer) {
         recorders[slot] = meta_alloc(sizeof *recorder);
     struct recorder *fresh = recorders[slot];
     int64_t error = fresh ? make_directory(directory) : ENOMEM;
+    if (!error)
+        error = try_directory(directory);
     if (error) {
         text_add(answer, ": nothing can be recorded in ");
         text_add(answer, directory);

@@ -108,8 +108,9 @@ static size_t add_rules_to_environment(const char *rules) {
     return count;
 }
 
-/* Makes the directory for recordings and checks that files can be made in it. The library itself
- * would only count the failed writes. */
+/* Makes the directory for recordings, and makes and removes a file in it. The library itself would
+ * only count the failed writes. access() would not do: root may write to /proc and /sys, where
+ * nobody can make files. */
 static void set_record(const char *directory) {
     char path[PATH_MAX];
     struct stat status;
@@ -119,8 +120,13 @@ static void set_record(const char *directory) {
         cli_die(CLI_REFUSED, "--record: %s cannot be read; %s", directory, strerror(errno));
     if (!S_ISDIR(status.st_mode))
         cli_die(CLI_REFUSED, "--record takes a directory; %s is a file", directory);
-    if (access(path, W_OK | X_OK) != 0)
+    char *trial = cli_format("%s/.memctx-XXXXXX", path);
+    int fd = mkstemp(trial);
+    if (fd < 0)
         cli_die(CLI_REFUSED, "--record: no file can be made in %s; %s", directory, strerror(errno));
+    close(fd);
+    unlink(trial);
+    free(trial);
     set_variable("MEMCTX_RECORD", path);
 }
 
