@@ -2,8 +2,9 @@
 /* recorded.c - a program for MEMCTX_RECORD: it leaks at a steady rate and obeys words on standard
  * input. "fork" forks a child that leaks, too, and prints its pid; "fast" leaks fast until the
  * process is killed; "churn" allocates and frees small chunks, and after a second allocates and
- * keeps a large one; "identify WORD" sets the identifier of its named context; "drop" changes the
- * user to 65534; "again" executes the program once more; "exit" and "_exit" end it. */
+ * keeps a large one; "strings" frees two million small chunks; "identify WORD" sets the identifier
+ * of its named context; "drop" changes the user to 65534; "again" executes the program once more;
+ * "exit" and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
 #include <stdio.h>
@@ -53,6 +54,10 @@ static void obey(char **argv) {
         printf("drop %d\n", setuid(65534));
     if (!strcmp(word, "churn\n"))
         churn();
+    for (long i = 0; !strcmp(word, "strings\n") && i < 2000000; i++) {
+        kept = malloc(40);
+        free(kept);
+    }
     if (!strcmp(word, "again\n"))
         execv(argv[0], argv);
     if (!strncmp(word, "identify ", 9)) {

@@ -603,6 +603,21 @@ def shares_of(targets):
 
 
 @test
+def recording_judges_no_sum():
+    """[smaller contexts] holds a buffer of stdio and saw two million strings come and go: no array grew
+    by copying."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        target.say("strings")
+        wait_until(lambda: dump_of(path)["totals"]["frees"] >= 2000000, "a moment with the frees", timeout_s=60)
+        rest = next(one for one in dump_of(path)["contexts"] if (one["frame"] or {}).get("function") == "[smaller contexts]")
+        check(rest["self"]["frees"] >= 2000000, f"the sum has no frees: {rest}")
+        findings = json.loads(run_cli("doctor", "--json", path).stdout)["findings"]
+        check("copies" not in [one["id"] for one in findings], f"{findings}")
+
+
+@test
 def recording_costs_little():
     """A recording costs at most 0.2 % of a core and 2 MiB of address space."""
     program = harness.build_program("tests/control/recorded.c")

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "diagnosis/look.h"
+#include "memctx/record.h"
+#include "model/folding.h"
 
 struct wire_resizes look_resizes(const struct look *look, size_t number) {
     uint32_t context = model_figures_at(look->model, number)->context;
@@ -108,6 +110,17 @@ static bool copies_in_fixed_steps(const struct model_totals *self, int64_t mean_
            peak - self->requested_bytes <= 2 * mean_live;
 }
 
+/* True if the figures are a sum of many call paths: [other callers], and the sums of a recording.
+ * Their freed and their live chunks are of different kinds. */
+static bool is_sum(const struct look *look, size_t number) {
+    uint32_t index = model_figures_at(look->model, number)->context;
+    if (index == WIRE_NONE)
+        return true;
+    const struct model_context *context = &look->model->contexts[index];
+    return context->id == RECORD_REST || context->id == RECORD_FORGOTTEN ||
+           folding_is_others(context->frame->kind, context->frame->label);
+}
+
 /* Returns the bytes that were copied when the context's chunks grew; 0: no growth by copying is
  * seen. Copies by realloc are counted. Other copies, such as those of a std::vector, are inferred
  * if many chunks were freed that were much smaller than the chunks that stay. Freed chunks of about
@@ -123,7 +136,8 @@ static int64_t copied_by_growth(const struct look *look, size_t number, bool *fi
     int64_t steps = counted ? resizes.grows : self->frees;
     int64_t old_bytes = counted ? resizes.grown_from_bytes : freed;
     int64_t copied = counted ? resizes.copied_bytes : freed;
-    if (steps < 4 * self->live_chunks || (counted && steps < resizes.reallocs / 2) || steps == 0)
+    if ((!counted && is_sum(look, number)) || steps < 4 * self->live_chunks ||
+        (counted && steps < resizes.reallocs / 2) || steps == 0)
         return 0;
     int64_t mean_live = self->requested_bytes / self->live_chunks;
     *fixed_steps = !counted && copies_in_fixed_steps(self, old_bytes / steps, mean_live);
