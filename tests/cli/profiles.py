@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -349,6 +350,52 @@ def profile_strings_are_utf8():
             ),
             f"no such name in {names}",
         )
+
+
+@test
+def profile_names_that_pprof_would_cut():
+    """From a C++ name that equals the system name, pprof removes everything in () and <>. Names of
+    which a wrong part would be left have no system name, so pprof keeps them."""
+    kept = [
+        "<A as core::clone::Clone>::clone",
+        "alloc::vec::Vec<T>::from::<u8>",
+        "(anonymous namespace)::fill()",
+        "Handler::operator()(int) const",
+        "Stream::operator<<(int)",
+        "main::{lambda(int)#1}::operator()(int) const",
+    ]
+    cut = {
+        "std::vector<int, std::allocator<int> >::push_back(int const&)": "std::vector::push_back",
+        "main": "main",
+    }
+    with scratch() as where:
+        made = Made(where)
+        made.module("/opt/shop", 0x1000, 0x9000)
+        for i, name in enumerate([*kept, *cut]):
+            made.add(0, name, address=0x2000 + i, module="/opt/shop", requested_bytes=100, live_chunks=1)
+        profile = export(made.save(), where)
+        texts = profile["string_table"]
+        names = {
+            texts[one["name"]].decode(): texts[one["system_name"]].decode()
+            for one in profile["function"]
+        }
+        for name in kept:
+            check_equal(names[name], "", f"system name of {name}")
+        for name in cut:
+            check_equal(names[name], name, f"system name of {name}")
+        if shutil.which("go"):
+            path = os.path.join(where, "names.pb.gz")
+            succeed("export", made.path, "--pprof", path)
+            top = subprocess.run(
+                ["go", "tool", "pprof", "-top", "-nodefraction=0", path],
+                env=clean_env(),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            ).stdout
+            for name in [*kept, *cut.values()]:
+                check(re.search(rf"% +{re.escape(name)}$", top, re.M), f"{name}: {top}")
 
 
 @test

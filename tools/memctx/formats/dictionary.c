@@ -152,6 +152,22 @@ static struct dictionary_location key_of(struct dictionary *dict, uint32_t index
                                         .address = context->frame->address - (returns ? 1 : 0)};
 }
 
+/* True if pprof and Parca would cut the name wrongly. From a C++ name that equals the system name
+ * they remove everything in () and in <>. That makes names shorter, but leaves "::clone" of
+ * "<A as B>::clone", "::f" of "(anonymous namespace)::f", and "T::operator" of "T::operator()". */
+static bool is_cut_wrongly(const char *name) {
+    int depth = 0;
+    for (const char *at = name; *at && depth >= 0; at++) {
+        bool opens = *at == '<' || *at == '(';
+        size_t before = (size_t)(at - name);
+        if (opens && depth == 0 &&
+            (before == 0 || at[-1] == ':' || (before >= 8 && memcmp(at - 8, "operator", 8) == 0)))
+            return true;
+        depth += opens - (*at == '>' || *at == ')');
+    }
+    return false;
+}
+
 static void put_line(struct dictionary *dict, const char *name, const char *file, int64_t line) {
     const struct dictionary_layout *layout = dict->layout;
     struct message *part = &dict->part;
@@ -161,7 +177,8 @@ static void put_line(struct dictionary *dict, const char *name, const char *file
     if (fresh) {
         message_put_number(part, layout->function.id, function);
         message_put_number(part, layout->function.name, dictionary_string(dict, name));
-        message_put_number(part, layout->function.system_name, dictionary_string(dict, name));
+        message_put_number(part, layout->function.system_name,
+                           dictionary_string(dict, is_cut_wrongly(name) ? "" : name));
         message_put_number(part, layout->function.file, dictionary_string(dict, file ? file : ""));
         message_put_message(&dict->body, layout->functions, part);
     }
