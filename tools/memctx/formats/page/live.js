@@ -191,8 +191,9 @@
     for (const part of [0, .5, 1]) pen.fillText(bytesText(Math.round(most * part)), 2, Math.min(height - FOOT - 4, y(most * part) + 6));
     pen.fillText(clock(first), LEFT, height - 6);
     pen.fillText(clock(end), width - pen.measureText(clock(end)).width - 4, height - 6);
-    const legend = "line: resident, area: requested";
-    pen.fillText(legend, (LEFT + width - pen.measureText(legend).width) / 2, height - 6);
+    const legend = "line: resident, area: requested", clocks = pen.measureText(clock(first) + clock(end)).width;
+    if (pen.measureText(legend).width + clocks + LEFT + 20 < width)
+      pen.fillText(legend, (LEFT + width - pen.measureText(legend).width) / 2, height - 6);
   };
   const momentText = (moment) => {
     const near = samples.reduce((best, one) => !best || Math.abs(one[0] - moment.ms) < Math.abs(best[0] - moment.ms) ? one : best, null);
