@@ -142,8 +142,12 @@ const char *outside_how(struct outside *outside) {
             : "";
     free(outside->how);
     if (outside->path)
-        outside->how = cli_format("read from the core file %s%s%s%s%s", outside->path, cut, missing,
-                                  moved, nothing);
+        outside->how =
+            cli_format("read from the core file %s%s%s%s%s%s", outside->path,
+                       tables->reach.is_filled
+                           ? "; the file has no holes, so OS pages of zeros count as not resident"
+                           : "",
+                       cut, missing, moved, nothing);
     else
         outside->how = cli_format(
             "read from outside through /proc/%d/mem%s%s%s%s; reason: %s",

@@ -165,6 +165,9 @@ bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *
     if (reach->fd < 0)
         return cli_fail(failure, errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
                         "%s: cannot be opened; %s", path, strerror(errno));
+    /* a file system that does not tell holes calls the end of the file the first hole, too */
+    reach->is_filled = lseek(reach->fd, 0, SEEK_HOLE) == lseek(reach->fd, 0, SEEK_END);
+    lseek(reach->fd, 0, SEEK_SET);
     elf_version(EV_CURRENT);
     Elf *elf = elf_begin(reach->fd, ELF_C_READ, NULL);
     bool good =

@@ -226,13 +226,37 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
     return false;
 }
 
+/* Calls `take` for each OS page of the file that is not all zeros. */
+static void each_not_zero(const struct reach *reach, const struct reach_piece *piece, uint64_t at,
+                          uint64_t stop, void (*take)(uint64_t start, uint64_t end, void *argument),
+                          void *argument) {
+    char bytes[16 * OS_PAGE_BYTES];
+    while (at < stop) {
+        size_t wanted = stop - at < sizeof bytes ? (size_t)(stop - at) : sizeof bytes;
+        ssize_t got = pread(reach->fd, bytes, wanted, (off_t)at);
+        if (got <= 0)
+            return;
+        for (size_t i = 0; i < (size_t)got; i += OS_PAGE_BYTES) {
+            size_t part = (size_t)got - i < OS_PAGE_BYTES ? (size_t)got - i : OS_PAGE_BYTES;
+            uint64_t start = piece->start + (at + i - piece->offset);
+            if (bytes[i] != 0 || memcmp(bytes + i, bytes + i + 1, part - 1) != 0)
+                take(start, start + part, argument);
+        }
+        at += (uint64_t)got;
+    }
+}
+
 /* Calls `take` for each run of bytes of a piece that the file holds. The kernel leaves a hole for
- * memory that was not resident. In a file without holes all bytes count as held. */
+ * memory that was not resident. */
 static void each_held(const struct reach *reach, const struct reach_piece *piece, uint64_t from,
                       uint64_t end, void (*take)(uint64_t start, uint64_t end, void *argument),
                       void *argument) {
     uint64_t stop = piece->offset + (end - piece->start);
     off_t at = (off_t)(piece->offset + (from - piece->start));
+    if (reach->is_filled) {
+        each_not_zero(reach, piece, (uint64_t)at, stop, take, argument);
+        return;
+    }
     while ((uint64_t)at < stop) {
         off_t data = lseek(reach->fd, at, SEEK_DATA);
         if (data < 0 && errno == ENXIO) /* nothing but a hole up to the end of the file */

@@ -43,6 +43,9 @@ struct reach {
     size_t piece_count;
     struct reach_thread *threads; /* threads in a core file; their names are not known */
     size_t thread_count;
+    /* A core file without any hole. gcore writes zeros for memory that was not resident; copying
+     * and compressing a core file fill its holes with zeros. */
+    bool is_filled;
     uint64_t cut_bytes; /* memory that is in the headers of a core file, but not in the file */
     char name[17];      /* core file: the program's name, cut by the kernel at 15 characters */
     int64_t pid;
@@ -73,7 +76,8 @@ bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,
                          size_t count);
 /* Returns the bytes of memory that a core file holds, without its holes: the best estimate of the
- * resident set. */
+ * resident set. In a file without holes, OS pages of zeros count as holes; this reads the whole
+ * file. */
 int64_t reach_held_bytes(const struct reach *reach);
 
 /* Add a mapping or a piece. For core.c. */
