@@ -77,12 +77,36 @@ static bool is_of_another_site(struct MHD_Connection *connection) {
            !(mode && strcasecmp(mode, "navigate") == 0);
 }
 
-bool request_permit(struct MHD_Connection *connection, const char *version,
+/* Returns the length of "http://HOST" in front of the path; 0 if there is none. */
+static size_t host_length(const char *url) {
+    size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
+                    : strncasecmp(url, "https://", 8) == 0 ? 8
+                                                           : 0;
+    return scheme > 0 ? scheme + strcspn(url + scheme, "/") : 0;
+}
+
+const char *request_path(const char *url) {
+    const char *path = url + host_length(url);
+    return *path != '\0' ? path : "/";
+}
+
+/* Puts the host of "http://HOST/PATH" into `host`. Returns false if there is none. */
+static bool take_host(const char *url, char *host, size_t room) {
+    size_t length = host_length(url);
+    const char *from = length > 0 ? strstr(url, "://") + 3 : url;
+    snprintf(host, room, "%.*s", (int)(url + length - from), from);
+    return length > 0;
+}
+
+bool request_permit(struct MHD_Connection *connection, const char *url, const char *version,
                     const struct request_rules *rules, struct request_refusal *refusal) {
+    char named[256];
     const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!has_right_hosts(connection, version))
         return refuse(refusal, MHD_HTTP_BAD_REQUEST, "the request needs exactly one Host header");
+    if (take_host(url, named, sizeof named)) /* HTTP: then the header Host does not count */
+        host = named;
     if (rules->local_host && host && !is_local_name(host)) {
         return refuse(refusal, MHD_HTTP_FORBIDDEN,
                       "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "

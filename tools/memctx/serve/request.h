@@ -55,9 +55,12 @@ struct request_rules {
     bool *token_logged; /* true: the message about a wrong token was printed */
 };
 
-/* Fills in `refusal` and returns false if the client has no right to ask. `version`: the version of
- * HTTP, such as "HTTP/1.1". */
-bool request_permit(struct MHD_Connection *connection, const char *version,
+/* Returns the path of a request's address, which is "/PATH", or "http://HOST/PATH" from clients
+ * that were written for proxies; HTTP demands that a server takes both. */
+const char *request_path(const char *url);
+/* Fills in `refusal` and returns false if the client has no right to ask. `url`: the address as the
+ * client sent it. `version`: the version of HTTP, such as "HTTP/1.1". */
+bool request_permit(struct MHD_Connection *connection, const char *url, const char *version,
                     const struct request_rules *rules, struct request_refusal *refusal);
 /* Returns true if the client accepts answers in gzip's format. */
 bool request_takes_gzip(struct MHD_Connection *connection);

@@ -357,13 +357,14 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
     /* libmicrohttpd aborts if a request is still suspended when its server stops */
     if (server->ending)
         return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
-    if (!request_permit(request->http, version, &server->rules, &refusal)) {
-        if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, url))
+    const char *path = request_path(url);
+    if (!request_permit(request->http, url, version, &server->rules, &refusal)) {
+        if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, path))
             return send_now(request,
                             shell_answer(refusal.status, request_takes_gzip(request->http)));
         return send_refusal(request, refusal.status, refusal.text);
     }
-    if (!request_read(&request->query, request->http, url, &server->fleet, &server->watching,
+    if (!request_read(&request->query, request->http, path, &server->fleet, &server->watching,
                       &refusal))
         return send_refusal(request, refusal.status, refusal.text);
     switch (request->query.kind) {
