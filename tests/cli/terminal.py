@@ -90,7 +90,10 @@ def units_on_a_terminal():
 @test
 def no_binary_on_a_terminal():
     with target([build_program("tests/cli/programs/allocate.c")]) as live:
-        check_equal(on_terminal("dump", live.pid, "-o", "-", env=live.cli_env, code=2, warned="a packed snapshot is no text for a terminal"), "", "the terminal")
+        for name in ("-", "/dev/stdout"):
+            for words, warned in ((["dump", live.pid, "-o"], "a packed snapshot is no text for a terminal"),
+                                  (["export", live.pid, "--pprof"], "which a terminal cannot show")):
+                check_equal(on_terminal(*words, name, env=live.cli_env, code=2, warned=warned), "", f"{words} {name}")
         check(on_terminal("dump", live.pid, "--json", "-o", "-", env=live.cli_env).startswith('{"schema"'), "JSON")
 
 

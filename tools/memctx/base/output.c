@@ -3,6 +3,7 @@
 #include "base/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -55,6 +56,19 @@ static char *temporary_name(const char *path) {
     size_t folder = slash ? (size_t)(slash + 1 - path) : 0, length = strlen(path);
     size_t most = folder + NAME_MAX - strlen(suffix);
     return cli_format("%.*s%s", (int)(length < most ? length : most), path, suffix);
+}
+
+bool output_is_terminal(const char *path) {
+    struct stat status;
+    if (strcmp(path, "-") == 0)
+        return isatty(STDOUT_FILENO);
+    if (stat(path, &status) != 0 || !S_ISCHR(status.st_mode))
+        return false;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    bool is_terminal = fd >= 0 && isatty(fd);
+    if (fd >= 0)
+        close(fd);
+    return is_terminal;
 }
 
 void output_begin(struct output *output, const char *path) {

@@ -23,6 +23,9 @@ struct output {
     unsigned mode; /* permissions of the file that is replaced; all if there is none */
 };
 
+/* True if `path` is a terminal: "-" with a terminal as standard output, /dev/tty, or such a file.
+ */
+bool output_is_terminal(const char *path);
 /* Begins to write to `path`; "-" is standard output. */
 void output_begin(struct output *output, const char *path);
 /* Like output_begin, but writes the file compressed, in gzip's format. */

@@ -112,7 +112,7 @@ static struct dump_request parse(int argc, char **argv) {
         cli_usage("a snapshot holds every context; use --site, --context, --min and --depth when "
                   "you read it");
     }
-    if (request.output && strcmp(request.output, "-") == 0 && !request.json && terminal_is_output())
+    if (request.output && !request.json && output_is_terminal(request.output))
         cli_usage("a packed snapshot is no text for a terminal; name a file, or give --json");
     if (request.stream && (!request.output || request.json || request.render.threads))
         cli_usage("--stream says how -o FILE writes a snapshot; it goes with neither --json nor "

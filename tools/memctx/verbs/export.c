@@ -121,7 +121,7 @@ static void check(const char *const *paths, size_t wanted, unsigned seconds) {
         wanted > (size_t)(paths[FORMAT_PPROF] != NULL) + (paths[FORMAT_OTLP] != NULL))
         cli_usage("--seconds is for --pprof and --otlp; write other formats with another command");
     for (size_t i = FORMAT_PPROF; i <= FORMAT_OTLP; i++)
-        if (paths[i] && strcmp(paths[i], "-") == 0 && isatty(STDOUT_FILENO))
+        if (paths[i] && output_is_terminal(paths[i]))
             cli_usage("--%s writes compressed data, which a terminal cannot show; name a file",
                       options_list[i].name);
 }
