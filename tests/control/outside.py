@@ -876,6 +876,10 @@ def core_without_tables():
         for words in (["diff", path, path], ["export", path, "--folded", "-"], ["dump", path, "--svg", "/dev/null"]):
             done = harness.run_cli(*words)
             check("the file is cut off" in (done.stdout if words[0] == "diff" else done.stderr), f"{words}: {done.stderr}")
+        with open(path, "wb") as file:
+            file.write(core)
+        done = harness.run_program(["/bin/sh", "-c", 'cat "$1" | "$2" dump /dev/stdin', "sh", path, harness.CLI], harness.clean_env())
+        check(done.returncode == 1 and "a core file is not read from a pipe" in done.stderr, f"a core from a pipe: {done.stderr}")
         for packer, suffix in (("gzip", "gz"), ("xz", "xz"), ("zstd", "zst"), ("bzip2", "bz2")):
             if shutil.which(packer):
                 packed = harness.run_program([packer, "-k", path], harness.clean_env())

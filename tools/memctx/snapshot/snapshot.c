@@ -101,6 +101,16 @@ static const char *unpacker_of(const char *bytes, size_t length) {
     return NULL;
 }
 
+/* True if the bytes begin a core file. Core files are read elsewhere, but not from a pipe, because
+ * they are read at many places. */
+static bool is_core_head(const char *bytes, size_t length) {
+    Elf64_Ehdr head;
+    if (length < sizeof head)
+        return false;
+    memcpy(&head, bytes, sizeof head);
+    return head.e_type == ET_CORE;
+}
+
 /* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
  * cannot be read or is not a snapshot. Checks the first bytes before it reads the rest, so that a
  * large file of another kind is not read. */
@@ -134,8 +144,10 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
                         unpacker_of(bytes, used), path);
     } else if (*kind == KIND_OTHER && used >= SELFMAG && memcmp(bytes, ELFMAG, SELFMAG) == 0) {
         cli_set_failure(failure, CLI_REFUSED,
-                        "%s: not a memctx snapshot; it is a program; name a process that memctx ps "
-                        "shows, or start one with memctx run",
+                        is_core_head(bytes, used)
+                            ? "%s: a core file is not read from a pipe; write it to a file first"
+                            : "%s: not a memctx snapshot; it is a program; name a process that "
+                              "memctx ps shows, or start one with memctx run",
                         path);
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
