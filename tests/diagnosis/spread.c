@@ -5,7 +5,8 @@
  * hold more chunks, the other half in the next round. `full`: grows in two rounds only. `bursts`:
  * each path makes many chunks in one round and none in the others. `phases`: in each round two
  * other paths make many chunks. `little`: as `leak`, but each path keeps many chunks of few bytes.
- * Each prints "look" four times.
+ * `line`: four call places of one function, in one line, keep many chunks. Each prints "look" four
+ * times.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,18 @@ __attribute__((noinline)) static void serve(void) {
     __asm__ volatile("");
 }
 
+__attribute__((noinline)) static char *filled(char *chunk) {
+    return memset(chunk, 'l', 45000);
+}
+
+#define KEEP kept[count++] = filled(malloc(45000))
+
+__attribute__((noinline)) static void line_keep(void) {
+    for (int k = 0; k < 64; k++)
+        KEEP, KEEP, KEEP, KEEP;
+    __asm__ volatile("");
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "little") == 0) {
@@ -115,6 +128,8 @@ int main(int argc, char **argv) {
                     kept[count++] = handlers[i]();
         } else if (strcmp(what, "replaced") == 0) {
             handlers_swap(round);
+        } else if (strcmp(what, "line") == 0) {
+            line_keep();
         } else if (strcmp(what, "bursts") == 0) {
             handlers_burst(round);
         } else if (strcmp(what, "phases") == 0) {

@@ -76,3 +76,15 @@ def spread_healthy():
         with runtime_dir() as directory, spread(directory, language, case) as target:
             growth = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
             check(not growth, f"{language} {case}: {growth}")
+
+
+@test
+def places_in_one_line_are_told_once():
+    """Call paths that differ by their return addresses only are one line of the text."""
+    with runtime_dir() as directory, spread(directory, "c", "line") as target:
+        first = found_at(target, 4)["findings"][0]
+        check_equal((first["id"], first["contexts"]), ("growth", 4), "the finding")
+        text = told(target)
+    who = labelled(text, 1, "who")
+    check_equal(len(re.findall("line_keep", who)), 1 + len(re.findall(r"\d %", who)), f"the function and its parts: {who}")
+    check(len(re.findall(r"\d %", who)) <= 1, f"a line twice: {who}")

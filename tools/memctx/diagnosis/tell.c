@@ -325,23 +325,74 @@ char *tell_who(const struct model *model, const struct finding *finding,
     return text;
 }
 
-char *tell_part(const struct model *model, const struct finding *finding, size_t index,
-                const struct tell_options *options) {
-    const struct finding_part *group = &finding->parts[index];
-    struct who_part part = part_who(model, finding, group);
+/* Groups of call paths with one text. */
+struct told_part {
+    char *path;
+    double share;
+    int64_t bytes;
+    size_t contexts;
+    uint32_t example;
+};
+
+static int by_share(const void *a, const void *b) {
+    const struct told_part *left = a, *right = b;
+    return left->share > right->share ? -1 : left->share < right->share;
+}
+
+/* Adds a group to the one with the same functions, or behind the last one. Groups differ by their
+ * return addresses; two with the same functions would read as one line that is printed twice. */
+static size_t add_part(struct told_part *parts, size_t count, const struct finding_part *group,
+                       char *path) {
+    size_t i = 0;
+    while (i < count && strcmp(parts[i].path, path) != 0)
+        i++;
+    if (i == count) {
+        parts[i] =
+            (struct told_part){path, group->share, group->bytes, group->contexts, group->example};
+        return count + 1;
+    }
+    free(path);
+    parts[i].share += group->share;
+    parts[i].contexts += group->contexts;
+    parts[i].bytes = parts[i].bytes == WIRE_UNKNOWN || group->bytes == WIRE_UNKNOWN
+                         ? WIRE_UNKNOWN
+                         : parts[i].bytes + group->bytes;
+    return count;
+}
+
+static char *part_text(const struct model *model, const struct finding *finding,
+                       const struct told_part *part) {
     char *bytes =
-        group->bytes == WIRE_UNKNOWN ? cli_copy("") : cli_format(", %s", look_bytes(group->bytes));
-    char *path =
-        write_path(model, &part, group->example, group->frames, options->functions, options);
-    char *many = group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts)
-                                     : write_number(model, finding, group->example);
-    char *text = group->share < 0.005
-                     ? cli_format("<1 %%%s: %s%s", bytes, path, many)
-                     : cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
+        part->bytes == WIRE_UNKNOWN ? cli_copy("") : cli_format(", %s", look_bytes(part->bytes));
+    char *many = part->contexts > 1 ? cli_format(" (%zu call paths)", part->contexts)
+                                    : write_number(model, finding, part->example);
+    char *text = part->share < 0.005
+                     ? cli_format("<1 %%%s: %s%s", bytes, part->path, many)
+                     : cli_format("%.0f %%%s: %s%s", 100 * part->share, bytes, part->path, many);
     free(bytes);
     free(many);
-    free(path);
     return text;
+}
+
+char **tell_parts(const struct model *model, const struct finding *finding,
+                  const struct tell_options *options, size_t *count) {
+    struct told_part *parts = cli_alloc(finding->part_count + 1, sizeof *parts);
+    char **texts = cli_alloc(finding->part_count + 1, sizeof *texts);
+    *count = 0;
+    for (size_t i = 0; i < finding->part_count; i++) {
+        const struct finding_part *group = &finding->parts[i];
+        struct who_part part = part_who(model, finding, group);
+        char *path =
+            write_path(model, &part, group->example, group->frames, options->functions, options);
+        *count = add_part(parts, *count, group, path);
+    }
+    qsort(parts, *count, sizeof *parts, by_share);
+    for (size_t i = 0; i < *count; i++) {
+        texts[i] = part_text(model, finding, &parts[i]);
+        free(parts[i].path);
+    }
+    free(parts);
+    return texts;
 }
 
 static void print_who(const struct model *model, const struct finding *finding, bool *explained,
@@ -350,17 +401,19 @@ static void print_who(const struct model *model, const struct finding *finding, 
     bool arrow = strstr(who, " < ") != NULL;
     print_labelled("who:", who);
     free(who);
-    for (size_t i = 0; i < finding->part_count; i++) {
-        if (i == TELL_PARTS && !options->all) {
-            printf("%*sand %zu more\n", TEXT_COLUMN, "", finding->part_count - i);
-            break;
+    size_t count;
+    char **texts = tell_parts(model, finding, options, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (i == TELL_PARTS && !options->all)
+            printf("%*sand %zu more\n", TEXT_COLUMN, "", count - i);
+        if (i < TELL_PARTS || options->all) {
+            arrow = arrow || strstr(texts[i], " < ");
+            printf("%*s", TEXT_COLUMN, "");
+            wrap_print(texts[i], TEXT_COLUMN, TEXT_COLUMN + 2);
         }
-        char *text = tell_part(model, finding, i, options);
-        arrow = arrow || strstr(text, " < ");
-        printf("%*s", TEXT_COLUMN, "");
-        wrap_print(text, TEXT_COLUMN, TEXT_COLUMN + 2);
-        free(text);
+        free(texts[i]);
     }
+    free(texts);
     if (arrow && !*explained) {
         *explained = true;
         printf("%*s(a < b: b called a)\n", TEXT_COLUMN, "");

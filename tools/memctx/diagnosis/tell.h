@@ -26,10 +26,11 @@ char *tell_verdict(const struct findings_input *input, const struct findings *fi
  * frees it. */
 char *tell_who(const struct model *model, const struct finding *finding,
                const struct tell_options *options);
-/* Returns the text of finding->parts[index]: its share of the finding, and its functions up to
- * finding->common. The caller frees it. */
-char *tell_part(const struct model *model, const struct finding *finding, size_t index,
-                const struct tell_options *options);
+/* Returns a text for each group of finding->parts, largest first: its share of the finding, and its
+ * functions up to finding->common. Groups with the same functions have one text. The caller frees
+ * the *count texts and the array. */
+char **tell_parts(const struct model *model, const struct finding *finding,
+                  const struct tell_options *options, size_t *count);
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options);
 

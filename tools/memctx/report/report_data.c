@@ -250,13 +250,16 @@ static void write_findings(struct json_writer *json, struct report_state *state,
                          finding->example == WIRE_NONE ? -1 : (int64_t)finding->example);
         json_put_text(json, "path", path);
         json_put_open(json, "parts", '[');
-        for (size_t k = 0; k < finding->part_count && k < TELL_PARTS; k++) {
-            char *part = tell_part(state->model, finding, k, &options);
-            json_put_text(json, NULL, part);
-            free(part);
+        size_t parts;
+        char **texts = tell_parts(state->model, finding, &options, &parts);
+        for (size_t k = 0; k < parts; k++) {
+            if (k < TELL_PARTS)
+                json_put_text(json, NULL, texts[k]);
+            free(texts[k]);
         }
+        free(texts);
         json_put_close(json, ']');
-        json_put_integer(json, "part_count", (int64_t)finding->part_count);
+        json_put_integer(json, "part_count", (int64_t)parts);
         json_put_text(json, "evidence", finding->evidence);
         json_put_text(json, "since", finding->since);
         json_put_text(json, "out", finding->out);
