@@ -23,12 +23,14 @@
 #define SAMPLE_EVERY (256UL << 10)
 #define SAMPLES_MOST 8UL
 #define SAMPLE_BYTES (4 * OS_PAGE_BYTES)
+/* A mapping of which realloc leaves STAY_LEAST bytes or more stays the chunk's mapping. If it loses
+ * STAY_LEAST bytes or more, the freelist may keep its end. */
+#define STAY_LEAST (64UL << 10)
 
-/* True if less than half of the samples is resident. Writing zeros would make all of the memory
- * resident, and would take a page fault for each of the other OS pages. A filter of system calls
- * may forbid the question. In a process with a control thread, it is allowed. */
-static bool is_mostly_absent(const char *start, size_t bytes) {
-    size_t samples = bytes / SAMPLE_EVERY < SAMPLES_MOST ? bytes / SAMPLE_EVERY : SAMPLES_MOST;
+/* True if less than half of the samples is resident. `bytes` are at least 2 * SAMPLE_BYTES for each
+ * sample. A filter of system calls may forbid the question. In a process with a control thread, it
+ * is allowed. */
+static bool is_mostly_absent(const char *start, size_t bytes, size_t samples) {
     size_t distance = bytes / samples & ~(2 * OS_PAGE_BYTES - 1); /* samples begin at OS pages */
     int64_t resident = 0;
     if (!segment_is_purged())
@@ -42,9 +44,11 @@ static bool is_mostly_absent(const char *start, size_t bytes) {
     return resident < (int64_t)(samples * SAMPLE_BYTES / 2);
 }
 
-/* Zeroes memory of a large chunk that was used before. */
+/* Zeroes memory of a large chunk that was used before. Writing zeros would make all of the memory
+ * resident, and would take a page fault for each OS page that is not. */
 static void zero_reused(char *start, size_t bytes) {
-    if (bytes > WRITE_ZEROS_MOST || (bytes >= ASK_LEAST && is_mostly_absent(start, bytes)))
+    size_t samples = bytes / SAMPLE_EVERY < SAMPLES_MOST ? bytes / SAMPLE_EVERY : SAMPLES_MOST;
+    if (bytes > WRITE_ZEROS_MOST || (bytes >= ASK_LEAST && is_mostly_absent(start, bytes, samples)))
         os_discard(start, bytes);
     else
         __builtin_memset(start, 0, bytes);
@@ -157,6 +161,21 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 
 /* --- resize --------------------------------------------------------------------------------- */
 
+/* Resizes a mapping. NULL: the chunk has to be copied. */
+static struct page *resize_mapping(struct page *page, size_t size) {
+    size_t capacity = segment_huge_capacity(page), used = align_up(size, OS_PAGE_BYTES);
+    if (size > page->requested_bytes && size <= capacity)
+        return page;
+    if (size <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 &&
+        (size < STAY_LEAST || !segment_huge_are_few()))
+        return NULL;
+    if (used + STAY_LEAST <= capacity &&
+        !is_mostly_absent(page->chunk + used, capacity - used, 2) &&
+        segment_huge_shrink_to_spare(page, size))
+        return page;
+    return segment_huge_resize(page, size);
+}
+
 /* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
  * NULL: the chunk has to be copied. */
 static struct page *resize_memory(struct page *page, size_t size) {
@@ -164,8 +183,7 @@ static struct page *resize_memory(struct page *page, size_t size) {
     if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED)
         return NULL;
     if (page->kind == PAGE_HUGE)
-        return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
-                                                                : NULL;
+        return resize_mapping(page, size);
     size_t offset = (size_t)(page->chunk - segment_span_start(page));
     size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
     if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)

@@ -10,10 +10,11 @@
  * room for the new place beside the old one.
  *
  * A cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
- * program that frees a big buffer mostly needs another one. A mapping that would fill the second
- * half of the cache's bound is not kept whole: the cache keeps only its beginning. The cache is
+ * program that frees a big buffer mostly needs another one. A mapping that would fill the last
+ * quarter of the cache's bound is not kept whole: the cache keeps only its beginning. The cache is
  * part of the bounded freelist. A mapping for a chunk of 4 to 64 MiB may be put together of two
- * cached ones. Chunks cannot share a mapping.
+ * cached ones. Another chunk may get a cached mapping that is too large. The mapping's *spare end*
+ * then stays in the cache. Chunks cannot share a mapping.
  */
 #include <errno.h>
 
@@ -30,8 +31,8 @@
 /* A chunk of fewer bytes is not put together of two mappings: programs often write only the
  * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
-/* the cache keeps at most 1/BEGINNINGS of its bound of a mapping that it does not keep whole */
-#define BEGINNINGS 8
+#define BEGINNINGS 8    /* see cache_share */
+#define FEW_CHUNKS 4096 /* see segment_huge_are_few */
 
 struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];
 
@@ -73,6 +74,12 @@ static void unmap_or_defer(struct page *header) {
     segment_unmap_deferred();
 }
 
+static int64_t chunks; /* atomic: number of huge chunks */
+
+bool segment_huge_are_few(void) {
+    return load_relaxed(&chunks) < FEW_CHUNKS;
+}
+
 /* OS pages that mremap moved to the end of a mapping stay a separate area (VMA) of the kernel, and
  * one call of mremap can extend or move only one area. So the first OS page of a mapping holds,
  * behind struct page, the offsets at which the second and each later area begin. */
@@ -106,6 +113,7 @@ static void cuts_drop(struct huge_cuts *cuts, size_t bytes) {
 /* Extends or shrinks a mapping where it is. Returns 0, or the error of os_resize_in_place. */
 static int resize_in_place(char *start, size_t old_bytes, size_t bytes) {
     struct huge_cuts *cuts = cuts_of(start);
+    cuts_drop(cuts, old_bytes); /* those of a spare end that has gone back to the kernel */
     size_t last = area_before(cuts, old_bytes < bytes ? old_bytes : bytes);
     int error;
     if (old_bytes > bytes && last != area_before(cuts, old_bytes))
@@ -184,14 +192,13 @@ static void mapping_end(char *start, size_t bytes) {
 }
 
 /* Chooses a cached mapping. First choice: the smallest mapping of at least `bytes`, if it exceeds
- * them by at most `slack`. Second: the largest mapping of fewer bytes. Third, if `any` is true: the
- * smallest mapping of more bytes. Returns the mapping's index; -1: there is none. The caller holds
- * the lock. */
-static int cache_choose(size_t bytes, size_t slack, bool any) {
+ * them by at most `slack`. Second: the largest mapping of fewer bytes. Returns the mapping's index;
+ * -1: there is none. The caller holds the lock. */
+static int cache_choose(size_t bytes, size_t slack) {
     int smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         const struct huge_cached *c = &segment_huge_cache[i];
-        if (!c->start)
+        if (!c->start || c->before)
             continue;
         if (c->bytes < bytes) {
             if (smaller < 0 || c->bytes > segment_huge_cache[smaller].bytes)
@@ -200,9 +207,7 @@ static int cache_choose(size_t bytes, size_t slack, bool any) {
             larger = i;
         }
     }
-    if (larger >= 0 && segment_huge_cache[larger].bytes - bytes <= slack)
-        return larger;
-    return smaller >= 0 || !any ? smaller : larger;
+    return larger >= 0 && segment_huge_cache[larger].bytes - bytes <= slack ? larger : smaller;
 }
 
 /* Removes an entry from the cache and returns it. The caller holds the lock. */
@@ -219,15 +224,81 @@ static bool cache_add(struct huge_cached entry) {
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         if (segment_huge_cache[i].start)
             continue;
-        cuts_drop(cuts_of(entry.start), entry.bytes);
-        /* segment_unmap_deferred will unmap this many bytes */
-        store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
+        if (!entry.before) {
+            cuts_drop(cuts_of(entry.start), entry.bytes);
+            /* segment_unmap_deferred will unmap this many bytes */
+            store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
+        }
         segment_huge_cache[i] = entry;
         global.huge_cached_bytes += (int64_t)entry.bytes;
         add_owner(&global.huge_cached, 1);
         return true;
     }
     return false;
+}
+
+/* Gives a mapping or a spare end back to the kernel. */
+static void entry_end(struct huge_cached entry) {
+    if (entry.before) /* dumps do not read it */
+        os_unmap(entry.start, entry.bytes);
+    else
+        mapping_end(entry.start, entry.bytes);
+}
+
+/* Returns the cache's entry for the spare end of a mapping; NULL: the mapping has none (any more).
+ * The caller holds the lock. */
+static struct huge_cached *spare_of(struct page *header) {
+    for (int i = 0; i < HUGE_CACHE_MAX; i++)
+        if (segment_huge_cache[i].start && segment_huge_cache[i].before == header)
+            return &segment_huge_cache[i];
+    header->flags &= (uint8_t)~PAGE_SPARE;
+    return NULL;
+}
+
+/* Takes the spare end of a mapping out of the cache. Returns its bytes; 0: there is none. */
+static size_t spare_remove(struct page *header) {
+    size_t bytes = 0;
+    if (LIKELY(!(header->flags & PAGE_SPARE)))
+        return 0;
+    lock_take(&global.lock);
+    struct huge_cached *spare = spare_of(header);
+    if (spare)
+        bytes = cache_remove((int)(spare - segment_huge_cache)).bytes;
+    header->flags &= (uint8_t)~PAGE_SPARE;
+    lock_release(&global.lock);
+    return bytes;
+}
+
+/* Gives the spare end of a mapping back to the kernel. */
+static void spare_end(struct page *header) {
+    size_t bytes = spare_remove(header);
+    if (!bytes)
+        return;
+    add_relaxed(&segment_returned, (int64_t)bytes);
+    os_unmap((char *)header + header->mapped_bytes, bytes);
+}
+
+/* Grows a chunk by up to `most` bytes of its mapping's spare end. Returns the bytes. */
+static size_t spare_use(struct page *header, size_t most) {
+    size_t bytes = 0;
+    if (LIKELY(!(header->flags & PAGE_SPARE)))
+        return 0;
+    lock_take(&global.lock);
+    struct huge_cached *spare = spare_of(header);
+    if (spare) {
+        bytes = most < spare->bytes ? most : spare->bytes;
+        spare->start += bytes;
+        spare->bytes -= bytes;
+        if (!spare->bytes)
+            cache_remove((int)(spare - segment_huge_cache));
+        store_owner(&header->mapped_bytes, header->mapped_bytes + bytes);
+        global.huge_cached_bytes -= (int64_t)bytes;
+        global.huge_bytes += (int64_t)bytes;
+        add_owner(&global.used_bytes, (int64_t)bytes);
+        segment_note_taken(0);
+    }
+    lock_release(&global.lock);
+    return bytes;
 }
 
 /* Puts the remaining part of a mapping into the cache again, or unmaps it. */
@@ -269,6 +340,7 @@ struct parts {
     size_t mapped; /* bytes of the mapping */
     size_t reused; /* bytes that come from the cache */
     size_t fresh;  /* the bytes from here on come from the kernel, and so are zero */
+    bool spare;    /* the mapping has a spare end */
 };
 
 /* Makes a mapping of `bytes` out of the base and the end of the donor; either may be empty. Sets
@@ -277,11 +349,8 @@ struct parts {
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           struct parts *parts) {
     bool extended = base->start && !resize_in_place(base->start, base->bytes, bytes);
-    /* the kernel refused to shrink the base, which as a whole does not fit into the target */
-    if (base->start && !extended && base->bytes > bytes)
-        return NULL;
     struct move move = {.target = extended ? base->start : segment_map_memory(bytes)};
-    size_t of_base = base->bytes < bytes ? base->bytes : bytes, of_donor = donor->bytes;
+    size_t of_base = base->bytes, of_donor = donor->bytes;
     if (!move.target)
         return NULL;
     if (extended) {
@@ -302,7 +371,7 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
         return NULL;
     }
     if (LIKELY(!move.beyond)) {
-        *parts = (struct parts){bytes, of_base + (of_donor - donor->bytes), move.fresh};
+        *parts = (struct parts){bytes, of_base + (of_donor - donor->bytes), move.fresh, false};
         return move.target;
     }
     /* The hole is not unmapped, because another thread may have mapped memory there by now. */
@@ -316,26 +385,32 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
 }
 
 /* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
- * larger, is used as it is: its OS pages need no page faults. Otherwise the largest of the smaller
- * mappings, the *base*, is extended. For 4 to 64 MiB the end of another mapping, the *donor*, is
- * moved behind the base: to move an OS page takes a hundredth of the time of a page fault. If all
- * cached mappings are more than a quarter too large, the size decides. For 4 to 64 MiB, the donor's
- * end is moved into a new mapping. For other sizes, the smallest mapping is used, and its end goes
- * back to the kernel. Describes the mapping in *parts. NULL: the cache is empty, or the mapping
- * could not be made; *parts is unchanged. */
+ * larger, is used as it is: its OS pages need no page faults. For other sizes than 4 to 64 MiB, the
+ * smallest of the larger mappings is used, and its end stays in the cache as a spare end. Otherwise
+ * the largest of the smaller mappings, the *base*, is extended. For 4 to 64 MiB the end of another
+ * mapping, the *donor*, is moved behind the base, or into a new mapping if there is no base: to
+ * move an OS page takes a hundredth of the time of a page fault. Describes the mapping in *parts.
+ * NULL: the cache is empty, or the mapping could not be made; *parts is unchanged. */
 static char *cache_take(size_t bytes, struct parts *parts) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
     lock_take(&global.lock);
-    int chosen = cache_choose(bytes, bytes / 4, !may_donate);
+    int chosen = cache_choose(bytes, may_donate ? bytes / 4 : SIZE_MAX);
     if (chosen >= 0)
         base = cache_remove(chosen);
+    if (base.bytes > bytes + bytes / 4) {
+        cache_add((struct huge_cached){base.start + bytes, base.bytes - bytes, base.since_ns,
+                                       (struct page *)base.start});
+        lock_release(&global.lock);
+        *parts = (struct parts){bytes, bytes, bytes, true};
+        return base.start;
+    }
     if (may_donate && base.bytes < bytes &&
-        (chosen = cache_choose(bytes - base.bytes, SIZE_MAX, true)) >= 0)
+        (chosen = cache_choose(bytes - base.bytes, SIZE_MAX)) >= 0)
         donor = cache_remove(chosen);
     lock_release(&global.lock);
-    if (base.bytes >= bytes && base.bytes - bytes <= bytes / 4) {
-        *parts = (struct parts){base.bytes, base.bytes, base.bytes};
+    if (base.bytes >= bytes) {
+        *parts = (struct parts){base.bytes, base.bytes, base.bytes, false};
         return base.start;
     }
     if (!base.start && !donor.start)
@@ -348,20 +423,22 @@ static char *cache_take(size_t bytes, struct parts *parts) {
 
 /* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
  * program writes the beginning of a large buffer first, and the kernel can extend a mapping again
- * that lost its end. So whole mappings fill at most half of the plain bound and the part that the
- * bound has learnt. Beyond that, and up to the bound, only beginnings are kept. The caller holds
- * the lock. */
+ * that lost its end. So the cache keeps as much of a mapping as fits into three quarters of the
+ * plain bound and the part that the bound has learnt. Beyond that, and up to the bound, it keeps
+ * only beginnings, of at most 1/BEGINNINGS of the plain bound. The caller holds the lock. */
 static size_t cache_share(size_t bytes) {
     int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), plain;
     size_t bound = (size_t)segment_freelist_bound(dirty, &plain);
-    /* Beginnings may fill half of the plain bound. This half is subtracted twice, from `dirty` and
-     * from the result, so that it lowers the plain bound only, and not the bound by the peak. A
-     * program with one buffer at a time needs all of the bound by the peak. */
-    size_t whole = (size_t)(segment_freelist_bound(dirty - plain / 2, &plain) - plain / 2);
+    /* Only beginnings may fill a quarter of the plain bound. This quarter is subtracted twice, from
+     * `dirty` and from the result, so that it lowers the plain bound only, and not the bound by the
+     * peak. A program with one buffer at a time needs all of the bound by the peak. */
+    size_t whole = (size_t)(segment_freelist_bound(dirty - plain / 4, &plain) - plain / 4);
     size_t cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up((size_t)plain / BEGINNINGS, OS_PAGE_BYTES);
     if (cached + bytes <= whole)
         return bytes;
+    if (cached + part < whole)
+        return (whole - cached) & ~(OS_PAGE_BYTES - 1);
     bytes = bytes < part ? bytes : part;
     return cached + bytes <= bound ? bytes : 0;
 }
@@ -373,7 +450,7 @@ static bool cache_put(char *start, size_t bytes) {
     lock_take(&global.lock);
     if (load_relaxed(&options.decay_ms)) {
         kept = cache_share(bytes);
-        if (kept && !cache_add((struct huge_cached){start, kept, os_now_ns()}))
+        if (kept && !cache_add((struct huge_cached){start, kept, os_now_ns(), NULL}))
             kept = 0;
         segment_note_early((int64_t)(bytes - kept));
     }
@@ -400,7 +477,7 @@ size_t segment_huge_purge(bool all) {
         lock_release(&global.lock);
         if (!entry.start)
             break;
-        mapping_end(entry.start, entry.bytes);
+        entry_end(entry);
         released += entry.bytes;
     }
     return released;
@@ -436,13 +513,13 @@ static void cache_cut(size_t excess) {
         left = entry.bytes > excess + DONOR_MIN ? entry.bytes - align_up(excess, OS_PAGE_BYTES) : 0;
     }
     if (left)
-        cache_add((struct huge_cached){entry.start, left, entry.since_ns});
+        cache_add((struct huge_cached){entry.start, left, entry.since_ns, entry.before});
     lock_release(&global.lock);
     add_relaxed(&segment_returned, (int64_t)(entry.bytes - left));
     if (left)
         os_unmap(entry.start + left, entry.bytes - left);
     else if (entry.start)
-        mapping_end(entry.start, entry.bytes);
+        entry_end(entry);
 }
 
 /* Adds `bytes` to the bytes in use. `fresh`: how many of these bytes came from the kernel. More
@@ -502,6 +579,7 @@ struct page *segment_emergency_take(void) {
 
 void segment_emergency_booked(struct page *header) {
     account((int64_t)header->mapped_bytes, (int64_t)header->mapped_bytes);
+    add_relaxed(&chunks, 1);
     store_release(&header->flags, 0);
 }
 
@@ -513,7 +591,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
     bool fresh = false;
-    struct parts parts = {mapped, 0, 0};
+    struct parts parts = {.mapped = mapped};
     char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &parts) : NULL;
     if (!start) {
         fresh = true;
@@ -545,25 +623,28 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     store_owner(&header->mapped_bytes, parts.mapped);
     header->chunk = start + offset;
     header->fresh = fresh;
+    header->flags = parts.spare ? PAGE_SPARE : 0;
     header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);
     if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice above has made it an area of its own */
         cut_add(cuts_of(start), SEGMENT_BYTES);
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)parts.mapped, (int64_t)(parts.mapped - parts.reused));
+    add_relaxed(&chunks, 1);
     segment_map_set(SEGMENT_HUGE, start, true);
     return header;
 }
 
 void segment_huge_free(struct page *header) {
-    size_t mapped = header->mapped_bytes;
+    size_t mapped = header->mapped_bytes, spare = spare_remove(header);
     bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(SEGMENT_HUGE, header, false);
     account(-(int64_t)mapped, 0);
-    if (!plain || !cache_put((char *)header, mapped)) {
-        add_relaxed(&segment_returned, (int64_t)mapped);
-        mapping_end((char *)header, mapped);
+    add_relaxed(&chunks, -1);
+    if (!plain || !cache_put((char *)header, mapped + spare)) {
+        add_relaxed(&segment_returned, (int64_t)(mapped + spare));
+        mapping_end((char *)header, mapped + spare);
     }
     segment_purge_when_due();
 }
@@ -632,12 +713,42 @@ static char *grow_elsewhere(char *start, size_t bytes, size_t mapped) {
     return target;
 }
 
+bool segment_huge_shrink_to_spare(struct page *header, size_t bytes) {
+    size_t offset = (size_t)(header->chunk - (char *)header);
+    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset, end = header->mapped_bytes - mapped;
+    bool kept = false;
+    if (offset != HUGE_HEADER_BYTES || !load_relaxed(&options.decay_ms))
+        return false;
+    lock_take(&global.lock);
+    if (cache_share(end) == end) {
+        struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
+        size_t behind = spare ? cache_remove((int)(spare - segment_huge_cache)).bytes : 0;
+        /* if the cache has no place, it had none before, either, so that `behind` is 0 */
+        kept = cache_add(
+            (struct huge_cached){(char *)header + mapped, end + behind, os_now_ns(), header});
+    }
+    if (kept) {
+        header->flags |= PAGE_SPARE;
+        store_owner(&header->mapped_bytes, mapped);
+        global.huge_bytes -= (int64_t)end;
+        add_owner(&global.used_bytes, -(int64_t)end);
+    }
+    lock_release(&global.lock);
+    return kept;
+}
+
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
     size_t old = header->mapped_bytes;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
+    if (mapped == old)
+        return header;
+    if (mapped > old)
+        old += spare_use(header, mapped - old);
+    else if (header->flags & PAGE_SPARE)
+        spare_end(header);
     if (mapped == old)
         return header;
     int error = resize_in_place((char *)header, old, mapped);

@@ -34,12 +34,14 @@ struct segment_global {
 };
 INTERNAL struct segment_global segment_global;
 
-/* Freed mappings of huge chunks, kept for reuse; guarded by segment_global.lock. They are not in
- * struct segment_global, because most processes do not write them. */
+/* Freed mappings of huge chunks, and spare ends of mappings in use (PAGE_SPARE), kept for reuse;
+ * guarded by segment_global.lock. They are not in struct segment_global, because most processes do
+ * not write them. */
 INTERNAL struct huge_cached {
     char *start; /* NULL: the entry is empty */
     size_t bytes;
-    uint64_t since_ns; /* when the mapping came into the cache */
+    uint64_t since_ns;   /* when the mapping came into the cache */
+    struct page *before; /* a spare end: the chunk in front of it; NULL: a freed mapping */
 } segment_huge_cache[HUGE_CACHE_MAX];
 
 #define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES) /* slices of a segment that pages may use */

@@ -60,6 +60,9 @@ enum page_flag {
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
     PAGE_CHAINED = 64,  /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
+    /* a huge chunk whose mapping had, and may still have, a spare end: memory behind mapped_bytes
+     * that the freelist keeps until the chunk grows */
+    PAGE_SPARE = 128,
 };
 
 struct heap;
@@ -315,6 +318,12 @@ void segment_huge_free(struct page *header);
 /* Resizes a huge chunk, keeps its contents and returns its header. The chunk and its header may
  * move. NULL: the resize failed, and the old chunk is unchanged. */
 struct page *segment_huge_resize(struct page *header, size_t bytes);
+/* Shrinks a huge chunk where it is, and leaves the end of its mapping in the freelist, as a spare
+ * end (PAGE_SPARE). False: the freelist has no room, and nothing has changed. */
+bool segment_huge_shrink_to_spare(struct page *header, size_t bytes);
+/* True while there are so few huge chunks that a small one may be among them: the kernel allows a
+ * process some 65 000 mappings. */
+bool segment_huge_are_few(void);
 /* Allocates a huge chunk without taking a lock, for a signal handler that interrupted a thread
  * which holds a lock. The chunk is not accounted until segment_emergency_booked() is called. */
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context);

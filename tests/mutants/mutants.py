@@ -80,8 +80,8 @@ MUTANTS = {
         "        __builtin_memcpy(resized, chunk, copied / 2);",
         ["content-realloc-every-jump", "content-realloc-walk"]),
     "realloc-of-huge-stays": (
-        "src/region/large.c", "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)",
-        "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? page", ["content-realloc-huge"]),
+        "src/region/large.c", "    return segment_huge_resize(page, size);", "    return page;",
+        ["content-realloc-huge"]),
     # --- statistics of the malloc family ---
     "mallinfo-says-nothing": (
         "src/api/stats.c", "        .uordblks = live > 0 ? (size_t)live : 0,", "        .uordblks = 0,",
@@ -141,9 +141,9 @@ MUTANTS = {
         "    char *chunk = allocate(size + 8, ALLOCATE_PLAIN, FRAME);\n    return chunk + (size < 9 ? 8 : 0);\n}\n\n"
         "EXPORT void *calloc", ["aligned-every-block"]),
     "realloc-shrinks-nothing": (
-        "src/region/large.c", "    if (page->kind == PAGE_HUGE)\n        return size >",
+        "src/region/large.c", "    if (page->kind == PAGE_HUGE)\n        return resize_mapping",
         "    if (page->kind == PAGE_HUGE && size < page->requested_bytes)\n        return page;\n"
-        "    if (page->kind == PAGE_HUGE)\n        return size >", ["content-realloc-shrink-returns"]),
+        "    if (page->kind == PAGE_HUGE)\n        return resize_mapping", ["content-realloc-shrink-returns"]),
     "a-child-keeps-its-locks": (
         "src/api/init.c", "    fork_done(true);", "", ["threads-fork-child-allocates"]),
     "usable-size-of-foreign": (
