@@ -26,6 +26,7 @@
 /* A mapping of which realloc leaves STAY_LEAST bytes or more stays the chunk's mapping. If it loses
  * STAY_LEAST bytes or more, the freelist may keep its end. */
 #define STAY_LEAST (64UL << 10)
+#define COPY_PAGES_LEAST (64UL << 10) /* region_copy looks for zeros in chunks of this size */
 
 /* True if less than half of the samples is resident. `bytes` are at least 2 * SAMPLE_BYTES for each
  * sample. A filter of system calls may forbid the question. In a process with a control thread, it
@@ -160,6 +161,30 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 }
 
 /* --- resize --------------------------------------------------------------------------------- */
+
+static bool is_at_os_page(const void *start) {
+    return !((uintptr_t)start & (OS_PAGE_BYTES - 1));
+}
+
+static bool is_zero(const char *os_page) {
+    const uint64_t *words = (const uint64_t *)(const void *)os_page;
+    size_t i = 0;
+    while (i < OS_PAGE_BYTES / sizeof *words && !words[i])
+        i++;
+    return i == OS_PAGE_BYTES / sizeof *words;
+}
+
+void region_copy(void *to, const void *from, size_t bytes) {
+    size_t at = 0;
+    if (bytes >= COPY_PAGES_LEAST && is_at_os_page(to) && is_at_os_page(from))
+        for (; at + OS_PAGE_BYTES <= bytes; at += OS_PAGE_BYTES) {
+            char *target = (char *)to + at;
+            const char *source = (const char *)from + at;
+            if (!is_zero(source) || !is_zero(target))
+                __builtin_memcpy(target, source, OS_PAGE_BYTES);
+        }
+    __builtin_memcpy((char *)to + at, (const char *)from + at, bytes - at);
+}
 
 /* Resizes a mapping. NULL: the chunk has to be copied. */
 static struct page *resize_mapping(struct page *page, size_t size) {

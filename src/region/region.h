@@ -28,6 +28,9 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
+/* Copies the contents of a chunk to a new chunk of at least as many bytes. OS pages of a large
+ * chunk that contain only zeros, because the program never wrote them, do not become resident. */
+void region_copy(void *to, const void *from, size_t bytes);
 /* Gives back the memory of a large chunk. The caller has already updated the accounts and
  * removed the chunk from its lists. */
 void region_give_large(struct heap *heap, struct page *page);

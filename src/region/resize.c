@@ -36,7 +36,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
         resized = region_alloc_grown(heap, view, size, usable);
         if (!resized)
             return NULL;
-        __builtin_memcpy(resized, chunk, copied);
+        region_copy(resized, chunk, copied);
         region_free(heap, chunk);
     }
     resizes_count(heap, view, had, size, copied);

@@ -76,8 +76,8 @@ MUTANTS = {
     "huge-calloc-leaves-old-bytes": (
         "src/region/large.c", "page->stale_bytes < size ? page->stale_bytes : size);", "size * 0);", ["content-calloc-dirty-large"]),
     "realloc-copies-half": (
-        "src/region/resize.c", "        __builtin_memcpy(resized, chunk, copied);",
-        "        __builtin_memcpy(resized, chunk, copied / 2);",
+        "src/region/resize.c", "        region_copy(resized, chunk, copied);",
+        "        region_copy(resized, chunk, copied / 2);",
         ["content-realloc-every-jump", "content-realloc-walk"]),
     "realloc-of-huge-stays": (
         "src/region/large.c", "    return segment_huge_resize(page, size);", "    return page;",

@@ -240,6 +240,33 @@ Test(resizes, each_realloc_is_counted_for_the_view_that_pays) {
     region_free(heap, moved);
 }
 
+/* Chunks of which only the first OS page was written are moved by realloc. The resident set grows
+ * by the written OS pages alone. */
+Test(resizes, os_pages_that_were_never_written_do_not_become_resident) {
+    enum { COUNT = 40, BYTES = 500 << 10 };
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    char *chunks[COUNT];
+    int moved = 0;
+    for (int i = 0; i < COUNT; i++) {
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+        memset(chunks[i], i + 1, OS_PAGE_BYTES);
+    }
+    int64_t before = os_rss_bytes();
+    for (int i = 0; i < COUNT; i += 2) { /* the other chunks are in the way */
+        char *grown = region_realloc(heap, view, chunks[i], BYTES + BYTES / 2);
+        moved += grown != chunks[i];
+        cr_assert_eq(grown[OS_PAGE_BYTES - 1], i + 1);
+        cr_assert_eq(grown[OS_PAGE_BYTES], 0);
+        chunks[i] = grown;
+    }
+    int64_t more = os_rss_bytes() - before;
+    cr_assert_gt(moved, COUNT / 4);
+    cr_assert_lt(more, moved * (BYTES / 2), "%d moved, %ld KiB more", moved, (long)(more >> 10));
+    for (int i = 0; i < COUNT; i++)
+        region_free(heap, chunks[i]);
+}
+
 Test(resizes, counts_of_an_ended_thread_move_with_its_numbers) {
     struct heap *heap = heap_new();
     for (uint32_t i = 0; i < 100; i++) {
