@@ -87,6 +87,49 @@ def unseen_everything_that_an_object_owns():
     check(growth["contexts"] >= 5 and "query_copy" in text, text)
 
 
+HEADER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#line 10 "/usr/include/shelf/shelf.h"
+__attribute__((noipa)) static char *shelf_add(size_t bytes) {
+    char *item = malloc(bytes);
+    memset(item, 1, bytes);
+    return item;
+}
+#line 20 "orders.c"
+__attribute__((noipa)) static void order_keep(void) {
+    char *order = shelf_add(300);
+    order[0] = 'o';
+}
+int main(void) {
+    for (;;) {
+        for (int i = 0; i < 4000; i++)
+            order_keep();
+        puts("look");
+        fflush(stdout);
+        if (getchar() == EOF)
+            return 0;
+    }
+}
+"""
+
+
+@test
+def unseen_library_in_headers():
+    """doctor names the program's own function behind that of a library of which the source was
+    compiled into the program."""
+    with runtime_dir() as directory:
+        source, program = os.path.join(directory, "orders.c"), os.path.join(directory, "orders")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(HEADER)
+        done = harness.run_program(["gcc", "-O2", "-g", source, "-o", program], os.environ)
+        check_equal(done.returncode, 0, f"gcc: {done.stderr}")
+        with Target([program], directory, MEMCTX_CONTROL="eager") as target:
+            _, text = growth_at(target)
+    check(re.search(r"\(shelf_add, shelf\.h:11; called for order_keep, orders\.c:21\)$", verdict(text)), text)
+
+
 @test
 def unseen_functions_without_names():
     """Chunks that one function allocates through two functions without names are one finding, at
@@ -222,6 +265,42 @@ def unseen_texts_of_perl():
         growth, text = growth_at(target)
     check(not growth["function"].startswith("Perl_runops"), growth["function"])
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
+
+
+PYTHON_MODULE = r"""
+extern void *PyBytes_FromStringAndSize(const char *bytes, long size);
+__attribute__((noipa)) static void *frame_pack(long number) {
+    char *made = PyBytes_FromStringAndSize(0, 300);
+    made[40] = (char)number;
+    return made;
+}
+long pack(long number) { return frame_pack(number) != 0; }
+"""
+PYTHON_CALLS = """
+import ctypes, sys
+pack = ctypes.PyDLL(sys.argv[1]).pack
+for round in range(4):
+    for number in range(5000):
+        pack(number)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def unseen_module_that_calls_the_interpreter():
+    """If a module in C leaks objects that the interpreter's functions allocate, the first line names
+    the function of the module, too."""
+    with runtime_dir() as directory:
+        source, library = os.path.join(directory, "frames.c"), os.path.join(directory, "frames.so")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(PYTHON_MODULE)
+        done = harness.run_program(["gcc", "-O2", "-g", "-shared", "-fPIC", source, "-o", library], os.environ)
+        check_equal(done.returncode, 0, f"gcc: {done.stderr}")
+        argv = ["/usr/bin/python3", "-c", PYTHON_CALLS, library]
+        with Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+            _, text = growth_at(target)
+    check(re.search(r"\(PyBytes_FromStringAndSize, python3\S*; called for frame_pack, frames\.c:4\)$", verdict(text)), text)
 
 
 NODE_KEEPS = """

@@ -166,10 +166,11 @@ static char *write_place(const struct model *model, const struct finding *findin
     if (finding->example == WIRE_NONE)
         return cli_copy("");
     struct who_part part = finding_who(model, finding);
-    struct who_part through, own, outer = {.end = part.end, .without_tails = true};
+    struct who_part through, own;
+    struct who_step outer;
     char *name = who_write_short(model, &part), *text;
-    if (who_find_caller(model, &part, &outer.from)) {
-        char *caller = who_write_short(model, &outer);
+    if (who_find_caller(model, &part, &outer)) {
+        char *caller = who_write_caller(model, &part, outer);
         text = cli_format(" (%s; called for %s)", name, caller);
         free(caller);
     } else if (find_through(model, finding, &through)) {

@@ -71,6 +71,7 @@ static const struct row rust_functions[] = {
     {"__rust_*", WHO_ALLOCATOR, "Box"},
     {"__rdl_*", WHO_ALLOCATOR, "Box"},
     {"__rg_*", WHO_ALLOCATOR, "Box"},
+    {"__rustc::*", WHO_ALLOCATOR, "Box"}, /* the same functions since Rust 1.87 */
 };
 
 static const struct row functions[] = {
@@ -177,6 +178,8 @@ static const struct row functions[] = {
     {"perl_run", WHO_INTERPRETER, NULL},
     {"Builtins_*", WHO_INTERPRETER, NULL},
     {"v8::internal::Execution::*", WHO_INTERPRETER, NULL},
+    {"v8::internal::Builtin_*", WHO_INTERPRETER, NULL},
+    {"v8::internal::FunctionCallbackArguments::*", WHO_INTERPRETER, NULL},
     {"luaV_execute", WHO_INTERPRETER, NULL},
     {"luaD_*", WHO_INTERPRETER, NULL},
     {"vm_exec*", WHO_INTERPRETER, NULL},
@@ -290,8 +293,12 @@ struct who_step who_next(const struct model *model, struct who_step step) {
 }
 
 uint64_t who_key(const struct model *model, struct who_step step) {
-    const struct model_frame *frame = model->contexts[step.context].frame;
-    const char *name = name_of(model, step);
+    return who_function_key(model->contexts[step.context].frame, step.function);
+}
+
+uint64_t who_function_key(const struct model_frame *frame, uint32_t function) {
+    const struct model_names *names = frame->kind == WIRE_KIND_PATH ? frame->names : NULL;
+    const char *name = names && function < names->count ? names->functions[function].name : NULL;
     uint64_t hash = folding_mix(4, frame->module);
     if (!name)
         return folding_function_key(frame);
@@ -490,21 +497,82 @@ static bool is_in_program(const struct model *model, struct who_step step) {
     return module != WIRE_NONE && strcmp(model->modules[module].path, model->exe) == 0;
 }
 
-static bool has_line(const struct model *model, struct who_step step) {
+/* Source files of libraries that are compiled into a program: the crates of Rust's registry, and
+ * headers that were installed. */
+static const char *const dependency_files[] = {"*/.cargo/registry/src/*",
+                                               "*/.cargo/git/checkouts/*", "/usr/include/*",
+                                               "/usr/local/include/*"};
+
+static bool is_of_dependency(const char *file) {
+    for (size_t i = 0; file && i < sizeof dependency_files / sizeof dependency_files[0]; i++)
+        if (fnmatch(dependency_files[i], file, 0) == 0)
+            return true;
+    return false;
+}
+
+/* True if the reader can look the function up in a source of the program's own. */
+static bool has_own_line(const struct model *model, struct who_step step) {
     const struct model_names *names = names_of(model, step);
-    return names && names->functions[step.function].line > 0;
+    const struct model_function *function = names ? &names->functions[step.function] : NULL;
+    return function && function->line > 0 && !is_of_dependency(function->file);
+}
+
+/* True if the function is in the program's own file and is not known to be a library's. */
+static bool is_programs_own(const struct model *model, struct who_step step) {
+    const struct model_names *names = names_of(model, step);
+    return has_own_line(model, step) ||
+           (is_in_program(model, step) &&
+            !(names && is_of_dependency(names->functions[step.function].file)));
+}
+
+/* True if a step farther out on this part is in the interpreter's loop of this module, or in code
+ * that was generated at run time. */
+static bool is_interpreted(const struct model *model, const struct who_part *part,
+                           struct who_step step, uint32_t module) {
+    for (; !is_end(step, part->end); step = who_next(model, step)) {
+        const struct model_frame *frame = model->contexts[step.context].frame;
+        if ((frame->kind == WIRE_KIND_PATH && frame->module == WIRE_NONE) ||
+            (frame->module == module && who_kind_of(model, step) == WHO_INTERPRETER))
+            return true;
+    }
+    return false;
+}
+
+/* Finds a function of a module in C, with source lines, that a script called: it called back into
+ * the interpreter to allocate. */
+static bool find_extension(const struct model *model, const struct who_part *part,
+                           struct who_step *caller) {
+    uint32_t inner = WIRE_NONE;
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
+        enum who_kind kind = who_kind_of(model, at);
+        uint32_t module = model->contexts[at.context].frame->module;
+        if (kind == WHO_INTERPRETER)
+            return false;
+        if (kind != WHO_MEANS)
+            continue;
+        if (inner == WIRE_NONE && (has_own_line(model, at) || module == WIRE_NONE))
+            return false;
+        inner = inner == WIRE_NONE ? module : inner;
+        if (module != inner && has_own_line(model, at)) {
+            *caller = at;
+            return is_interpreted(model, part, at, inner);
+        }
+    }
+    return false;
 }
 
 bool who_find_caller(const struct model *model, const struct who_part *part,
                      struct who_step *caller) {
     bool in_library = false, found = false;
+    if (find_extension(model, part, caller))
+        return true;
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
         enum who_kind kind = found ? who_kind_of(model, at) : kind_on(model, part, at);
         if (kind == WHO_INTERPRETER)
             return false;
         if (found || (kind != WHO_MEANS && kind != WHO_MAIN))
             continue;
-        found = is_in_program(model, at) || has_line(model, at);
+        found = is_programs_own(model, at);
         if (found && !in_library)
             return false;
         if (found)
@@ -512,6 +580,19 @@ bool who_find_caller(const struct model *model, const struct who_part *part,
         in_library = true;
     }
     return found;
+}
+
+char *who_write_caller(const struct model *model, const struct who_part *part,
+                       struct who_step caller) {
+    struct written written = {.text = cli_copy(""), .most = 1};
+    uint32_t inner = part->from.context;
+    while (inner != caller.context && model->contexts[inner].parent != caller.context)
+        inner = model->contexts[inner].parent;
+    if (inner != caller.context && caller.function == who_first(model, caller.context).function)
+        write_tails(&written, tails_before(model, &model->contexts[inner]), WHO_MAIN, true);
+    if (written.count == 0)
+        write_next(&written, write_function(model, caller, true));
+    return cli_clean_bytes(written.text);
 }
 
 /* If all functions that were written are in libraries, adds the function of the program that called

@@ -51,6 +51,8 @@ bool who_has_name(const struct model *model, struct who_step step);
  * for collisions of 64-bit hashes. A function without a name is identified by its return address.
  */
 uint64_t who_key(const struct model *model, struct who_step step);
+/* The same for a function of a frame, which may be one of model/tails.h. */
+uint64_t who_function_key(const struct model_frame *frame, uint32_t function);
 
 /* A part of a path: the steps from `from` outwards, up to but not including `end`. */
 struct who_part {
@@ -69,12 +71,19 @@ bool who_means(const struct model *model, const struct who_part *part);
 struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted);
 
 /* Finds the function of the program that called into libraries. Begins at the innermost function of
- * a part that tells something. If that function is in a library without source lines, sets *caller
- * to the next function outwards that is in the program's own file or has a source line. Otherwise
- * returns false. Also returns false if the part leads through the loop of an interpreter, because
- * the functions of an interpreter do not show the script. */
+ * a part that tells something. If that function is in a library without source lines, or its source
+ * is a header or a crate that was installed, sets *caller to the next function outwards that is in
+ * the program's own file or has a source line of its own. Otherwise returns false. Also returns
+ * false if the part leads through the loop of an interpreter, because the functions of an
+ * interpreter do not show the script. An exception is a module in C with source lines, which the
+ * script called: it called the interpreter's functions to allocate. */
 bool who_find_caller(const struct model *model, const struct who_part *part,
                      struct who_step *caller);
+/* Returns the text of the function that who_find_caller found, as who_write_short. If a function
+ * between that one and the library ended in a tail call, it is named instead. The caller frees the
+ * text. */
+char *who_write_caller(const struct model *model, const struct who_part *part,
+                       struct who_step caller);
 
 /* Returns the functions of a part that tell something, at most `most` of them, innermost first:
  * "open_session (srv.cc:10) < main (srv.cc:40), via std::string". The word behind "via" names the
