@@ -5,7 +5,8 @@
 // layers leaks. `jumped`: as `wrapped`, but the allocator's one function ends in a tail call.
 // `namespaces`: the functions are in namespaces that have names of Rust's library. `lines`: lines
 // that getline allocates are not freed. `queries`: prepared queries are kept, each of which owns
-// chunks of all sizes. `inserts`: one function allocates pages in two ways. `churn`: rows are
+// chunks of all sizes. `badges`: a function allocates an object, and allocates its text by a tail
+// call. `inserts`: one function allocates pages in two ways. `churn`: rows are
 // replaced at random, from another line than they were made at. Healthy: `rebuild` builds a new
 // index and then drops the old one, `reread` reads its configuration anew, from another line than
 // at its start, and each time with entries of slightly other sizes, `arena` has one large request
@@ -456,6 +457,23 @@ static void queries() {
             query_get("select name from users where id = 1");
 }
 
+// --- badges ---
+
+static char *volatile last_badge;
+
+KEEP static char *badge_new(int number) {
+    char *badge = static_cast<char *>(malloc(80));
+    badge[0] = static_cast<char>(number);
+    last_badge = badge;
+    return bytes_new(100); // a tail call
+}
+
+static void badges() {
+    for (;; look())
+        for (int i = 0; i < 4000; i++)
+            last_badge = badge_new(i);
+}
+
 // --- inserts ---
 
 static char *volatile last_page;
@@ -495,6 +513,7 @@ int main(int argc, char **argv) {
                  {"lines", lines},
                  {"namespaces", namespaces},
                  {"queries", queries},
+                 {"badges", badges},
                  {"inserts", inserts},
                  {"churn", churn},
                  {"rebuild", rebuild},

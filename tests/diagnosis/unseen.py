@@ -87,6 +87,16 @@ def unseen_everything_that_an_object_owns():
     check(growth["contexts"] >= 5 and "query_copy" in text, text)
 
 
+@test
+def unseen_function_that_ends_in_a_tail_call():
+    """The cause is the function that allocated all of an object, although half of the paths lack
+    its frame, because it ended in a tail call."""
+    with started("badges") as target:
+        growth, text = growth_at(target)
+    check(growth["function"].startswith("badge_new, unseen.cc:"), growth["function"])
+    check("< badge_new [tail call] (unseen.cc:" in labelled(text, 1, "who"), text)
+
+
 HEADER = r"""
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/folding.h"
+#include "model/tails.h"
 
 #define NEARLY_ALL_PER_CENT 90
 #define SMALL_SHARE 64 /* functions with less than 1/SMALL_SHARE of the sum are not searched */
@@ -19,11 +20,14 @@
 struct node {
     uint64_t key; /* identifies the function (who_key) */
     uint32_t parent, first_child, next_sibling;
-    struct who_step step; /* a step of a path in this function */
-    int64_t figure;       /* sum over the members at this node and below it */
-    uint32_t suspects;    /* how many suspects have members at this node or below it */
-    uint32_t counted;     /* number of the suspect that was last counted in `suspects`, plus one */
-    bool has_kind;        /* `kind` is set */
+    /* A step of a path in this function. In all paths so far, the function may have ended in a tail
+     * call (`is_tail`), so that no path has a step in it; then the step is one of its caller's. */
+    struct who_step step;
+    bool is_tail;
+    int64_t figure;    /* sum over the members at this node and below it */
+    uint32_t suspects; /* how many suspects have members at this node or below it */
+    uint32_t counted;  /* number of the suspect that was last counted in `suspects`, plus one */
+    bool has_kind;     /* `kind` is set */
     enum who_kind kind;
 };
 
@@ -73,7 +77,8 @@ static void grow(struct tree *tree) {
         tree->slots[slot_of(tree, tree->nodes[i].parent, tree->nodes[i].key)] = i;
 }
 
-static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t key, struct who_step step) {
+static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t key, struct who_step step,
+                         bool is_tail) {
     if (tree->count == tree->capacity)
         grow(tree);
     size_t slot = slot_of(tree, parent, key);
@@ -83,9 +88,15 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t key, struc
                                           .parent = parent,
                                           .first_child = NONE,
                                           .next_sibling = tree->nodes[parent].first_child,
-                                          .step = step};
+                                          .step = step,
+                                          .is_tail = is_tail};
         tree->nodes[parent].first_child = node;
         tree->slots[slot] = node;
+    }
+    struct node *found = &tree->nodes[tree->slots[slot]];
+    if (found->is_tail && !is_tail) {
+        found->step = step;
+        found->is_tail = false;
     }
     return tree->slots[slot];
 }
@@ -142,6 +153,22 @@ static uint32_t find_caller(struct tree *tree, const struct place *places, size_
     return tree->nodes[at->node].parent;
 }
 
+/* Adds functions that ended in tail calls below a node, the outermost first. `step` is one of the
+ * function that called them. Returns the innermost one. */
+static uint32_t add_tails(struct tree *tree, uint32_t node, const struct model_tails *tails,
+                          struct who_step step, int64_t figure) {
+    for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
+        const struct model_frame *frame = &tails->frames[i];
+        uint32_t count = frame->names ? frame->names->count : 0;
+        for (uint32_t k = 0; k < count; k++) {
+            uint64_t key = who_function_key(frame, k == 0 ? 0 : count - k);
+            node = child_of(tree, node, key, step, true);
+            add_figure(tree, node, figure);
+        }
+    }
+    return node;
+}
+
 /* Adds the folded path of a member below a node, from its outermost function inwards. */
 static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure,
                        uint32_t node) {
@@ -160,9 +187,14 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
          */
         for (uint32_t k = 0; k < count || k == 0; k++) {
             step.function = k == 0 ? 0 : count - k;
-            node = child_of(tree, node, key_of(tree, step), step);
+            node = child_of(tree, node, key_of(tree, step), step, false);
             add_figure(tree, node, figure);
         }
+        const struct model_tails *tails =
+            i > paths->first[number]
+                ? tails_before(paths->model, &paths->model->contexts[paths->frames[i - 1]])
+                : tails_to_malloc(paths->model, &paths->model->contexts[context]);
+        node = add_tails(tree, node, tails, step, figure);
     }
     tree->ends[tree->end_count++] = (struct end){suspect, node, model_tame(figure)};
 }
@@ -226,6 +258,8 @@ static bool is_nearly_all(int64_t part, int64_t whole) {
 
 static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
     struct node *node = &tree->nodes[index];
+    if (node->is_tail) /* a finding cannot name it as its function */
+        return WHO_RUNTIME;
     if (!node->has_kind)
         node->kind = who_kind_of(tree->paths->model, node->step);
     node->has_kind = true;
