@@ -277,6 +277,32 @@ def unseen_texts_of_perl():
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
 
 
+PYTHON_THREADS = """
+import sys, threading
+kept, waits = [], threading.Event()
+def serve():
+    state = threading.local()
+    state.buffer = bytearray(30000)
+    waits.wait()
+for round in range(4):
+    for number in range(20):
+        kept.append(threading.Thread(target=serve, daemon=True))
+        kept[-1].start()
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def unseen_threads_of_python():
+    """What a script keeps is one finding at the interpreter's loop, also if several threads allocate
+    it."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_THREADS], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        found = found_at(target, 4)["findings"]
+    grown = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
+    check_equal(["_PyEval_EvalFrameDefault" in one["path"] for one in grown], [True], f"{[(one['function'], one['evidence']) for one in grown]}")
+
+
 PYTHON_MODULE = r"""
 extern void *PyBytes_FromStringAndSize(const char *bytes, long size);
 __attribute__((noipa)) static void *frame_pack(long number) {

@@ -517,6 +517,23 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     search_around(tree, found ? owner : innermost, root, found, blame, causes);
 }
 
+/* All memory that a script keeps has one cause for doctor, whichever thread runs the script: the
+ * interpreter's loop. Paths of several threads have no outer function in common. So suspects that
+ * were joined at functions of one interpreter are joined at the first of these functions. */
+static void join_threads(const struct tree *tree, const struct blame *blame, uint32_t *causes) {
+    for (size_t i = 0; i < blame->count; i++) {
+        if (causes[i] == 0 || kind_of(tree, causes[i]) != WHO_INTERPRETER)
+            continue;
+        for (size_t k = 0; k < i; k++) {
+            if (causes[k] != 0 && kind_of(tree, causes[k]) == WHO_INTERPRETER &&
+                module_of(tree, causes[k]) == module_of(tree, causes[i])) {
+                causes[i] = causes[k];
+                break;
+            }
+        }
+    }
+}
+
 /* --- joining --------------------------------------------------------------------------------- */
 
 static int by_falling_figure(const void *a, const void *b) {
@@ -563,6 +580,7 @@ static void join_group(struct blame *blame, const struct blame_paths *paths, con
     tree.chunks = chunks;
     count_suspects(&tree);
     search(&tree, 0, blame, causes);
+    join_threads(&tree, blame, causes);
     for (size_t i = 0; i < blame->count; i++)
         if (causes[i] != 0 && blame->suspects[i].count > 0 && !blame->suspects[i].joined)
             join(blame, &tree, causes, i);
