@@ -348,6 +348,40 @@ def shape_leak_beside_memory_that_was_freed():
 
 
 @test
+def shape_cache_that_is_filled_and_then_replaced():
+    """A cache is filled during the first half of the looks, while a second path replaces entries. In
+    the second half, the second path grows by what the first one loses, and the cache as a whole does
+    not grow. A path that grows by twice as much leaks."""
+    for alarming, filled in ((False, (0, 0.3, 0.6, 0.4, 0.2)), (True, (0, 0.3, 0.6, 0.5, 0.4))):
+        found, _ = looked(SHAPES["leak"][1], change=beside_falling(filled))
+        growth = [(one["severity"], one["evidence"], one["path"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{filled}: {growth}")
+
+
+@test
+def shape_leak_of_as_many_chunks_as_a_cache_replaces():
+    """A request replaces an entry of a cache, from another line than the entry was made at, and leaks
+    a small chunk. The leak is an alarm, although as many chunks were freed: the new entries replaced
+    these."""
+    def change(dump, found):
+        kept, work = found[KEPT][0]["id"], found[WORK][0]
+        dump["contexts"].append({**copy.deepcopy(work), "id": 1 << 19, "frame": {**work["frame"], **{key: hex(int(work["frame"][key], 16) + 1) for key in ("addr", "offset")}}})
+        last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
+        for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+            live = next(row.get("self", row)["live_chunks"] for row in rows if row["id"] == kept)
+            if rows is not dump["contexts"]:
+                rows.append({**next(row for row in rows if row["id"] == work["id"]), "id": 1 << 19})
+            for row in (row for row in rows if row["id"] in (work["id"], 1 << 19)):
+                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                    figures["live_chunks"] = live if row["id"] == 1 << 19 else last - live + 100
+                    figures["requested_bytes"] = 9000 * figures["live_chunks"]
+                    figures["frees"] = figures["allocs"] - figures["live_chunks"]
+    found, _ = looked(SHAPES["leak"][1], change=change)
+    growth = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
+    check_equal([names(one, KEPT) for one in growth], [True], f"{[(one['severity'], one['evidence'], one['path'][:2]) for one in found]}")
+
+
+@test
 def shape_leak_in_marks_that_are_short_of_room():
     """A leak is an alarm also if the marks left out the contexts of the load: their allocations
     count as load."""

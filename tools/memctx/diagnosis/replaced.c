@@ -18,6 +18,9 @@ struct sites {
         uint64_t function; /* key of the frame's innermost function that is neither; 0: none */
     } * frames;
     uint64_t *falling; /* keys of the sites of series->falling */
+    /* the paths that shrank in the second half of the looks, and the keys of their sites */
+    size_t *late, late_count;
+    uint64_t *late_sites;
 };
 
 static bool is_shared_code(const struct model *model, struct who_step step) {
@@ -58,6 +61,26 @@ static uint64_t site_of(struct sites *sites, uint32_t context) {
                            : folding_mix(folding_mix(1, frame->kind), frame->address) | 1;
 }
 
+static int64_t bytes_lost(const struct series *series, size_t number, size_t before, size_t after) {
+    return series->rows[before][number].requested_bytes -
+           series->rows[after][number].requested_bytes;
+}
+
+/* Finds the paths that shrank in the second half of the looks. */
+static void find_late(struct sites *sites, const struct series *series) {
+    const struct model *model = sites->model;
+    size_t middle = series->few[series->few_count / 2], last = series->few[series->few_count - 1];
+    sites->late = cli_alloc(model->figures_count, sizeof *sites->late);
+    sites->late_sites = cli_alloc(model->figures_count, sizeof *sites->late_sites);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        uint32_t context = model_figures_at(model, i)->context;
+        if (context == WIRE_NONE || context == 0 || bytes_lost(series, i, middle, last) <= 0)
+            continue;
+        sites->late_sites[sites->late_count] = site_of(sites, context);
+        sites->late[sites->late_count++] = i;
+    }
+}
+
 static void sites_make(struct sites *sites, const struct look *look, const struct series *series) {
     const struct model *model = look->model;
     *sites = (struct sites){.model = model,
@@ -68,11 +91,14 @@ static void sites_make(struct sites *sites, const struct look *look, const struc
         if (series->falling[k] != 0 && context != WIRE_NONE && context != 0)
             sites->falling[k] = site_of(sites, context);
     }
+    find_late(sites, series);
 }
 
 static void sites_free(struct sites *sites) {
     free(sites->frames);
     free(sites->falling);
+    free(sites->late);
+    free(sites->late_sites);
 }
 
 /* Returns the bytes by which falling paths with this site shrank between two samples. */
@@ -82,9 +108,19 @@ static int64_t lost_at_site(const struct series *series, const struct sites *sit
     for (size_t k = 0; k < series->falling_count; k++) {
         size_t i = series->falling[k];
         if (sites->falling[k] == site)
-            lost = model_tame(lost + series->rows[before][i].requested_bytes -
-                              series->rows[after][i].requested_bytes);
+            lost = model_tame(lost + bytes_lost(series, i, before, after));
     }
+    return lost;
+}
+
+/* Returns the bytes by which paths with this site that shrank in the second half of the looks
+ * shrank between two samples. */
+static int64_t lost_late(const struct series *series, const struct sites *sites, uint64_t site,
+                         size_t before, size_t after) {
+    int64_t lost = 0;
+    for (size_t k = 0; k < sites->late_count; k++)
+        if (sites->late_sites[k] == site)
+            lost = model_tame(lost + bytes_lost(series, sites->late[k], before, after));
     return lost;
 }
 
@@ -107,52 +143,89 @@ static bool match_mostly(size_t matches, size_t intervals) {
  * small job for each large result that it keeps. */
 #define SMALLER_PART 4
 
+/* Replacement in the second half of the looks is judged only if that half has so many intervals. */
+#define LATE_INTERVALS 2
+
+/* Returns what a suspect gained between two samples. */
+static struct sample_row gained_by(const struct look *look, const struct series *series,
+                                   const struct blame_suspect *suspect, size_t before,
+                                   size_t after) {
+    struct sample_row gained = {0};
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        const struct sample_row *from = &series->rows[before][number];
+        const struct sample_row *to = &series->rows[after][number];
+        gained.requested_bytes =
+            model_tame(gained.requested_bytes + to->requested_bytes - from->requested_bytes);
+        gained.live_chunks = model_tame(gained.live_chunks + to->live_chunks - from->live_chunks);
+    }
+    return gained;
+}
+
 /* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
  * its entries replaced from another. In nearly each interval, either shrinking paths lose about as
- * many chunks or bytes as the suspect gains, or those with the suspect's site lose at least half as
- * many bytes. All entries may also be replaced in one interval, as when a configuration is read
- * anew. Then the shrinking paths with the suspect's site lose nearly all that the suspect gains, in
- * the same interval. */
+ * many bytes (or, with `by_chunks`, chunks) as the suspect gains, or those with the suspect's site
+ * lose at least half as many bytes. All entries may also be replaced in one interval, as when a
+ * configuration is read anew. Then the shrinking paths with the suspect's site lose nearly all that
+ * the suspect gains, in the same interval. A cache may also be filled during the first half of the
+ * looks. Then the paths with the suspect's site lose about as many bytes as the suspect gains in
+ * each interval of the second half. `lost`: what shrinking paths lost in each interval. */
 static bool is_replacement(const struct look *look, const struct series *series,
-                           struct sites *sites, const struct blame_suspect *suspect) {
+                           struct sites *sites, const struct blame_suspect *suspect,
+                           const struct sample_row *lost, bool by_chunks) {
     uint64_t site = site_of(sites, suspect->members[0]);
     size_t intervals = series->few_count - 1, matches = 0, rises = 0, at_site = 0;
+    size_t late = intervals - series->few_count / 2, late_matches = 0;
     int64_t gained = 0, net = 0;
     for (size_t i = 1; i <= intervals; i++) {
         size_t before = series->few[i - 1], after = series->few[i];
-        int64_t bytes = 0, chunks = 0;
-        for (size_t k = 0; k < suspect->count; k++) {
-            uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            const struct sample_row *from = &series->rows[before][number];
-            const struct sample_row *to = &series->rows[after][number];
-            bytes = model_tame(bytes + to->requested_bytes - from->requested_bytes);
-            chunks = model_tame(chunks + to->live_chunks - from->live_chunks);
-        }
-        const struct sample_row *from = &series->shrinking[before];
-        const struct sample_row *to = &series->shrinking[after];
-        int64_t lost_chunks = from->live_chunks - to->live_chunks;
-        int64_t lost_bytes = from->requested_bytes - to->requested_bytes;
-        matches += are_near(bytes, lost_bytes) ||
-                   (are_near(chunks, lost_chunks) && lost_bytes >= bytes / SMALLER_PART);
+        struct sample_row gain = gained_by(look, series, suspect, before, after);
+        int64_t bytes = gain.requested_bytes;
+        matches += are_near(bytes, lost[i].requested_bytes) ||
+                   (by_chunks && are_near(gain.live_chunks, lost[i].live_chunks) &&
+                    lost[i].requested_bytes >= bytes / SMALLER_PART);
         if (bytes <= 0)
             continue;
-        int64_t lost = lost_at_site(series, sites, site, before, after);
+        int64_t from_site = lost_at_site(series, sites, site, before, after);
         rises++;
-        at_site += lost >= larger(1, bytes / 2);
+        at_site += from_site >= larger(1, bytes / 2);
         gained = model_tame(gained + bytes);
-        net = model_tame(net + larger(0, bytes - lost));
+        net = model_tame(net + larger(0, bytes - from_site));
+        late_matches +=
+            i > intervals - late && are_near(bytes, lost_late(series, sites, site, before, after));
     }
     return match_mostly(matches, intervals) || match_mostly(at_site, rises) ||
-           net < gained / NET_PART;
+           net < gained / NET_PART || (late >= LATE_INTERVALS && late_matches == late);
 }
 
+/* Memory that was freed can be replaced only once. So the suspects that match it best, by bytes or
+ * by their site, are found first, and what they replaced is subtracted before chunks are compared:
+ * a leak of one small chunk for each entry that a cache replaces is no replacement. */
 bool *replaced_find(const struct look *look, const struct series *series,
                     const struct blame *blame) {
     struct sites sites;
     bool *replaced = cli_alloc(blame->count, sizeof *replaced);
+    struct sample_row lost[TREND_FEW] = {{0}};
     sites_make(&sites, look, series);
-    for (size_t i = 0; i < blame->count; i++)
-        replaced[i] = is_replacement(look, series, &sites, &blame->suspects[i]);
+    for (size_t i = 1; i < series->few_count; i++) {
+        const struct sample_row *from = &series->shrinking[series->few[i - 1]];
+        const struct sample_row *to = &series->shrinking[series->few[i]];
+        lost[i].requested_bytes = from->requested_bytes - to->requested_bytes;
+        lost[i].live_chunks = from->live_chunks - to->live_chunks;
+    }
+    for (size_t k = 0; k < blame->count; k++)
+        replaced[k] = is_replacement(look, series, &sites, &blame->suspects[k], lost, false);
+    for (size_t k = 0; k < blame->count; k++) {
+        for (size_t i = 1; i < series->few_count && replaced[k]; i++) {
+            struct sample_row gain =
+                gained_by(look, series, &blame->suspects[k], series->few[i - 1], series->few[i]);
+            lost[i].requested_bytes = model_tame(lost[i].requested_bytes - gain.requested_bytes);
+            lost[i].live_chunks = model_tame(lost[i].live_chunks - gain.live_chunks);
+        }
+    }
+    for (size_t k = 0; k < blame->count; k++)
+        replaced[k] =
+            replaced[k] || is_replacement(look, series, &sites, &blame->suspects[k], lost, true);
     sites_free(&sites);
     return replaced;
 }
