@@ -70,19 +70,33 @@ keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
 
 
+def check_unjoined(case, starter):
+    """Checks that the first finding, a warning, is about stacks of the threads that `starter`
+    starts, and that the one about the chunks of these threads is info. Returns the first one."""
+    with runtime_dir() as directory, more_c(directory, case) as target:
+        found = watched(target, 1)
+    first = found["findings"][0]
+    check_equal((first["id"], first["severity"]), ("growth-not-malloc", "warning"), f"{found}")
+    check_equal((first["function"] or "").split(",")[0], starter, "who")
+    chunks = of_id(found, "growth")
+    check_equal([(one["severity"], one["out"]) for one in chunks], [("info", None)], f"{chunks}")
+    return first
+
+
 @test
 @in_tries  # on a busy machine the program may start few threads
 def grows_elsewhere_unjoined():
     """Stacks of threads that nobody joins are the warning. The chunks of these threads are not,
     and tell no time at which memory is used up."""
-    with runtime_dir() as directory, more_c(directory, "unjoined") as target:
-        found = watched(target, 1)
-    first = found["findings"][0]
-    check_equal((first["id"], first["severity"]), ("growth-not-malloc", "warning"), f"{found}")
+    first = check_unjoined("unjoined", "audit_start")
     check(first["bytes"] < 4 << 20, f"the stacks alone are a warning: {first['evidence']}")
-    check_equal((first["function"] or "").split(",")[0], "audit_start", "who")
-    chunks = of_id(found, "growth")
-    check_equal([(one["severity"], one["out"]) for one in chunks], [("info", None)], f"{chunks}")
+
+
+@test
+@in_tries
+def grows_elsewhere_unjoined_with_small_stacks():
+    """The same holds for threads with stacks of another size than the default."""
+    check_unjoined("unjoined-small", "probe_start")
 
 
 PYTHON_GROWS = """

@@ -193,6 +193,20 @@ static void unjoined(void) {
     go_on(audit_start);
 }
 
+/* The stack of this thread is smaller than the default, and counts as a mapping of the program. */
+static void probe_start(int number) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 1 << 18);
+    if (number < 2000 && pthread_create(&thread, &attributes, end_at_once, NULL) != 0)
+        _exit(3);
+}
+
+static void unjoined_small(void) {
+    go_on(probe_start);
+}
+
 static void heaps(void) {
     go_on(worker_start);
 }
@@ -441,14 +455,23 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } cases[] = {
-        {"sessions", sessions}, {"one-after-another", one_after_another},
-        {"maps", maps},         {"brk", brk_heap},
-        {"stacks", stacks},     {"heaps", heaps},
-        {"unjoined", unjoined}, {"shared", shared},
-        {"mallocs", mallocs},   {"collects", collects},
-        {"sleepers", sleepers}, {"labels", labels},
-        {"sectors", sectors},   {"buffers", buffers},
-        {"array", array},       {"private-buffers", private_buffers},
+        {"sessions", sessions},
+        {"one-after-another", one_after_another},
+        {"maps", maps},
+        {"brk", brk_heap},
+        {"stacks", stacks},
+        {"heaps", heaps},
+        {"unjoined", unjoined},
+        {"unjoined-small", unjoined_small},
+        {"shared", shared},
+        {"mallocs", mallocs},
+        {"collects", collects},
+        {"sleepers", sleepers},
+        {"labels", labels},
+        {"sectors", sectors},
+        {"buffers", buffers},
+        {"array", array},
+        {"private-buffers", private_buffers},
         {"runtime", runtime},
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {

@@ -298,9 +298,10 @@ static void tell_starter(const struct look *look, struct finding *finding, uint3
 }
 
 /* pthread_create allocates a small chunk for each thread. If both these chunks and the stacks of
- * the threads grow, they have one cause. The stacks are larger, so they get the severity of the
- * finding about the chunks, which becomes info. That finding tells no time at which memory is used
- * up, because such a time would leave out the stacks. */
+ * the threads grow, they have one cause. (A stack of another size than the default may count as a
+ * mapping of the program's own.) The stacks are larger, so they get the severity of the finding
+ * about the chunks, which becomes info. That finding tells no time at which memory is used up,
+ * because such a time would leave out the stacks. */
 static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
     for (size_t i = 0; i < look->findings->count; i++) {
         struct finding *chunks = &look->findings->list[i];
@@ -330,8 +331,6 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
                        "stays until another thread joins it, unless it was detached.";
         finding->advice = "Join or detach each thread (pthread_join, pthread_detach), or let a "
                           "fixed number of threads do the work.";
-        if (!growth->slowing && look->input->samples->mapped_count >= 4)
-            take_warning_of_chunks(look, finding);
     } else if (followed > 0) {
         tell_starter(look, finding, starter);
         char *evidence = finding->evidence;
@@ -343,6 +342,9 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
         finding->advice = "Find out why threads are started and do not end, or let a fixed number "
                           "of threads do the work.";
     }
+    bool told = kind == MODEL_PLACE_STACK || followed > 0;
+    if (told && !growth->slowing && look->input->samples->mapped_count >= 4)
+        take_warning_of_chunks(look, finding);
 }
 
 /* Adds the growth to finding->use, from which forecast_tell_ends makes the texts `out`. This
