@@ -205,7 +205,7 @@ enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
 #define SEGMENT_LEAF_COUNT (1UL << SEGMENT_LEAF_SHIFT)
 #define SEGMENT_ROOT_BITS (ADDRESS_BITS - SEGMENT_SHIFT - SEGMENT_LEAF_SHIFT)
 struct segment_leaf {
-    uint8_t flags[SEGMENT_LEAF_COUNT];
+    uint8_t flags[SEGMENT_LEAF_COUNT] __attribute__((aligned(8))); /* also read as words */
 };
 INTERNAL struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic */
 INTERNAL struct segment_leaf segment_near;

@@ -82,11 +82,29 @@ void segment_map_set(enum segment_map map, const void *segment, bool set) {
         and_release(flags, (uint8_t)~map);
 }
 
+#define FLAGS_AT_ONCE 32U
+_Static_assert(!(SEGMENT_LEAF_COUNT % FLAGS_AT_ONCE), "no flags are left");
+
+/* True if one of the next FLAGS_AT_ONCE segments is in the table. Nearly all flags of a leaf are 0,
+ * so they are tested word by word. */
+static bool any_of_flags(const uint8_t *flags) {
+    typedef uint64_t flags_word __attribute__((may_alias));
+    const flags_word *words = (const flags_word *)(const void *)flags;
+    uint64_t any = 0;
+    for (unsigned i = 0; i < FLAGS_AT_ONCE / sizeof *words; i++)
+        any |= load_relaxed(&words[i]);
+    return any;
+}
+
 /* Visits the segments of a leaf, from segment number `from` on. `first` is the number of the leaf's
  * first segment. False: `visit` returned false. */
 static bool each_of_leaf(const struct segment_leaf *leaf, uintptr_t first, uintptr_t from,
                          bool (*visit)(struct segment *, bool, void *), void *context) {
     for (uintptr_t i = from > first ? from - first : 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
+        if (!(i % FLAGS_AT_ONCE) && !any_of_flags(&leaf->flags[i])) {
+            i += FLAGS_AT_ONCE - 1;
+            continue;
+        }
         uint8_t flags = load_acquire(&leaf->flags[i]);
         struct segment *segment = (struct segment *)((first + i) << SEGMENT_SHIFT);
         if (flags && segment && !visit(segment, flags & SEGMENT_HUGE, context))

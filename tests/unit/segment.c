@@ -48,11 +48,15 @@ static void note(struct segment *segment, bool huge, void *context) {
     if (huge == *(const bool *)context && seen_count < 16)
         seen[seen_count++] = (uintptr_t)segment >> SEGMENT_SHIFT;
 }
+static bool note_from(struct segment *segment, bool huge, void *context) {
+    note(segment, huge, context);
+    return true;
+}
 
 /* Only the map's bits are set; no memory is mapped at these addresses. */
 Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
-    static const uintptr_t numbers[] = {1,       62,    63,        64,        0x7fff,   0x8000,
-                                        0x10000, 98765, 0x1234567, 0x1ffff00, 0x1ffffff};
+    static const uintptr_t numbers[] = {
+        1, 62, 63, 64, 74, 82, 0x7fff, 0x8000, 0x10000, 98765, 0x1234567, 0x1ffff00, 0x1ffffff};
     enum { COUNT = sizeof numbers / sizeof *numbers };
     static const enum segment_map maps[] = {SEGMENT_SLICED, SEGMENT_HUGE};
     for (int m = 0; m < 2; m++) {
@@ -77,6 +81,12 @@ Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
         cr_assert_eq(seen_count, COUNT);
         for (int i = 0; i < COUNT; i++)
             cr_assert(i == 0 || seen[i] > seen[i - 1], "in address order");
+        for (int i = 0; i < COUNT; i++) {
+            seen_count = 0;
+            segment_each_from(segment_place((void *)(numbers[i] << SEGMENT_SHIFT)), note_from,
+                              &huge);
+            cr_assert_eq(seen_count, COUNT - i, "from segment %#lx on", numbers[i]);
+        }
         for (int i = 0; i < COUNT; i++)
             segment_map_set(map, (void *)(numbers[i] << SEGMENT_SHIFT), false);
         for (int i = 0; i < COUNT; i++)
