@@ -218,6 +218,11 @@ size_t holes_look_now(void) {
 
 void holes_look(void) {
     uint64_t now = os_now_exact_ns();
+    int64_t decay = load_relaxed(&options.decay_ms);
+    uint64_t pause = (uint64_t)(decay > LOOK_MIN_MS ? decay : LOOK_MIN_MS) * 1000000U;
+    /* Only a second look punches, and many processes end before it. */
+    if (UNLIKELY(!state.next_ns))
+        state.next_ns = now + pause;
     if (now < state.next_ns || !load_relaxed(&options.holes))
         return;
     bool uncollected = collect_look(false, now + LOOK_NS);
@@ -226,8 +231,6 @@ void holes_look(void) {
         holes_look_now();
     state.hurries |= uncollected;
     uint64_t after = os_now_exact_ns(), rest = (after - now) * LOOK_SHARE;
-    int64_t decay = load_relaxed(&options.decay_ms);
-    uint64_t pause = (uint64_t)(decay > LOOK_MIN_MS ? decay : LOOK_MIN_MS) * 1000000U;
     /* If quiet pages are left, the next look need not wait for the decay time. */
     state.next_ns = after + (rest > pause || state.hurries ? rest : pause);
 }

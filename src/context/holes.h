@@ -33,7 +33,8 @@
 
 #include "region/heap.h"
 
-/* If the pause after the last look is over, looks at pages and punches the quiet ones. */
+/* If the pause after the last look is over, looks at pages and punches the quiet ones. The first
+ * call only begins a pause. */
 void holes_look(void);
 /* Returns how long the control thread may sleep, at most `wait` milliseconds. */
 int holes_wait_ms(int wait);

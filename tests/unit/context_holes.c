@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "context/holes.h"
 #include "region/punch.h"
 #include "region/region.h"
@@ -90,6 +91,14 @@ Test(holes, waste_of_a_heap_that_needs_no_page) {
                 region_free(heap, chunks[i]);
     }
     cr_assert_gt(heap_global.own_free, -(int64_t)CHUNKS * LARGE, "published too late");
+}
+
+Test(holes, the_first_call_makes_no_look) {
+    sparse_heap();
+    options.holes = 1;
+    holes_look();
+    cr_assert_eq(holes_look_now(), 0, "the call before was a look");
+    cr_assert_gt(holes_look_now(), 0);
 }
 
 Test(holes, a_page_in_use_stays) {
