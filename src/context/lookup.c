@@ -103,7 +103,9 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 #define COST_FOUND 7U      /* ns of a right first guess whose trace is in the processor's cache */
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
-#define HOPE_MAX 50U /* the most ns a look-up that window_ends adds to `hoped` */
+/* The most ns a look-up that window_ends adds to `hoped`, if it is not more than CACHE_PATIENCE,
+ * which is enough for a trial at once. */
+#define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 /* Number of windows between two flushes of the cache while some trace leads to a site. A flush
  * happens only if the tables have room again: then the paths can get contexts of their own. */
@@ -144,7 +146,7 @@ static NOINLINE void window_ends(struct paths *paths) {
     uint32_t least = paths->passing ? COST_FOUND : COST_REPLAY;
     uint32_t hope = cost > least ? cost - least : 0;
     paths->cost[paths->passing] = cost;
-    paths->hoped += hope < HOPE_MAX ? hope : HOPE_MAX;
+    paths->hoped += hope < HOPE_MAX || hope > CACHE_PATIENCE ? hope : HOPE_MAX;
     window_begin(paths, WINDOW);
     if (UNLIKELY(paths->site_traced) && !(++paths->windows % SITE_WINDOWS) &&
         !tables_are_past(TABLES_ADMITTED)) {

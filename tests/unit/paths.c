@@ -286,6 +286,22 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     cr_assert_lt(counts.missed, 90000);
 }
 
+/* Nearly every stack is new and long. The library must not wait for several windows of look-ups
+ * before it tries replays. */
+Test(paths, traces_that_hardly_serve_are_soon_passed_over) {
+    enum { MISSES = 40000 };
+    struct lookup_counts counts;
+    unwind_rules_init();
+    unwind_rules_new_generation();
+    srand(5);
+    do {
+        shapes_apart(shapes_run, 40);
+        counts = context_counts();
+    } while (counts.missed < MISSES && !counts.replayed);
+    cr_assert_lt(counts.missed, MISSES, "guessed %lu, hoped %u, spent %u", counts.guessed,
+                 paths_of(thread_heap)->hoped, paths_of(thread_heap)->cost[false]);
+}
+
 /* Makes `count` look-ups that pass over the table of traces. */
 static void look_past_the_table(int count) {
     for (int i = 0; i < count; i++) {
