@@ -63,7 +63,8 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
     size_t room = aset_aligned_room(size, alignment);
     unsigned size_class = blocks_class_of(room);
     uint32_t bytes = blocks_bytes_table[size_class];
-    bool aligned = !(bytes & (alignment - 1)) && (bytes <= NARROW_MAX || alignment <= CACHE_LINE);
+    bool aligned =
+        !(bytes & (alignment - 1)) && (bytes <= NARROW_MAX || alignment <= WIDE_ALIGNMENT_MAX);
     if (!plain || !aligned || !aset_slack_fits(bytes, size)) {
         room = (size ? size : 1) + node + alignment - 16;
         size_class = blocks_class_of(room);

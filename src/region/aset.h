@@ -39,7 +39,7 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
 /* Returns `size` rounded up to a multiple of `alignment`. A block of such a size is aligned without
- * padding if its page is narrow, or if the alignment is at most CACHE_LINE. */
+ * padding if its page is narrow, or if the alignment is at most WIDE_ALIGNMENT_MAX. */
 INLINE size_t aset_aligned_room(size_t size, size_t alignment) {
     return align_up(size | !size, alignment);
 }

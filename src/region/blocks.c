@@ -118,9 +118,10 @@ void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_
         page->color_mask = (uint8_t)((1U << (31 - __builtin_clz((unsigned)colors))) - 1);
     } else {
         size_t capacity = granule / (block_bytes + (1U << shift));
-        while (align_up(capacity << shift, CACHE_LINE) + capacity * block_bytes > granule)
+        uint32_t alignment = blocks_wide_alignment(block_bytes);
+        while (align_up(capacity << shift, alignment) + capacity * block_bytes > granule)
             capacity--;
-        page->first = (uint16_t)align_up(capacity << shift, CACHE_LINE);
+        page->first = (uint16_t)align_up(capacity << shift, alignment);
         page->granule_capacity = (uint8_t)capacity;
     }
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;

@@ -9,19 +9,17 @@
  * records take the place of some of the blocks (blocks_records_of says which), or, in wide pages,
  * stand before the first block.
  *
- * A block of 64 bytes or a multiple of 64 starts at a multiple of 64; any other block starts at a
- * multiple of the largest power of two that divides its size. A record holds the block's slack (the
- * bytes that were not requested), and in mixed pages also the index of the view that paid for the
- * block. page.meta_shift holds the logarithm of the size of a record in bytes (shift):
- *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
- *   shift 1, own page, larger blocks: 16 bits of slack
- *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
- *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
- * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
- * table beside the page (struct owners) then holds the view indices of its blocks. A free block has
- * all bits of the slack set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed
- * out are marked free, too, so that a second or a wild free is found. The record of a free block
- * still names the last view.
+ * A block starts at a multiple of the largest power of two that divides its size, but in a wide
+ * page of at most WIDE_ALIGNMENT_MAX. A record holds the block's slack (the bytes that were not
+ * requested), and in mixed pages also the index of the view that paid for the block.
+ * page.meta_shift holds the logarithm of the size of a record in bytes (shift): shift 0, own page,
+ * blocks up to 1 KiB: 8 bits of slack shift 1, own page, larger blocks: 16 bits of slack shift 2,
+ * mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8) shift 3, mixed page, larger
+ * blocks: view index (32), slack + 1 (32) An own page that became a mixed one keeps its records
+ * (shift 0 or 1) and gets META_OWNERS; a table beside the page (struct owners) then holds the view
+ * indices of its blocks. A free block has all bits of the slack set (shift 0 and 1) or none (shift
+ * 2 and 3). Blocks that were never handed out are marked free, too, so that a second or a wild free
+ * is found. The record of a free block still names the last view.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -29,6 +27,8 @@
 #include "region/heap.h"
 
 #define SLACK_NARROW_MAX 254U
+/* With a greater alignment, the first block of 4 or 8 KiB would leave an OS page to the records. */
+#define WIDE_ALIGNMENT_MAX 2048U
 /* Larger blocks would leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
 
@@ -64,6 +64,14 @@ INLINE unsigned blocks_class_of(size_t size) {
      * one class to the next. */
     unsigned shift = 61U - (unsigned)__builtin_clzl(size - 1);
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
+}
+
+/* Returns the alignment of the first block of a wide page. */
+INLINE uint32_t blocks_wide_alignment(uint32_t block_bytes) {
+    uint32_t alignment = block_bytes & -block_bytes;
+    return alignment < CACHE_LINE           ? CACHE_LINE
+           : alignment > WIDE_ALIGNMENT_MAX ? WIDE_ALIGNMENT_MAX
+                                            : alignment;
 }
 
 #define BINS_UNIT 16U

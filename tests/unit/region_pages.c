@@ -261,6 +261,23 @@ Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
     cr_assert_eq(view_live_bytes(view), 140);
 }
 
+/* GLib's slices take chunks of 2 032 bytes with an alignment of 2 048: those must not take 4 KiB.
+ */
+Test(region, aligned_chunks_above_1_kib_take_no_padding) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    for (size_t alignment = 128; alignment <= 2048; alignment *= 2)
+        for (size_t size = 2048; size + alignment <= 8192; size += alignment)
+            for (int i = 0; i < 3; i++) {
+                char *chunk = region_alloc_aligned(heap, view, size - 16, alignment);
+                const struct page *page = segment_page_of(chunk);
+                cr_assert_eq((uintptr_t)chunk % alignment, 0);
+                cr_assert_leq(page->block_bytes, blocks_bytes_table[bins_class_of(heap, size)],
+                              "%zu bytes at %zu: %u", size, alignment, page->block_bytes);
+                memset(chunk, 1, size - 16);
+            }
+}
+
 Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     enum { BYTES = 64, COUNT = 300 };
     static void *chunks[COUNT];
