@@ -97,14 +97,18 @@ all in order" "$(cat "$T/ours.out")"
 # of its threads has a filter.
 test_sandbox_ps() {
     build sandboxed filtering
-    local how reason pid
+    local how pid
+    mkfifo "$T/in"
     for how in thread filtered; do
+        # The process stays until the other end of its standard input is closed.
         case $how in
-            thread) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" thread 300 >/dev/null & ;;
-            filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 >/dev/null & ;;
+            thread) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" thread 300 stay <"$T/in" >/dev/null & ;;
+            filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 stay <"$T/in" >/dev/null & ;;
         esac
         pid=$!
+        exec 7>"$T/in"
         wait_until 60 sandbox_ps_says "$pid" || fail "$how: $("$MEMCTX" ps)"
+        exec 7>&-
         wait "$pid" || fail "$how: exit status $?"
     done
 }

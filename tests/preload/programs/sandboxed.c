@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sandboxed HOW MS - allocates for MS milliseconds, restricts its system calls, and goes on to
- * allocate on new call paths and in new sizes. HOW is
+ * sandboxed HOW MS [stay] - allocates for MS milliseconds, restricts its system calls, and goes on
+ * to allocate on new call paths and in new sizes. With "stay" it then waits for the end of standard
+ * input. HOW is
  * - none: no restriction
  * - strict: seccomp's strict mode, which allows only read, write and exit. From then on, the
  *   program uses only sizes of which it has freed chunks
@@ -232,6 +233,8 @@ int main(int argc, char **argv) {
     if (restrict_self(how) != 0)
         return 3;
     wrong += clockless ? allocate_same(1000) : allocate_for(0.6, 2, 0);
+    for (char byte; argc > 3 && strcmp(argv[3], "stay") == 0 && read(0, &byte, 1) > 0;) {
+    }
     atomic_store(&stop, 1);
     while (with_other && !atomic_load(&stopped))
         allocate_for(0.01, 1, 0);
