@@ -937,6 +937,10 @@ int main(int argc, char **argv) {
         {"small", small},
     };
     static const char *const wrappers[] = {"malloc", "xmalloc", "new", "strdup"};
+    /* Otherwise the first read would allocate a buffer at any moment after "look", and two dumps of
+     * a program that stands still would differ. */
+    static char input[BUFSIZ];
+    setvbuf(stdin, input, _IOFBF, sizeof input);
     memset(pattern, 'x', sizeof pattern - 1);
     for (int i = 0; argc > 2 && i < 4; i++)
         if (!strcmp(argv[2], wrappers[i]))
