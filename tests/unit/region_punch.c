@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "control/act.h"
 #include "region/punch.h"
 #include "region/region.h"
 #include "region_tests.h"
@@ -233,5 +234,33 @@ Test(punch, a_damaged_list_is_left_alone) {
                                               : damage == 1 ? chunks[i] + 9
                                                             : (char *)(uintptr_t)damage;
         trim_now(heap); /* must end although lists are damaged */
+    }
+}
+
+/* Asks for a trim, as a client does, of all heaps or of one context. */
+static void ask_to_trim(bool one_context) {
+    static uint64_t room[64];
+    uint32_t words[] = {one_context ? WIRE_TRIM_CONTEXTS : 0, one_context, 9};
+    struct answer answer = {.bytes = (char *)room, .capacity = sizeof room};
+    cr_assert_eq(trim_run((const struct wire_contexts_request *)(const void *)words, &answer),
+                 WIRE_OK);
+    cr_assert_eq(((const struct wire_trim *)(const void *)room)->threads_waiting, 1);
+}
+
+/* A thread answers the newest request alone, so a request includes those that are not answered. */
+Test(punch, a_trim_includes_those_that_wait) {
+    for (int all_first = 0; all_first < 2; all_first++) {
+        struct heap *heap = heap_new();
+        region_alloc(heap, heap_view(heap, 9), 100, false);
+        heap->trims = trim_number; /* it has answered all requests so far */
+        ask_to_trim(!all_first);
+        cr_assert_eq(trim_wanted.all, all_first);
+        cr_assert_eq(trim_wanted.punch, !all_first);
+        ask_to_trim(all_first);
+        cr_assert(trim_wanted.all && trim_wanted.punch);
+        heap->trims = trim_number;
+        ask_to_trim(all_first);
+        cr_assert_eq(trim_wanted.all, !all_first, "what was answered is over");
+        heap_park(heap);
     }
 }

@@ -385,6 +385,97 @@ Test(cfi, the_function_is_that_of_the_rule) {
     cr_assert_eq(cfi_find_function(&object, code).start, 0);
 }
 
+/* --- made-up entries -------------------------------------------------------------------------- */
+
+/* An object with one entry (FDE) for CODE_BYTES bytes of code, which no compiler wrote. */
+enum { CODE_AT = 2048, CODE_BYTES = 64, FRAMES_AT = 32 };
+
+static uint8_t *put_word(uint8_t *at, uint32_t word) {
+    memcpy(at, &word, sizeof word);
+    return at + sizeof word;
+}
+
+/* Writes the length of the record before `start`, behind which `end` is. */
+static uint8_t *end_record(uint8_t *start, uint8_t *end) {
+    while ((uintptr_t)end % 4)
+        *end++ = 0; /* nop */
+    put_word(start - 4, (uint32_t)(end - start));
+    return end;
+}
+
+/* Returns the rule at offset `at` of the code, for an entry with this program. In the entry's CIE,
+ * the CFA is rsp + 8, and the return address stands at CFA - 8. */
+static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_t version,
+                                       size_t at) {
+    static uint8_t made[4096] __attribute__((aligned(8)));
+    static const uint8_t initial[] = {0x0c, 7, 8, 0x90, 1};
+    uint8_t *cie = made + FRAMES_AT + 4, *to = put_word(cie, 0);
+    memset(made, 0, sizeof made);
+    *to++ = version;
+    to = (uint8_t *)mempcpy(to, "zR", 3);
+    if (version == 4)
+        to = (uint8_t *)mempcpy(to, (uint8_t[]){8, 0}, 2); /* bytes of an address, of a segment */
+    /* alignment factors 1 and -8, the return address in register 16, pointers of 8 bytes */
+    to = (uint8_t *)mempcpy(to, (uint8_t[]){1, 0x78, 16, 1, 0x00}, 5);
+    to = end_record(cie, mempcpy(to, initial, sizeof initial));
+    uint8_t *entry = to, *fde = entry + 4;
+    uintptr_t range[] = {(uintptr_t)made + CODE_AT, CODE_BYTES};
+    to = mempcpy(put_word(fde, (uint32_t)(fde - (cie - 4))), range, sizeof range);
+    *to++ = 0; /* no augmentation data */
+    end_record(fde, mempcpy(to, program, bytes));
+    /* the header: version 1, pointers relative to their place, and a sorted table of one entry */
+    to = mempcpy(made, (uint8_t[]){1, 0x1b, 0x03, 0x3b}, 4);
+    to = put_word(put_word(to, FRAMES_AT - 4), 1);
+    put_word(put_word(to, CODE_AT), (uint32_t)(entry - made));
+    struct cfi_object object = {.start = (uintptr_t)made,
+                                .end = (uintptr_t)made + sizeof made,
+                                .frames_start = (uintptr_t)made,
+                                .frames_end = (uintptr_t)made + sizeof made,
+                                .eh_frame_header = made};
+    return cfi_find_rule(&object, (uintptr_t)made + CODE_AT + at);
+}
+
+#define PROGRAM(text) text, sizeof text - 1
+
+Test(cfi, rules_of_programs_that_no_compiler_wrote) {
+    static const struct {
+        const char *what, *program;
+        size_t bytes, at;
+        struct cfi_rule rule; /* without the function */
+    } cases[] = {
+        {"nothing", PROGRAM(""), 9, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"rbp at CFA - 16", PROGRAM("\x0e\x10\x86\x02"), 9, {CFI_SP, CFI_RBP_AT_CFA, 16, -16, 0}},
+        {"before an advance", PROGRAM("\x44\x0e\x18"), 3, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"behind an advance", PROGRAM("\x44\x0e\x18"), 4, {CFI_SP, CFI_RBP_SAME, 24, 0, 0}},
+        {"rbp at CFA - 4096",
+         PROGRAM("\x05\x06\x80\x04"),
+         9,
+         {CFI_SP, CFI_RBP_AT_CFA, 8, -4096, 0}},
+        {"rbp at CFA - 4104", PROGRAM("\x05\x06\x81\x04"), 9, {CFI_SP, CFI_RBP_LOST, 8, 0, 0}},
+        {"no return address", PROGRAM("\x07\x10"), 9, {CFI_END, 0, 0, 0, 0}},
+        {"a return address again", PROGRAM("\x07\x10\x90\x01"), 9, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"a return address elsewhere", PROGRAM("\x90\x02"), 9, {CFI_NONE, CFI_RBP_SAME, 0, 0, 0}},
+        {"rsp saved", PROGRAM("\x87\x02"), 9, {CFI_NONE, CFI_RBP_SAME, 0, 0, 0}},
+        {"rsp restored", PROGRAM("\x87\x02\xc7"), 9, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"rbp restored", PROGRAM("\x86\x02\xc6"), 9, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"a state remembered", PROGRAM("\x0a\x0e\x20\x0b"), 9, {CFI_SP, CFI_RBP_SAME, 8, 0, 0}},
+        {"no state remembered", PROGRAM("\x0b"), 9, {CFI_NONE, CFI_RBP_SAME, 0, 0, 0}},
+        {"an unknown operation", PROGRAM("\x3f"), 9, {CFI_NONE, CFI_RBP_SAME, 0, 0, 0}},
+        {"behind the code", PROGRAM(""), CODE_BYTES, {CFI_NONE, CFI_RBP_SAME, 0, 0, 0}},
+    };
+    for (uint8_t version = 1; version <= 4; version += 3)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const struct cfi_rule *want = &cases[i].rule;
+            struct cfi_rule rule =
+                rule_of_program(cases[i].program, cases[i].bytes, version, cases[i].at);
+            const char *what = cases[i].what;
+            cr_assert_eq(rule.kind, want->kind, "%s: kind %d", what, (int)rule.kind);
+            cr_assert_eq(rule.rbp, want->rbp, "%s: rbp %d", what, (int)rule.rbp);
+            cr_assert_eq(rule.cfa_offset, want->cfa_offset, "%s: %d", what, rule.cfa_offset);
+            cr_assert_eq(rule.rbp_offset, want->rbp_offset, "%s: %d", what, rule.rbp_offset);
+        }
+}
+
 /* The unwind information of a damaged library is read in the user's process, so no memory outside
  * of it may be touched. */
 Test(cfi, damaged_information_is_read_within_its_bounds) {

@@ -279,8 +279,11 @@ Test(conditions, pressure_that_the_kernel_reports) {
     struct condition_result result = psi_at(&condition, 100, 154000, true);
     cr_assert(result.fires);
     cr_assert_eq(result.value, 150000);
-    /* The total is smaller: the process has moved to another cgroup. */
+    /* The total is smaller: the process has moved to another cgroup. Only what tasks wait there
+     * counts from now on. */
     cr_assert_eq(psi_at(&condition, 200, 1000, false).value, 0);
+    cr_assert_eq(psi_at(&condition, 300, 1000, false).value, 0);
+    cr_assert_eq(psi_at(&condition, 400, 61000, false).value, 60000);
 }
 
 Test(conditions, end_fires_once) {
@@ -389,6 +392,10 @@ Test(limits, mount_of_a_cgroup_below_the_root, .init = make_tree) {
     put("/cg/my memory/inner/memory.limit_in_bytes", "5000000\n");
     cr_assert_eq(find(), 5000000);
     cr_assert_str_eq(found.from, "memory.limit_in_bytes of /docker/abc/inner");
+    /* The name begins like that of the mounted group, but the group is not below it. */
+    put("/proc/7/cgroup", "4:memory,hugetlb:/docker/abcd\n");
+    put("/cg/my memoryd/memory.limit_in_bytes", "1000\n");
+    cr_assert_eq(find(), 6000000);
 }
 
 Test(limits, cgroup_of_a_neighbour_in_a_namespace, .init = make_tree) {
