@@ -170,6 +170,7 @@ def limit_fails_with_enomem():
             check("its limit of 1048576 was exceeded 2 times" in text, text)
             process.say("")
     check_equal(use("limited", "row_old=limit:1M").stdout.splitlines()[0], "4000 no limit", "another path")
+    check_equal(use("limited_resizes", "row_*=limit:1M").stdout.split("\n")[:4], ["resized", "full", "full", "resized"], "realloc")
 
 
 @test

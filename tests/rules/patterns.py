@@ -109,7 +109,8 @@ def what_is_not_understood_is_said():
     MEMCTX_RULES is ignored with a message."""
     for rule, says in {"a=own,slab,bump": "it has two policies", "a=mixed,own": "mixed has no pages of its own",
                        "a=page:1M": "the size of a page is 16K or 64K", "a=limit:x": "a limit is a number of bytes",
-                       "a=limit:1M,warn:2M": "it has two limits", "a=page:65536,warn:8796093022208M": "a limit is a",
+                       "a=limit:0": "a limit is a number of bytes", "a=limit:1M,warn:2M": "it has two limits",
+                       "a=warn:1M,limit:2M": "it has two limits", "a=page:65536,warn:8796093022208M": "a limit is a",
                        "a=slab,": "the policies are", "a=walls": "the options own, page:16K",
                        "regex:=own": "the pattern has no name", "context:99999999=own": "no context has that number",
                        "a": "PATTERN=POLICY,OPTIONS"}.items():

@@ -263,6 +263,17 @@ static void limited(void) {
     begun();
 }
 
+/* A chunk that is resized leaves the limit's room only if the limit counts it. */
+static void limited_resizes(void) {
+    char *row = row_resize(row_new(600000), 1000000);
+    printf("%s\n", row != NULL ? "resized" : "counted twice");
+    printf("%s\n", row_resize(row, 1100000) == NULL ? "full" : "too much");
+    row = row_resize(row, 600000);
+    char *other = malloc(900000); /* of a call path without limit */
+    printf("%s\n", row != NULL && row_resize(other, 1000000) == NULL ? "full" : "too much");
+    printf("%s\n", row_resize(other, 400000) != NULL ? "resized" : "refused");
+}
+
 static void *take_rows(void *count) {
     size_t taken = 0;
     while (row_new(1000) != NULL && taken < 100000) {
@@ -374,6 +385,7 @@ static const struct {
     {"forked", forked},
     {"many", many},
     {"limited", limited},
+    {"limited_resizes", limited_resizes},
     {"limited_threads", limited_threads},
     {"warned", warned},
     {"zeroed", zeroed},

@@ -282,6 +282,23 @@ def parts_end_with_the_agent():
 
 
 @test
+def a_part_that_hangs_is_killed():
+    """A part that does not end after SIGTERM is killed after 10 s, and the agent ends."""
+    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n') as path, \
+            Agent(path, target.runtime) as agent:
+        pid = agent.hear("started", "serve")["pid"]
+        # SIGTERM ends even a stopped process, as long as the process neither blocks nor handles it.
+        wait_until(lambda: any(int(harness.read_status(pid, field), 16) >> signal.SIGTERM - 1 & 1
+                               for field in ("SigBlk", "SigCgt")), "a part that takes SIGTERM")
+        os.kill(pid, signal.SIGSTOP)
+        agent.process.terminate()
+        agent.hear("killed")
+        check_equal(agent.hear("ended", "serve")["text"], "was ended by signal 9 (Killed)", "how the part ended")
+        agent.hear("end")
+        check_equal(agent.process.wait(PATIENCE_S), 0, "status")
+
+
+@test
 def control_c_ends_push_by_one_signal():
     """The terminal signals the agent's whole process group. The part gets the agent's SIGTERM only, so
     it still removes its group from the Pushgateway."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """memctx push: the content of its requests, servers that refuse or do not answer, its end."""
 import base64
+import calendar
 import contextlib
 import gzip
 import http.server
@@ -372,6 +373,26 @@ def nobody_listens_and_the_oldest_are_dropped():
         check("trying again" in lines[0] and "oldest" in lines[1] and "8 requests not sent" in lines[2], f"{lines}")
 
 
+@test
+def the_newest_wait():
+    """While the server asks for a pause, the oldest profiles are dropped, and at the end the newest
+    ones are sent."""
+    answers = [(503, b"", {"Retry-After": "600"}), (200, b"", {})]
+    with served() as target, sink(*answers) as (url, got):
+        with running(target, target.pid, "--pyroscope", url, "--every", "300ms", "--json") as process:
+            drops = []
+            while len(drops) < 9:  # 8 may wait, so all of these were made after the first drop
+                event = json.loads(process.stdout.readline())
+                if event["event"] == "dropped":
+                    drops.append(calendar.timegm(time.strptime(event["time"], "%Y-%m-%dT%H:%M:%SZ")))
+            code, out, _ = ended(process)
+            end = json.loads(out.splitlines()[-1])
+            check_equal((code, end["sent"], end["failed"]), (0, 8, 0), "end")
+        ends = [int(re.search(r"&until=(\d+)", path).group(1)) for _, path, *_ in got[1:]]
+        check_equal((len(ends), ends), (8, sorted(ends)), "the end of each profile that was sent")
+        check(min(ends) >= drops[0], f"{ends}: profiles from before {drops[0]}, when the first one was dropped")
+
+
 def dumps_of(target):
     done = run_cli("dump", "--self", "--json", target.pid, env=target.cli_env)
     check_equal(done.returncode, 0, done.stderr)
@@ -394,6 +415,14 @@ def what_waits_is_sent_at_the_end():
             # The refused profile, and those made during the pause (perhaps none on a busy machine).
             check(end["sent"] >= 1 and end["sent"] + 1 == len(got), f"{end}, {len(got)} requests")
             check_equal(errors.count("\n"), 1, "messages")
+
+
+@test
+def a_long_pause_is_not_waited_for_at_the_end():
+    with served() as target, sink((503, b"", {"Retry-After": "600"})) as (url, got):
+        done = push(target, target.pid, "--pyroscope", url, "--once")
+        check_equal((done.returncode, len(got)), (1, 1), f"status, requests; {done.stderr}")
+        check("1 request not sent" in done.stderr, done.stderr)
 
 
 @test

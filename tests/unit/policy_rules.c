@@ -219,6 +219,7 @@ Test(mangled, names_are_read) {
         {"_ZZN4shop4till4openEvENKUliE0_clEi", "shop::till::open()::{lambda}::operator()"},
         {"_ZZ4mainEN5local3runEv", "main::local::run"},
         {"_ZN5names4shop4open17h4acc08d9aa7dc810E", "names::shop::open"},
+        {"_ZN4shop17hand_over_the_boxEv", "shop::hand_over_the_box"},
     };
     static const char *const cut[] = {"_Z",        "_Z9foo", "_ZN",       "_ZN3foo",
                                       "_ZN3fooIE", "_Z0_",   "_ZNS_3fooE"};

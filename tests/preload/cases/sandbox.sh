@@ -99,11 +99,11 @@ test_sandbox_ps() {
     build sandboxed filtering
     local how pid
     mkfifo "$T/in"
-    for how in thread filtered; do
+    for how in late thread filtered; do
         # The process stays until the other end of its standard input is closed.
         case $how in
-            thread) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" thread 300 stay <"$T/in" >/dev/null & ;;
             filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 stay <"$T/in" >/dev/null & ;;
+            *) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" "$how" 300 stay <"$T/in" >/dev/null & ;;
         esac
         pid=$!
         exec 7>"$T/in"
@@ -114,7 +114,7 @@ test_sandbox_ps() {
 }
 
 sandbox_ps_says() { # PID
-    "$MEMCTX" ps | grep -A1 "^ *$1 " | grep -q 'not asked: .*seccomp'
+    "$MEMCTX" ps | grep -A1 "^ *$1 " | grep -q 'not asked: .*its system calls are filtered (seccomp)'
 }
 
 # --- sshd -------------------------------------------------------------------------------------------
