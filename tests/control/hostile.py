@@ -183,9 +183,10 @@ def notes_make_room():
 
 @test
 def half_a_frame():
-    """A client that sends only a part of a request loses its connection after the deadline."""
+    """A client that sends only a part of a request loses its connection after the deadline. A client
+    that sends nothing keeps its connection for longer."""
     request = wire.dump_request()
-    with attacked() as target:
+    with attacked() as target, Wire(target.socket_path()) as idle:
         clients = []
         for length in (1, 4, 23, 24, len(request) - 1):
             client = Wire(target.socket_path())
@@ -195,6 +196,7 @@ def half_a_frame():
         for length, client in clients:
             check(client.closed_within(PATIENCE_S), f"{length} bytes of a frame: still connected")
             client.close()
+        check(not idle.closed_within(0.1), "the client that sends nothing was dropped first")
 
 
 @test
