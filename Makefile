@@ -150,7 +150,8 @@ help:
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan builds below out/VARIANT; test, demo, lint, bench'
-	@echo 'and their like take out/release. CC=clang applies to each target; V=1 shows commands'
+	@echo 'and their like take out/release. CC=clang builds with clang; the programs of most tests need gcc'
+	@echo 'V=1 shows commands'
 
 lib: $(library)
 cli: $(command)
@@ -356,7 +357,8 @@ uninstall:
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
 	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
-# The same sources and compiler give the same tarball, byte for byte. The agent's files are not in
+# The same sources, in a folder of the same name, and compiler give the same tarball, byte for byte
+# (debug information holds the folder's name). The agent's files are not in
 # it, because serve and push need shared libraries, which the static command does not load.
 dist: all $(static_command)
 	rm -rf 'out/$(dist)'

@@ -19,8 +19,6 @@
 #include "figures/sums.h"
 #include "region/region.h"
 
-#define APART __attribute__((noinline, noclone))
-
 enum {
     /* number of sites in one function: enough for a subtree that is evicted as a whole */
     GROUP = 8,

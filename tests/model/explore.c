@@ -434,7 +434,7 @@ int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned
     uint64_t bound = 2, limit = 1000000, seed = 1, drawn = 2000;
     const char *order = NULL;
     int i = 1, failed = 0, passed = 0;
-    for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
+    for (; i < argc && !strncmp(argv[i], "--", 2); i += 2) {
         if (!strcmp(argv[i], "--list")) {
             for (unsigned s = 0; s < count; s++)
                 puts(scenarios[s].name);
@@ -453,7 +453,6 @@ int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned
             order = value;
         else
             usage();
-        i++;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {

@@ -22,6 +22,13 @@
 
 #define MODEL_THREADS_MAX 4
 
+/* For functions that must have a frame on the stack. clang makes no clones of functions. */
+#ifdef __clang__
+#define APART __attribute__((noinline))
+#else
+#define APART __attribute__((noinline, noclone))
+#endif
+
 struct scenario {
     const char *name;
     unsigned threads;

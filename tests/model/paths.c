@@ -11,8 +11,6 @@
 #include "path/functions.h"
 #include "region/region.h"
 
-#define APART __attribute__((noinline, noclone))
-
 enum { TURNS = 3, LOOKS = 3, RECURS_OFTEN = 64, FULL_PARTS = 19 };
 
 static struct heap **heaps;

@@ -19,6 +19,10 @@
 #include "rules/resolved.h"
 #include "rules/rules.h"
 
+#ifdef __clang__ /* a request stands before its contexts or ranges */
+#pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end"
+#endif
+
 struct seen {
     const char *wanted;
     uint64_t start, end;
