@@ -57,6 +57,7 @@ enum time_out {
     X(usleep, MICROSECONDS, 0)                                                                     \
     X(nanosleep, SPAN, 0)                                                                          \
     X(clock_nanosleep, SPAN_OR_MOMENT, 2)                                                          \
+    X(thrd_sleep, SPAN, 0)                                                                         \
     X(pause, ANY_TIME, 0)                                                                          \
     X(sigsuspend, MASKED, 0)                                                                       \
     X(sigwait, ANY_TIME, 0)                                                                        \

@@ -28,6 +28,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +77,8 @@ static void wait_in(const char *name, bool briefly) {
         clock_nanosleep(CLOCK_MONOTONIC, 0, time, NULL);
     else if (IS("clock_nanosleep-until"))
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    else if (IS("thrd_sleep"))
+        thrd_sleep(time, NULL);
     else if (IS("sigtimedwait"))
         sigtimedwait(&usr2, NULL, time);
     else if (IS("poll"))
@@ -119,11 +122,11 @@ static void wait_in(const char *name, bool briefly) {
 }
 
 static const char *const names[] = {
-    "sleep",      "usleep",        "nanosleep", "clock_nanosleep", "clock_nanosleep-until",
-    "pause",      "sigsuspend",    "sigwait",   "sigwaitinfo",     "sigtimedwait",
-    "poll",       "poll-for-ever", "ppoll",     "__poll_chk",      "__ppoll_chk",
-    "select",     "pselect",       "accept",    "accept4",         "epoll_wait",
-    "epoll_pwait"};
+    "sleep",       "usleep",        "nanosleep", "clock_nanosleep", "clock_nanosleep-until",
+    "pause",       "sigsuspend",    "sigwait",   "sigwaitinfo",     "sigtimedwait",
+    "poll",        "poll-for-ever", "ppoll",     "__poll_chk",      "__ppoll_chk",
+    "select",      "pselect",       "accept",    "accept4",         "epoll_wait",
+    "epoll_pwait", "thrd_sleep"};
 #define NAMES (sizeof names / sizeof names[0])
 
 static void wait_briefly(void) {
@@ -161,6 +164,9 @@ static void tell_interrupted(void) {
     interrupt_soon();
     tell("clock_nanosleep", clock_nanosleep(CLOCK_MONOTONIC, 0, &hour, &rest));
     interrupt_soon();
+    tell("thrd_sleep", thrd_sleep(&hour, &rest));
+    tell("rest", rest.tv_sec == 3599 && rest.tv_nsec > 0);
+    interrupt_soon();
     tell("sleep", (long)sleep(3600) >= 3599);
     interrupt_soon();
     tell("poll", poll(NULL, 0, -1));
@@ -182,6 +188,7 @@ static void tell_refused(void) {
     tell("nanosleep of a bad address", nanosleep(nowhere, NULL));
     tell("clock_nanosleep of a bad address", clock_nanosleep(CLOCK_MONOTONIC, 0, nowhere, NULL));
     tell("clock_nanosleep of a bad clock", clock_nanosleep(12345, TIMER_ABSTIME, &hour, NULL));
+    tell("thrd_sleep of a bad address", thrd_sleep(nowhere, NULL));
     tell("sigtimedwait of a bad address", sigtimedwait(&usr2, NULL, nowhere));
     tell("nanosleep too long", nanosleep(&(struct timespec){5, -1}, NULL));
     tell("poll of a bad address", poll(nowhere, 1, -1));

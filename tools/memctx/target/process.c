@@ -427,14 +427,12 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     } else {
         snprintf(
             reason, bytes,
-            "its control thread has not started: no directory for the socket was writable, a "
-            "limit on processes or descriptors forbade the thread or its socket, or the process "
-            "has "
-            "not allocated since its first 20 ms, and has not waited (poll, sleep or the like) "
-            "since its first 0.5 s; or a thread that is gone had its system calls filtered "
-            "(seccomp), "
-            "which ended the control thread; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 "
-            "to see the reason");
+            "its control thread has not started: it has not allocated since its first 20 ms, and "
+            "has not waited (poll, sleep or the like) since its first 0.5 s, as a program that "
+            "waits in read; or no directory for the socket was writable, a limit on processes or "
+            "descriptors forbade the thread or its socket, or a thread that is gone had its system "
+            "calls filtered (seccomp), which ended the control thread; start it with "
+            "MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }
 
