@@ -424,7 +424,8 @@ def recording_has_a_history():
 
 @test
 def recording_has_the_latest_identifier():
-    """The last moment names a context by the identifier that it had at that moment."""
+    """The last moment names a context by the identifier that it had at that moment. The directory
+    before the last one is still there, because the process may end while it writes one."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         for word in ("first", "/export of a customer"):
@@ -433,6 +434,8 @@ def recording_has_the_latest_identifier():
         target.kill()
         labels = [(context["frame"] or {}).get("function") for context in dump_of(path)["contexts"]]
         check("sessions: /export of a customer" in labels, f"labels: {labels}")
+        valid = [block_at(read(path), at, DIRECTORY) is not None for at in (4096, 4096 + (1536 << 10))]
+        check_equal(valid, [True, True], "the two directories")
 
 
 def statistics_of(target):
