@@ -208,6 +208,39 @@ INLINE bool traces_are_wanted(const struct paths *paths) {
            (paths->trace_room > CACHE_TRACES_FIRST || replay_is_grown(paths));
 }
 
+/* Finds the view by a replay, or else walks the stack. Judges whether replaying pays. */
+INLINE struct view *look_up_replayed(struct heap *heap, uintptr_t frame, unsigned depth,
+                                     size_t size) {
+    struct paths *paths = paths_of(heap);
+    struct view *view = replay(paths, frame);
+    uint32_t cost = COST_REPLAY;
+    if (view) {
+        store_owner(&paths->replayed, paths->replayed + 1);
+    } else {
+        view = walk_to_replay(heap, frame, depth, size);
+        cost = cost_walk(paths);
+    }
+    judge(paths, 1, 0, cost);
+    return view;
+}
+
+/* Finds the view among the traces, or else walks the stack and keeps the walk as a trace. Judges
+ * whether searching the traces pays. */
+INLINE struct view *look_up_traced(struct heap *heap, uintptr_t frame, unsigned depth,
+                                   size_t size) {
+    struct paths *paths = paths_of(heap);
+    uint64_t hash;
+    uint32_t found = paths->found, cost = COST_SEARCH;
+    struct view *view = cache_search(paths, frame, &hash);
+    if (!view) {
+        view = walk_to_keep(heap, frame, depth, size, hash);
+        cost = COST_SEARCH + cost_walk(paths);
+    }
+    paths->found = 0;
+    judge(paths, found + 1, found, cost);
+    return view;
+}
+
 static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
     uint32_t generation = load_acquire(&unwind_rules_generation);
@@ -245,27 +278,10 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
         ways_open(paths);
         return view;
     }
-    if (paths->passing) {
-        view = replay(paths, frame);
-        uint32_t cost = COST_REPLAY;
-        if (view) {
-            store_owner(&paths->replayed, paths->replayed + 1);
-        } else {
-            view = walk_to_replay(heap, frame, depth, size);
-            cost = cost_walk(paths);
-        }
-        judge(paths, 1, 0, cost);
-    } else {
-        uint64_t hash;
-        uint32_t found = paths->found, cost = COST_SEARCH;
-        view = cache_search(paths, frame, &hash);
-        if (!view) {
-            view = walk_to_keep(heap, frame, depth, size, hash);
-            cost = COST_SEARCH + cost_walk(paths);
-        }
-        paths->found = 0;
-        judge(paths, found + 1, found, cost);
-    }
+    if (paths->passing)
+        view = look_up_replayed(heap, frame, depth, size);
+    else
+        view = look_up_traced(heap, frame, depth, size);
     paths->timing = false;
     ways_open(paths);
     context_time_soon(heap);
