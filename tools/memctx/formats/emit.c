@@ -353,6 +353,20 @@ static void write_memory(struct json_writer *json, const struct model *model) {
     }
 }
 
+static void write_thread_list(struct json_writer *json, const struct model *model) {
+    json_put_newline(json);
+    json_put_open(json, "threads", '[');
+    for (size_t i = 0; i < model->thread_count; i++) {
+        json_put_newline(json);
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "tid", model->threads[i].tid);
+        json_put_text(json, "name", model->threads[i].name);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+    write_remotes(json, model);
+}
+
 void emit_json(const struct model *model, FILE *file, const struct model_write_options *options) {
     struct json_writer json = {.file = file};
     json_put_open(&json, NULL, '{');
@@ -388,19 +402,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     write_marks(&json, model, options->snapshot);
     json_put_newline(&json);
     write_modules(&json, model, options->names);
-    if (options->threads) {
-        json_put_newline(&json);
-        json_put_open(&json, "threads", '[');
-        for (size_t i = 0; i < model->thread_count; i++) {
-            json_put_newline(&json);
-            json_put_open(&json, NULL, '{');
-            json_put_integer(&json, "tid", model->threads[i].tid);
-            json_put_text(&json, "name", model->threads[i].name);
-            json_put_close(&json, '}');
-        }
-        json_put_close(&json, ']');
-        write_remotes(&json, model);
-    }
+    if (options->threads)
+        write_thread_list(&json, model);
     if (options->snapshot) {
         write_notes(&json, model);
         if (model->has_pages)

@@ -342,6 +342,21 @@ int64_t memory_own_mappings(const struct model *model) {
     return left > 0 ? left : 0;
 }
 
+/* Adds the lines of memory that the kernel's list of mappings tells. */
+static void add_mappings(const struct model *model, struct memory_ledger *ledger) {
+    const struct model_mappings *mappings = &model->mappings;
+    add_line(ledger, "files_bytes", "program, libraries, other mapped files", mappings->file_bytes);
+    add_line(ledger, "stacks_bytes", "thread stacks", mappings->stack_bytes);
+    add_line(ledger, "brk_heap_bytes", "brk heap (not used by memctx)", mappings->heap_bytes);
+    add_line(ledger, "runtime_code_bytes", "code generated at run time",
+             mappings->executable_bytes);
+    add_line(ledger, "shared_bytes", "shared memory and named mappings", mappings->shared_bytes);
+    if (model->ledger.segments_resident != WIRE_UNKNOWN &&
+        model->ledger.metadata_resident != WIRE_UNKNOWN)
+        add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
+                 memory_own_mappings(model));
+}
+
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
     const struct wire_ledger *wire = &model->ledger;
     const struct model_totals *totals = &model->totals;
@@ -380,21 +395,8 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
              wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
                                                      : model_tame(wire->metadata_resident));
     add_line(ledger, "control_bytes", "control thread of memctx", model_tame(wire->control_bytes));
-    if (model->has_mappings) {
-        const struct model_mappings *mappings = &model->mappings;
-        add_line(ledger, "files_bytes", "program, libraries, other mapped files",
-                 mappings->file_bytes);
-        add_line(ledger, "stacks_bytes", "thread stacks", mappings->stack_bytes);
-        add_line(ledger, "brk_heap_bytes", "brk heap (not used by memctx)", mappings->heap_bytes);
-        add_line(ledger, "runtime_code_bytes", "code generated at run time",
-                 mappings->executable_bytes);
-        add_line(ledger, "shared_bytes", "shared memory and named mappings",
-                 mappings->shared_bytes);
-        if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
-            add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
-                     memory_own_mappings(model));
-        }
-    }
+    if (model->has_mappings)
+        add_mappings(model, ledger);
     int64_t sum = 0;
     for (size_t i = 0; i < ledger->count; i++)
         sum += model_tame(ledger->lines[i].bytes);

@@ -263,59 +263,75 @@ static int64_t resident_of(const struct model *model) {
     return bytes == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_tame(bytes);
 }
 
+/* Compares the snapshot in `first` with the state that `word` names, which is loaded into
+ * `later`. */
+static struct diff_ends compare_states(struct target *target, struct model *first,
+                                       struct model *later, const char *word,
+                                       const struct diff_request *request,
+                                       struct compare *compare) {
+    struct target other;
+    struct target_load_options load = {.flags = MODEL_RESIDENT, .mappings = true};
+    target_open(&other, word, false);
+    target_load(&other, later, &load);
+    reading_resolve(first, target, &request->names);
+    reading_resolve(later, &other, &request->names);
+    progress_tell("comparing");
+    compare_models(compare, first, later);
+    progress_end();
+    reading_note_differences(compare, first, later);
+    struct diff_ends ends = {
+        .from_model = first,
+        .to_model = later,
+        .from = first->source,
+        .to = later->source,
+        .from_s = first->uptime_s,
+        .to_s = later->uptime_s,
+        .from_rss_bytes = resident_of(first),
+        .to_rss_bytes = resident_of(later),
+        .from_own_bytes = memory_own_bytes(&first->ledger),
+        .to_own_bytes = memory_own_bytes(&later->ledger),
+    };
+    mapped_take(&ends.from_mapped, first);
+    mapped_take(&ends.to_mapped, later);
+    return ends;
+}
+
+/* Compares one of the target's marks with its present state, which is copied to `later`. */
+static struct diff_ends compare_mark(struct target *target, struct model *model,
+                                     struct model *later, const char *name,
+                                     const struct diff_request *request, struct compare *compare) {
+    const struct model_mark *mark = target_load_mark(target, model, name);
+    reading_resolve(model, target, &request->names);
+    compare_with_mark(compare, model, mark);
+    *later = *model;
+    return (struct diff_ends){
+        .to_model = later,
+        .from = cli_format("mark \"%s\"", mark->name),
+        .to = model->source,
+        .from_s = mark->uptime_s,
+        .to_s = model->uptime_s,
+        .from_rss_bytes = mark->rss_bytes,
+        .to_rss_bytes = resident_of(model),
+        .from_own_bytes = WIRE_UNKNOWN,
+        .to_own_bytes = memory_own_bytes(&model->ledger),
+    };
+}
+
 int diff_main(int argc, char **argv) {
     struct diff_request request = parse(argc, argv);
     const char *word = reading_target_word(argc, argv, 2);
     const char *second = optind + 1 < argc ? argv[optind + 1] : NULL;
-    struct target target, other;
+    struct target target;
     struct model model, later;
     struct compare compare;
     struct diff_ends ends;
     struct target_load_options load = {0};
     target_open(&target, word, false);
     target_load(&target, &model, &load);
-    if (is_second_target(&target, &model, second)) {
-        target_open(&other, second, false);
-        load = (struct target_load_options){.flags = MODEL_RESIDENT, .mappings = true};
-        target_load(&other, &later, &load);
-        reading_resolve(&model, &target, &request.names);
-        reading_resolve(&later, &other, &request.names);
-        progress_tell("comparing");
-        compare_models(&compare, &model, &later);
-        progress_end();
-        reading_note_differences(&compare, &model, &later);
-        ends = (struct diff_ends){&model,
-                                  &later,
-                                  model.source,
-                                  later.source,
-                                  model.uptime_s,
-                                  later.uptime_s,
-                                  resident_of(&model),
-                                  resident_of(&later),
-                                  memory_own_bytes(&model.ledger),
-                                  memory_own_bytes(&later.ledger),
-                                  {0},
-                                  {0}};
-        mapped_take(&ends.from_mapped, &model);
-        mapped_take(&ends.to_mapped, &later);
-    } else {
-        const struct model_mark *mark = target_load_mark(&target, &model, second);
-        reading_resolve(&model, &target, &request.names);
-        compare_with_mark(&compare, &model, mark);
-        ends = (struct diff_ends){NULL,
-                                  &later,
-                                  cli_format("mark \"%s\"", mark->name),
-                                  model.source,
-                                  mark->uptime_s,
-                                  model.uptime_s,
-                                  mark->rss_bytes,
-                                  resident_of(&model),
-                                  WIRE_UNKNOWN,
-                                  memory_own_bytes(&model.ledger),
-                                  {0},
-                                  {0}};
-        later = model;
-    }
+    if (is_second_target(&target, &model, second))
+        ends = compare_states(&target, &model, &later, second, &request, &compare);
+    else
+        ends = compare_mark(&target, &model, &later, second, &request, &compare);
     progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (!request.json && !request.no_pager)

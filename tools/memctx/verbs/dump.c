@@ -185,6 +185,40 @@ static int stream_snapshot(struct target *target, const char *path) {
     return CLI_DONE;
 }
 
+/* Writes the flame graph of --svg. */
+static void write_flame(const struct model *model, const struct dump_request *request) {
+    struct output output;
+    output_begin(&output, request->svg);
+    flame_write(model, output.file, request->view.sort);
+    output_finish(&output);
+    progress_end();
+    reading_warn_doubt(model);
+}
+
+/* Returns what the request needs of the target. */
+static struct target_load_options load_options(const struct dump_request *request) {
+    struct target_load_options load = {
+        .flags = request->json || request->output         ? MODEL_RESIDENT | MODEL_PINNED
+                 : request->view.sort == VIEW_SORT_PINNED ? MODEL_PINNED
+                                                          : 0,
+        .every_mark = request->output != NULL,
+        .mappings = request->output != NULL,
+        .pages = request->output != NULL,
+    };
+    load.flags |= request->render.threads ? MODEL_THREADS : 0;
+    return load;
+}
+
+/* Loads only the contexts that a flat list shows, if this is possible. Returns false if the whole
+ * target has to be loaded. */
+static bool load_shown(struct target *target, struct model *model, struct dump_request *request,
+                       struct target_load_options *load) {
+    return !request->json && !request->output && !request->svg && request->flat &&
+           !request->render.threads && !target->is_snapshot && !target->client.outside &&
+           !request->view.contexts &&
+           best_load(target, model, load, &request->view, request->render.limit, &request->names);
+}
+
 int dump_main(int argc, char **argv) {
     struct dump_request request = parse(argc, argv);
     struct target target;
@@ -194,24 +228,11 @@ int dump_main(int argc, char **argv) {
         target_open(&target, word, true);
         return self_print(&target, request.json);
     }
-    bool whole = request.json || request.output;
-    struct target_load_options load = {
-        .flags = whole                                   ? MODEL_RESIDENT | MODEL_PINNED
-                 : request.view.sort == VIEW_SORT_PINNED ? MODEL_PINNED
-                                                         : 0,
-        .every_mark = request.output != NULL,
-        .mappings = request.output != NULL,
-        .pages = request.output != NULL,
-    };
-    load.flags |= request.render.threads ? MODEL_THREADS : 0;
+    struct target_load_options load = load_options(&request);
     target_open(&target, word, false);
     if (request.stream)
         return stream_snapshot(&target, request.output);
-    bool best =
-        !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
-        !target.client.outside && !request.view.contexts &&
-        best_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
-    if (!best)
+    if (!load_shown(&target, &model, &request, &load))
         target_load(&target, &model, &load);
     reading_check_sort(&model, request.view.sort);
     if (target.is_snapshot && request.output)
@@ -225,12 +246,7 @@ int dump_main(int argc, char **argv) {
         return CLI_DONE;
     }
     if (request.svg) {
-        struct output output;
-        output_begin(&output, request.svg);
-        flame_write(&model, output.file, request.view.sort);
-        output_finish(&output);
-        progress_end();
-        reading_warn_doubt(&model);
+        write_flame(&model, &request);
         return CLI_DONE;
     }
     progress_end();

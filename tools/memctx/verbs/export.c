@@ -126,6 +126,28 @@ static void check(const char *const *paths, size_t wanted, unsigned seconds) {
                       options_list[i].name);
 }
 
+/* Loads what to export into `model`. With `seconds`, first loads the process into `before` and
+ * waits for that time. */
+static void load_models(struct target *target, const char *word, unsigned seconds,
+                        struct model *before, struct model *model) {
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
+    struct reading_began began = {0};
+    if (seconds > 0) {
+        target_open_running(target, word);
+        double asked_s = clock_now_s();
+        target_load(target, before, &load);
+        began = reading_find_began(before, asked_s);
+        wait_seconds(seconds);
+        values_options.before = before;
+    } else {
+        target_open(target, word, false);
+    }
+    double asked_s = clock_now_s();
+    target_load(target, model, &load);
+    if (seconds > 0)
+        reading_check_began(target, began, reading_find_began(model, asked_s));
+}
+
 int export_main(int argc, char **argv) {
     const char *paths[FORMAT_COUNT] = {NULL};
     struct reading_names names = {0};
@@ -159,25 +181,10 @@ int export_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, 1);
     struct target target;
     struct model model, before;
-    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     check(paths, wanted, seconds);
     if (has_metric && !paths[FORMAT_FOLDED])
         cli_usage("--metric needs --folded FILE");
-    struct reading_began began = {0};
-    if (seconds > 0) {
-        target_open_running(&target, word);
-        double asked_s = clock_now_s();
-        target_load(&target, &before, &load);
-        began = reading_find_began(&before, asked_s);
-        wait_seconds(seconds);
-        values_options.before = &before;
-    } else {
-        target_open(&target, word, false);
-    }
-    double asked_s = clock_now_s();
-    target_load(&target, &model, &load);
-    if (seconds > 0)
-        reading_check_began(&target, began, reading_find_began(&model, asked_s));
+    load_models(&target, word, seconds, &before, &model);
     reading_check_sort(&model, folded_metric);
     reading_warn_doubt(&model);
     reading_resolve(&model, &target, &names);
