@@ -489,6 +489,22 @@ static void answer_piece(int fd, const struct wire_piece_request *request) {
     put(fd, &piece, length);
 }
 
+/* Answers WIRE_DUMP. Returns false if the fault is to close the connection. */
+static bool answer_dump(int fd, const struct wire_dump_request *body) {
+    answer_head(fd);
+    if (strncmp(fault, "answer-", 7) == 0) {
+        return false;
+    }
+    if (is("idle") && ((body->flags & (WIRE_DUMP_END | WIRE_DUMP_SUMS)) != 0 ||
+                       !(body->flags & WIRE_DUMP_BEGIN))) {
+        return false; /* like a process that closes a connection which was idle for a minute */
+    }
+    if (is("executes")) {
+        execl("/proc/self/exe", "fake_server", "none", (char *)NULL);
+    }
+    return true;
+}
+
 static void serve(int fd) {
     static unsigned served;
     bool dump_ended = false;
@@ -512,18 +528,10 @@ static void serve(int fd) {
             put(fd, &head, sizeof(head));
             put(fd, text, sizeof(text));
         } else if (request.type == WIRE_DUMP) {
-            answer_head(fd);
-            if (strncmp(fault, "answer-", 7) == 0) {
+            const struct wire_dump_request *dump = (const void *)body;
+            dump_ended = (dump->flags & WIRE_DUMP_END) != 0;
+            if (!answer_dump(fd, dump)) {
                 return;
-            }
-            uint32_t flags = ((const struct wire_dump_request *)(const void *)body)->flags;
-            if (is("idle") &&
-                ((flags & (WIRE_DUMP_END | WIRE_DUMP_SUMS)) != 0 || !(flags & WIRE_DUMP_BEGIN))) {
-                return; /* like a process that closes a connection which was idle for a minute */
-            }
-            dump_ended = (flags & WIRE_DUMP_END) != 0;
-            if (is("executes")) {
-                execl("/proc/self/exe", "fake_server", "none", (char *)NULL);
             }
             if (is("dropped") && served++ % 3 == 0) {
                 return; /* like a process that closes this connection to serve another client */

@@ -12,8 +12,7 @@
     printf("  \"%s.%s\": [%zu, %zu],\n", #type, #field, offsetof(struct type, field),              \
            sizeof(((struct type *)0)->field));
 
-int main(void) {
-    puts("{");
+static void print_constants(void) {
     CONSTANT(WIRE_MAGIC)
     CONSTANT(WIRE_VERSION)
     CONSTANT(WIRE_REQUEST_MAX)
@@ -63,6 +62,10 @@ int main(void) {
     CONSTANT(WIRE_FIGURE_CHUNKS)
     CONSTANT(WIRE_FIGURE_ALLOCS)
     CONSTANT(WIRE_FIGURE_FREES)
+}
+
+/* The structs of the connection and of the head of a dump. */
+static void print_heads(void) {
     SIZE(wire_frame)
     FIELD(wire_frame, magic)
     FIELD(wire_frame, version)
@@ -85,6 +88,10 @@ int main(void) {
     FIELD(wire_dump, took_ns)
     FIELD(wire_dump, requested_bytes)
     FIELD(wire_dump, live_chunks)
+}
+
+/* The structs of the pieces of a dump. */
+static void print_pieces(void) {
     SIZE(wire_piece_request)
     FIELD(wire_piece_request, part)
     FIELD(wire_piece_request, flags)
@@ -112,6 +119,10 @@ int main(void) {
     SIZE(wire_page)
     FIELD(wire_page, share_count)
     SIZE(wire_share)
+}
+
+/* The structs of the other requests. */
+static void print_requests(void) {
     SIZE(wire_mark_request)
     SIZE(wire_reset_request)
     FIELD(wire_reset_request, context)
@@ -127,6 +138,14 @@ int main(void) {
     FIELD(wire_rule_ranges, count)
     FIELD(wire_rule_ranges, build_id_bytes)
     FIELD(wire_rule_ranges, build_id)
+}
+
+int main(void) {
+    puts("{");
+    print_constants();
+    print_heads();
+    print_pieces();
+    print_requests();
     puts("  \"end\": 0\n}");
     return 0;
 }

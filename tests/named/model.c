@@ -302,6 +302,39 @@ static void limit(int at) {
     look(at);
 }
 
+/* Allocates in contexts[at]. Tiny contexts and members of a crowd mostly stay small. */
+static void allocate_some(int at) {
+    int most = CHUNKS;
+    if (tiny)
+        most = (crowd ? 1 : 2) + (int)dice(crowd && dice(4) ? 1 : dice(4) ? 3 : 20);
+    if (contexts[at].chunks < most)
+        allocate(at);
+}
+
+static void reset_children(int at) {
+    wait_for_others();
+    for (int i = 0; i < CONTEXTS; i++)
+        for (int above = contexts[i].handle ? contexts[i].parent : -1; above >= 0;
+             above = contexts[above].parent)
+            if (above == at) {
+                forget_chunks(i);
+                break;
+            }
+    memctx_reset_children(contexts[at].handle);
+}
+
+/* Gives contexts[at] another parent, which must exist and not be below contexts[at]. */
+static void change_parent(int at) {
+    int parent = (int)dice(CONTEXTS);
+    int above = contexts[parent].handle ? parent : at;
+    while (above >= 0 && above != at)
+        above = contexts[above].parent;
+    if (above == at || (crowd && dice(3)))
+        return;
+    memctx_set_parent(contexts[at].handle, contexts[parent].handle);
+    contexts[at].parent = parent;
+}
+
 static void step(void) {
     unsigned what = dice(1000);
     int at = (int)dice(CONTEXTS);
@@ -314,11 +347,8 @@ static void step(void) {
         return;
     }
     if (what < 500) {
-        if (chunk_count < CHUNKS &&
-            (!tiny || context->chunks < (crowd ? 1 : 2) + (int)dice(crowd && dice(4) ? 1
-                                                                    : dice(4)        ? 3
-                                                                                     : 20)))
-            allocate(at);
+        if (chunk_count < CHUNKS)
+            allocate_some(at);
         if (crowd && !dice(100))
             walk();
     } else if (what < 840) {
@@ -339,26 +369,9 @@ static void step(void) {
         memctx_delete(context->handle);
         context->handle = NULL;
     } else if (what < 976) {
-        wait_for_others();
-        for (int i = 0; i < CONTEXTS; i++)
-            for (int above = contexts[i].handle ? contexts[i].parent : -1; above >= 0;
-                 above = contexts[above].parent)
-                if (above == at) {
-                    forget_chunks(i);
-                    break;
-                }
-        memctx_reset_children(context->handle);
+        reset_children(at);
     } else if (what < 980) {
-        int parent = (int)dice(CONTEXTS);
-        int above = contexts[parent].handle ? parent : at; /* the chosen parent must exist */
-        while (above >= 0 && above != at)
-            above = contexts[above].parent;
-        if (above != at) {
-            if (crowd && dice(3))
-                return;
-            memctx_set_parent(context->handle, contexts[parent].handle);
-            context->parent = parent;
-        }
+        change_parent(at);
     } else if (what < 983) {
         hand_over(at);
     } else if (what < 986) {

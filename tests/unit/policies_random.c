@@ -67,6 +67,24 @@ static void change_slot(struct slot *slot, struct heap *heap, struct heap *other
     memset(slot->chunk, slot->mark, slot->size);
 }
 
+/* Frees a slot's chunk, and checks the chunk before. */
+static void empty_slot(struct slot *slot, struct heap *heap) {
+    check_slot(slot);
+    free_like_api(heap, slot->chunk);
+    slot->chunk = NULL;
+}
+
+/* The views count the bytes that the slots hold. */
+static void check_totals(uint64_t seed) {
+    int64_t live = 0, requested = 0;
+    for (uint32_t context = 7; context < 12; context++)
+        for (struct heap *at = heap_global.first; at; at = at->next)
+            live += view_live_bytes(heap_view(at, context));
+    for (size_t i = 0; i < SLOTS; i++)
+        requested += slots[i].chunk ? (int64_t)slots[i].size : 0;
+    cr_assert_eq(live, requested, "seed %lu", (unsigned long)seed);
+}
+
 static void play(uint64_t seed, int steps) {
     dice = seed * 0x9e3779b97f4a7c15U + 1;
     struct heap *heap = heap_new(), *other = heap_acquire(1, false);
@@ -86,38 +104,23 @@ static void play(uint64_t seed, int steps) {
         }
         if (!roll(20000)) { /* frees nearly all chunks */
             for (size_t i = 0; i < SLOTS; i++)
-                if (slots[i].chunk && i % 30) {
-                    check_slot(&slots[i]);
-                    free_like_api(i % 3 ? heap : other, slots[i].chunk);
-                    slots[i].chunk = NULL;
-                }
+                if (slots[i].chunk && i % 30)
+                    empty_slot(&slots[i], i % 3 ? heap : other);
         }
         if (!roll(30000)) {
             heap_park(heap);
             for (int i = 0; i < 500; i++) {
                 struct slot *slot = &slots[roll(SLOTS)];
-                if (!slot->chunk)
-                    continue;
-                check_slot(slot);
-                free_like_api(other, slot->chunk);
-                slot->chunk = NULL;
+                if (slot->chunk)
+                    empty_slot(slot, other);
             }
             cr_assert_eq(heap_acquire(os_thread_id(), false), heap);
         }
     }
-    int64_t live = 0, requested = 0;
-    for (uint32_t context = 7; context < 12; context++)
-        for (struct heap *at = heap_global.first; at; at = at->next)
-            live += view_live_bytes(heap_view(at, context));
+    check_totals(seed);
     for (size_t i = 0; i < SLOTS; i++)
-        requested += slots[i].chunk ? (int64_t)slots[i].size : 0;
-    cr_assert_eq(live, requested, "seed %lu", (unsigned long)seed);
-    for (size_t i = 0; i < SLOTS; i++)
-        if (slots[i].chunk) {
-            check_slot(&slots[i]);
-            free_like_api(i % 2 ? heap : other, slots[i].chunk);
-            slots[i].chunk = NULL;
-        }
+        if (slots[i].chunk)
+            empty_slot(&slots[i], i % 2 ? heap : other);
     heap_park(heap);
     heap_park(other);
     cr_assert_eq(heap_global.lost_views, 0);

@@ -23,6 +23,15 @@ static bool os_page_is_resident(const char *chunk) {
     return os_resident_bytes((const char *)((uintptr_t)chunk & ~(OS_PAGE_BYTES - 1)), 1) > 0;
 }
 
+/* Checks that a page's punched OS pages are not resident. Returns how many there are. */
+static size_t count_gone_os_pages(struct page *page) {
+    const char *start = segment_span_start(page);
+    for (unsigned k = 0; k < page->slices * SLICE_BYTES / OS_PAGE_BYTES; k++)
+        if (blocks_punched(page) >> k & 1)
+            cr_assert_not(os_page_is_resident(start + k * OS_PAGE_BYTES));
+    return (size_t)__builtin_popcountl(blocks_punched(page));
+}
+
 Test(punch, memory_of_empty_os_pages_goes_and_comes_back) {
     enum { CHUNKS = 20000 };
     static const size_t sizes[] = {16, 48, 100, 112, 300, 512, 1000, 3000, 8000};
@@ -57,12 +66,7 @@ Test(punch, memory_of_empty_os_pages_goes_and_comes_back) {
                 continue;
             for (size_t k = 0; k < size; k++)
                 cr_assert_eq((unsigned char)chunks[i][k], i % 251);
-            struct page *page = page_at(chunks[i]);
-            gone += (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
-            const char *start = segment_span_start(page);
-            for (unsigned k = 0; k < page->slices * SLICE_BYTES / OS_PAGE_BYTES; k++)
-                if (blocks_punched(page) >> k & 1)
-                    cr_assert_not(os_page_is_resident(start + k * OS_PAGE_BYTES));
+            gone += count_gone_os_pages(page_at(chunks[i]));
         }
         cr_assert_gt(gone, 0);
         /* Every free block is used again, none is handed out twice, and each has a record. */

@@ -150,6 +150,22 @@ static void make_extreme(struct model *model, struct model_context *context,
     }
 }
 
+/* The frame of a context: a call path at site `site`, or sometimes a label. `i`: the context. */
+static struct model_frame make_frame(const struct model *model, size_t i, uint32_t site,
+                                     struct model_names *names, bool extreme) {
+    if (site % 1000 == 1 || (extreme && i % 5 == 1)) {
+        return (struct model_frame){.kind = extreme && i % 2 ? WIRE_KIND_NAMED : WIRE_KIND_UNKNOWN,
+                                    .label =
+                                        extreme && i % 3 ? "\xc3\xa4 \xff name" : "[truncated]",
+                                    .module = WIRE_NONE};
+    }
+    return (struct model_frame){.kind = WIRE_KIND_PATH,
+                                .module = site % MODULES,
+                                .address = model->modules[site % MODULES].bias + 4096 +
+                                           (uint64_t)site * 83,
+                                .names = names};
+}
+
 static void make_contexts(struct model *model, size_t count, const char *shape) {
     struct model_names *names[SITES];
     bool program = strcmp(shape, "program") == 0, extreme = strcmp(shape, "extreme") == 0,
@@ -185,18 +201,8 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
         uint32_t site = uniform ? 7 : (sites[above] * 31 + draw_skewed(12) * 197 + 7) % SITES;
         sites[i] = site;
         struct model_figures figures = {.number = 0};
-        struct model_frame frame = {.kind = WIRE_KIND_PATH,
-                                    .module = site % MODULES,
-                                    .address = model->modules[site % MODULES].bias + 4096 +
-                                               (uint64_t)site * 83,
-                                    .names = names[site]};
+        struct model_frame frame = make_frame(model, i, site, names[site], extreme);
         context->policy = 1 + site % 2;
-        if (site % 1000 == 1 || (extreme && i % 5 == 1)) {
-            frame = (struct model_frame){
-                .kind = extreme && i % 2 ? WIRE_KIND_NAMED : WIRE_KIND_UNKNOWN,
-                .label = extreme && i % 3 ? "\xc3\xa4 \xff name" : "[truncated]",
-                .module = WIRE_NONE};
-        }
         if (site % 500 == 2) {
             context->why = cli_format("rule function_%u=slab", site);
             context->placement = WIRE_PLACE_SLAB;

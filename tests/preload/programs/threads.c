@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,13 +86,9 @@ static void *cancelled_main(void *argument) {
     return argument;
 }
 
-int main(void) {
+/* Generations of threads that hand chunks over to each other. */
+static void run_generations(void) {
     pthread_t threads[AT_ONCE];
-    pthread_attr_t attributes;
-    size_t small_bytes = (size_t)PTHREAD_STACK_MIN + 4096;
-    int keys = 0, cancelled = 0;
-    void *result;
-    pthread_key_create(&key, key_destroy);
     for (size_t generation = 0; generation < GENERATIONS; generation++) {
         for (size_t i = 0; i < AT_ONCE; i++) {
             pthread_create(&threads[i], NULL, thread_main, (void *)(generation * AT_ONCE + i));
@@ -101,27 +98,35 @@ int main(void) {
         }
     }
     printf("%d destroyed, %d corrupt\n", destroyed, corrupt);
+}
 
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, small_bytes);
+/* Threads with the smallest stacks. Returns false if one cannot be created. */
+static bool run_on_small_stacks(pthread_attr_t *attributes) {
+    size_t small_bytes = (size_t)PTHREAD_STACK_MIN + 4096;
+    pthread_t thread;
+    void *result;
+    pthread_attr_init(attributes);
+    pthread_attr_setstacksize(attributes, small_bytes);
     for (int i = 0; i < 20; i++) {
-        int status =
-            pthread_create(&threads[0], &attributes, small_stack_main, (void *)small_bytes);
+        int status = pthread_create(&thread, attributes, small_stack_main, (void *)small_bytes);
         if (status != 0) {
             printf("small stack: %s\n", strerror(status));
-            return 1;
+            return false;
         }
-        pthread_join(threads[0], &result);
+        pthread_join(thread, &result);
         if (i == 0) {
             puts(result);
         }
         free(result);
     }
+    return true;
+}
 
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+static void run_detached(pthread_attr_t *attributes) {
+    pthread_t thread;
+    pthread_attr_setdetachstate(attributes, PTHREAD_CREATE_DETACHED);
     for (size_t i = 0; i < 50; i++) {
-        while (pthread_create(&threads[0], &attributes, detached_main, (void *)(i * 10)) ==
-               EAGAIN) {
+        while (pthread_create(&thread, attributes, detached_main, (void *)(i * 10)) == EAGAIN) {
             usleep(1000);
         }
     }
@@ -129,23 +134,45 @@ int main(void) {
         usleep(1000);
     }
     puts("50 detached");
+}
 
+static void run_cancelled(void) {
+    int cancelled = 0;
+    pthread_t thread;
+    void *result;
     for (int i = 0; i < 20; i++) {
-        pthread_create(&threads[0], NULL, cancelled_main, NULL);
+        pthread_create(&thread, NULL, cancelled_main, NULL);
         usleep(200);
-        pthread_cancel(threads[0]);
-        pthread_join(threads[0], &result);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
         cancelled += result == PTHREAD_CANCELED;
     }
     printf("%d cancelled\n", cancelled);
+}
 
+/* A thread that starts when no key is left. */
+static void run_without_keys(void) {
+    int keys = 0;
+    pthread_t thread;
     for (pthread_key_t more; pthread_key_create(&more, NULL) == 0;) {
         keys++;
     }
     printf("all keys taken: %d\n", keys > 900);
-    pthread_create(&threads[0], NULL, thread_main, (void *)5);
-    pthread_join(threads[0], NULL);
+    pthread_create(&thread, NULL, thread_main, (void *)5);
+    pthread_join(thread, NULL);
     printf("%d destroyed\n", destroyed);
+}
+
+int main(void) {
+    pthread_attr_t attributes;
+    pthread_key_create(&key, key_destroy);
+    run_generations();
+    if (!run_on_small_stacks(&attributes)) {
+        return 1;
+    }
+    run_detached(&attributes);
+    run_cancelled();
+    run_without_keys();
     for (int i = 0; i < HANDED; i++) {
         free(handed[i]);
     }
