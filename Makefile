@@ -24,7 +24,8 @@ $(error make $(release_targets) takes out/release, not out/$(VARIANT); leave out
 endif
 endif
 # The version of memctx, as include/memctx.h defines it.
-version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' include/memctx.h | paste -sd .)
+version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' \
+    include/memctx.h | paste -sd .)
 
 # --- compilers' flags ---------------------------------------------------------------------------
 
@@ -60,13 +61,14 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
 # fixed offsets from its frame pointer, also after a tail call (src/api/fast.h).
 # -U_FORTIFY_SOURCE: some compilers (Ubuntu's) define that macro by default. It uses functions such
 # as __memcpy_chk, which the stub of libc does not have.
-lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC -U_FORTIFY_SOURCE \
-    -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
+lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
+    -U_FORTIFY_SOURCE -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
 # nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
 # nodefaultlibs: the library is linked with a stub of libc that has only old symbol versions.
-lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
-    -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
+lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro \
+    -Wl,-z,defs -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code \
+    -Wl,--version-script=src/api/exports.map
 # libdl, libpthread: glibc before 2.34 has dlopen and the functions of threads in these libraries.
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread
 static_libs := $(cli_libs) -llzma -lbz2
@@ -82,17 +84,19 @@ endif
 
 # Code that a forked child does not run is linked last: the kernel maps code around a page fault in
 # pieces of 64 KiB.
-lib_late := $(wildcard src/control/*.c src/figures/*.c src/rules/*.c) src/api/new.c src/api/stats.c \
-    src/base/options.c src/base/text.c src/path/oracle.c src/segment/huge.c
+lib_late := $(wildcard src/control/*.c src/figures/*.c src/rules/*.c) src/api/new.c \
+    src/api/stats.c src/base/options.c src/base/text.c src/path/oracle.c src/segment/huge.c
 lib_first := src/region/heap.c
 lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildcard src/*/*.c))) \
     $(sort $(lib_late))
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Files of the command that unit tests can call without a target process or a terminal.
-unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,folding.c mapped.c memory.c model.c model_store.c samples.c shorten.c tails.c) \
-    $(addprefix tools/memctx/base/,cli.c help.c json.c nearest.c progress.c quantity.c terminal.c) tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c \
-    tools/memctx/serve/moments.c tools/memctx/formats/subtract.c
+unit_cli_sources := $(addprefix tools/memctx/, live/rates.c diagnosis/conditions.c \
+    target/limits.c serve/moments.c formats/subtract.c \
+    $(addprefix model/,folding.c mapped.c memory.c model.c model_store.c samples.c shorten.c \
+        tails.c) \
+    $(addprefix base/,cli.c help.c json.c nearest.c progress.c quantity.c terminal.c))
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
 # Criterion crashes under ThreadSanitizer before it runs a test, so tests/unit/plain replaces it.
@@ -114,7 +118,8 @@ static_objects := $(cli_objects) $(out)/cli/tools/static/alone.o
 
 # The library's objects are compiled a third time with a scheduler at each atomic operation; see
 # tests/model/explore.h.
-model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
+model_objects := $(lib_sources:%.c=$(out)/model/%.o) \
+    $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
 
 library := $(out)/libmemctx.so
 command := $(out)/memctx
@@ -126,8 +131,8 @@ dist := memctx-$(version)-x86_64-linux
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli static dist deb distros unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
-    uninstall clean force
+.PHONY: all help lib cli static dist deb distros unit model man test torture soak mutants demo \
+    lint format layers asan tsan bench bench-quick install uninstall clean force
 
 all: $(library) $(command) $(manual)
 
@@ -135,18 +140,19 @@ help:
 	@echo 'make                build the library, the command and the manual page below $(out)/'
 	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
 	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
-	@echo 'make torture        each refusal of the system, fuzzing, large programs, long stress (some hours; -j2 -k)'
-	@echo 'make soak HOURS=N   seeded churn in phases, the books and the resident memory checked (N: 1)'
+	@echo 'make torture        each refusal of the system, fuzzing, large programs (hours; -j2 -k)'
+	@echo 'make soak HOURS=N   allocates in phases for N hours, checks the accounts and the memory'
 	@echo 'make mutants        planted faults, each caught by the tests that are for it (some minutes)'
 	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, docs, completion'
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
 	@echo 'make static         the command without shared libraries, for containers: $(static_command)'
-	@echo 'make dist           a tarball with that command, the library, headers and manual: out/$(dist).tar.gz'
+	@echo 'make dist           a tarball with that command, library, headers and manual, below out/'
 	@echo 'make deb            packages for Debian 12 and newer, checked by lintian: out/deb/*.deb'
-	@echo 'make compilers      library and command by each gcc (10 and newer) and clang (14 and newer) that is installed'
-	@echo 'make distros        demo and suite preload in other releases (as root; DISTROS="--unsigned bullseye focal")'
+	@echo 'make compilers      library and command by each installed gcc (from 10) and clang (from 14)'
+	@echo 'make distros        demo and suite preload in other releases, as root; an example of which:'
+	@echo '                    DISTROS="--unsigned bullseye focal"'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan builds below out/VARIANT; test, demo, lint, bench'
@@ -167,7 +173,8 @@ deps-%: force
 
 # A change of compiler or flags rebuilds everything. The rule writes out/VARIANT/flags only if its
 # content changes.
-flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) \
+    $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
 	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
@@ -178,28 +185,34 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 
 # No allocation runs this code, so -Os costs no time and keeps the library small.
 ifeq ($(VARIANT),release)
-$(out)/lib/src/control/%.o $(addprefix $(out)/lib/src/,api/stats.o base/options.o base/text.o path/oracle.o): \
-    lib_flags += -Os
+small := $(addprefix $(out)/lib/src/,api/stats.o base/options.o base/text.o path/oracle.o)
+$(out)/lib/src/control/%.o $(small): lib_flags += -Os
 endif
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) $(CLI_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) \
+	    $(CLI_CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) \
+	    -MMD -MP -c $< -o $@
 
 $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG \
+	    $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o samples.o smaps.o subtract.o watch.o): private lib_flags += -Itools/memctx
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o samples.o \
+    smaps.o subtract.o watch.o): private lib_flags += -Itools/memctx
 $(out)/lib/src/api/forward.o: private lib_flags += -fsemantic-interposition -foptimize-sibling-calls
-$(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): private lib_flags += -fomit-frame-pointer
+$(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): \
+    private lib_flags += -fomit-frame-pointer
 # Jump tables of these folders would lie in a part of the library that a forked child has not
 # mapped.
-$(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
+$(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o \
+    $(out)/lib/src/segment/%.o: private lib_flags += -fno-jump-tables
 
 # report_html.c includes these files as bytes.
 $(out)/cli/tools/memctx/report/report_html.o: $(wildcard tools/memctx/formats/page/*)
@@ -212,13 +225,16 @@ $(libc_stub): src/api/imports.map $(out)/flags
 	@sed -e 's|/\*.*\*/||; /\/\*/,/\*\//d; s/GLIBC_[0-9.]* *{//; s/};*//' $< | tr -s ' ;\n' '\n' | \
 	    sed -n 's/..*/.globl &\n.type &,@function\n.size &,8\n&:/p' | \
 	    sed -E '/environ|progname|program_inv/s/@function/@object/' > $@.s
-	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 -Wl,--version-script=$< $@.s -o $@
+	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 \
+	    -Wl,--version-script=$< $@.s -o $@
 
 $(library): $(lib_objects) src/api/exports.map $(libc_stub)
-	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) -lgcc -o $@
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) \
+	    -lgcc -o $@
 
 $(command): $(cli_objects)
-	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) \
+	    $(cli_objects) $(cli_libs) -o $@
 
 # The linker uses the functions of alone.c instead of libc's. It may print a warning about dlopen
 # nevertheless, because other functions of libc bring libc's dlopen in, which nothing here calls.
@@ -251,8 +267,8 @@ test: | deps-test
 	@tests/run
 
 # The parts of torture may run in parallel: make -j2 -k torture.
-torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables torture-model torture-fuzz \
-	torture-programs torture-serve torture-lint
+torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables \
+	torture-model torture-fuzz torture-programs torture-serve torture-lint
 .PHONY: $(torture_parts)
 torture: $(torture_parts) mutants
 $(torture_parts): export MEMCTX_SUITE_LIMIT_S := 36000
@@ -331,7 +347,8 @@ units = $(prefix)/lib/systemd/system
 
 # LD_PRELOAD separates its names by blanks and colons.
 install: all
-	$(if $(word 2,-$(PREFIX)-)$(findstring :,$(PREFIX)),$(error PREFIX "$(PREFIX)" has a blank or a colon; \
+	$(if $(word 2,-$(PREFIX)-)$(findstring :,$(PREFIX)),$(error \
+	    PREFIX "$(PREFIX)" has a blank or a colon; \
 	    no library can be preloaded from there; choose another PREFIX))
 	$(INSTALL) -D -m 755 $(library) '$(prefix)/$(libdir)/libmemctx.so'
 	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
@@ -344,8 +361,8 @@ install: all
 	$(INSTALL) -d '$(units)'
 	sed -e 's|@PREFIX@|$(PREFIX)|' scripts/memctx-agent.service.in > '$(units)/memctx-agent.service'
 	$(INSTALL) -d '$(prefix)/$(pkgconfigdir)'
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
-	    > '$(prefix)/$(pkgconfigdir)/memctx.pc'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@VERSION@|$(version)|' \
+	    scripts/memctx.pc.in > '$(prefix)/$(pkgconfigdir)/memctx.pc'
 	chmod 644 '$(units)/memctx-agent.service' '$(prefix)/$(pkgconfigdir)/memctx.pc'
 
 uninstall:
@@ -355,7 +372,8 @@ uninstall:
 	    '$(prefix)/share/doc/memctx/agent.toml'
 	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
-	! test -d '$(prefix)/share/doc/memctx' || rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
+	! test -d '$(prefix)/share/doc/memctx' || \
+	    rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
 # The same sources, in a folder of the same name, and compiler give the same tarball, byte for byte
 # (debug information holds the folder's name). The agent's files are not in
@@ -367,14 +385,16 @@ dist: all $(static_command)
 	$(INSTALL) -m 755 $(static_command) 'out/$(dist)/bin/memctx'
 	$(INSTALL) -m 644 README.md LICENSE CHANGELOG.md 'out/$(dist)'
 	sed -i 's|^prefix=.*|prefix=$${pcfiledir}/../..|' 'out/$(dist)/lib/pkgconfig/memctx.pc'
-	tar -C out --sort=name --owner=0 --group=0 --numeric-owner --mtime='@$(or $(SOURCE_DATE_EPOCH),0)' -c '$(dist)' | \
+	tar -C out --sort=name --owner=0 --group=0 --numeric-owner \
+	    --mtime='@$(or $(SOURCE_DATE_EPOCH),0)' -c '$(dist)' | \
 	    gzip -9n > 'out/$(dist).tar.gz'
 
 deb: | deps-deb
 	@scripts/make-deb
 
 # Builds the library and the command with each installed compiler, each in its own folder.
-compilers := $(notdir $(sort $(wildcard $(foreach c,clang gcc-1[0-9] clang-1[4-9] clang-2[0-9],/usr/bin/$(c)))))
+compilers := $(notdir $(sort $(wildcard $(addprefix /usr/bin/,\
+    clang gcc-1[0-9] clang-1[4-9] clang-2[0-9]))))
 .PHONY: compilers $(compilers:%=compiler-%)
 compilers: $(compilers:%=compiler-%)
 $(compilers:%=compiler-%): compiler-%: | deps-compilers
