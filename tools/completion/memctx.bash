@@ -38,7 +38,8 @@ _memctx_settings() { # WHEN
 _memctx() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local verb=${COMP_WORDS[1]} common="-h --help -V --version" names="--no-symbols --debug-dir"
-    local verbs="run ps dump top frag doctor postmortem watch export report serve push agent mark diff reset trim isolate merge verify rules set options"
+    local verbs="run ps dump top frag doctor postmortem watch export report serve push agent mark
+        diff reset trim isolate merge verify rules set options"
     local options='' words='' files='' targets='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -50,19 +51,27 @@ _memctx() {
             ((COMP_CWORD > 2)) || mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$word")
             return
             ;;
-        run) options="--depth --verify --no-children --rule --marks --record --names --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --marks --record --names --set -v
+            --verbose" ;;
         ps) options="--json --no-pager --human --bytes" ;;
-        dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
-        top) options="--all --batch --interval --json --limit --sort --threads --tree --human --bytes $names" ;;
-        frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
-        doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
-        postmortem) options="--json --no-pager --human --bytes --last --all --depth --names $names" ;;
-        watch) options="--when --do --keep --cool --dir --every --timeout --memory --all --match --check --json $names" ;;
-        export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
+        dump) options="--json -o --output --flat --sort --min --depth --limit --context --site
+            --threads --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
+        top) options="--all --batch --interval --json --limit --sort --threads --tree --human
+            --bytes $names" ;;
+        frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth
+            --context --site --human --bytes $names" ;;
+        doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth
+            $names" ;;
+        postmortem) options="--json --no-pager --human --bytes --last --all --depth --names
+            $names" ;;
+        watch) options="--when --do --keep --cool --dir --every --timeout --memory --all --match
+            --check --json $names" ;;
+        export) options="--pprof --otlp --attribute --limit-samples --seconds --folded --speedscope
+            --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key --every --check" ;;
-        push) options="--pyroscope --parca --otlp --pushgateway --all --match --label --every --once --token-file --limit-samples --check --json" ;;
+        push) options="--pyroscope --parca --otlp --pushgateway --all --match --label --every --once
+            --token-file --limit-samples --check --json" ;;
         agent) options="--config --check --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
@@ -109,11 +118,17 @@ _memctx() {
             [[ $verb == push ]] || _memctx_files -f "$word"
             return
             ;;
-        -o | --output | --config | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
+        -o | --output | --config | --svg | --pprof | --folded | --speedscope | --heaptrack | \
+            --csv | --token-file | --cert | --key)
             _memctx_files -f "$word"
             return
             ;;
-        --depth | --verify | --marks | --last | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --memory | --match | --listen | --pyroscope | --parca | --pushgateway | --label | --attribute) return ;;
+        --depth | --verify | --marks | --last | --min | --limit | --limit-samples | --seconds | \
+            --site | --context | --watch | --for | --batch | --interval | --keep | --cool | \
+            --every | --timeout | --memory | --match | --listen | --pyroscope | --parca | \
+            --pushgateway | --label | --attribute)
+            return
+            ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -123,17 +138,21 @@ _memctx() {
                             _memctx_files -c "$word"
                             [[ $word != */* ]] || _memctx_files -d "$word"
                             ;;
-                        dump | top | frag | doctor | postmortem | export | report | verify | diff) files=name ;;&
+                        dump | top | frag | doctor | postmortem | export | report | verify | diff)
+                            files=name
+                            ;;&
                         mark) [[ " ${COMP_WORDS[*]} " != *" --list "* ]] || files=name ;;&
-                        dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | \
-                            isolate | merge | rules | options | top)
+                        dump | frag | doctor | watch | export | report | serve | push | verify | \
+                            diff | mark | reset | trim | isolate | merge | rules | options | top)
                             targets=quoted
                             ;;
                         set)
                             ((COMP_CWORD > 2)) || targets=quoted
                             ((COMP_CWORD == 2)) || words="$(_memctx_settings live) record="
                             # memctx set: the words that may follow the number of a context.
-                            ((COMP_CWORD == 2)) || [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] || words="unfold fold policy="
+                            ((COMP_CWORD == 2)) ||
+                                [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] ||
+                                words="unfold fold policy="
                             ;;
                     esac
                     ;;
