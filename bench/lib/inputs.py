@@ -84,7 +84,9 @@ template <> struct level<0> {
 std::string all(const level<6> &top, const std::string &pattern) {
     std::vector<std::function<std::string(std::string)>> steps;
     steps.emplace_back([&](std::string in) { return in + top.text(); });
-    steps.emplace_back([&](std::string in) { return std::regex_replace(in, std::regex(pattern), "x"); });
+    steps.emplace_back([&](std::string in) {
+        return std::regex_replace(in, std::regex(pattern), "x");
+    });
     std::string out;
     for (const auto &step : steps)
         out = step(out);
@@ -257,7 +259,8 @@ def ensure(directory):
         "load.sql": lambda rng: SQL, "work.py": lambda rng: PYTHON, "work.pl": lambda rng: PERL,
         "work.js": lambda rng: NODE, "forks.sh": lambda rng: FORKS_SCRIPT,
         "commands.sh": lambda rng: COMMANDS_SCRIPT, "trees.py": lambda rng: TREES,
-        "unit.cc": lambda rng: CXX, "recur.sh": lambda rng: RECUR, "unit.c": c_source, "catalog.xml": xml_document,
+        "unit.cc": lambda rng: CXX, "recur.sh": lambda rng: RECUR, "unit.c": c_source,
+        "catalog.xml": xml_document,
         "log.txt": text_lines,
     }
     for name, make in texts.items():

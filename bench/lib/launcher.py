@@ -64,7 +64,8 @@ class Site:
         env = {"PATH": os.environ["PATH"], "HOME": self.tmp, "TMPDIR": self.tmp, "LANG": "C.UTF-8",
                "XDG_RUNTIME_DIR": self.runtime, "GIT_CONFIG_NOSYSTEM": "1"}
         if peer.name == "heaptrack":
-            # heaptrack locks its output file, so each process of a program with children needs a file of its own.
+            # heaptrack locks its output file, so each process of a program with children needs a
+            # file of its own.
             env["DUMP_HEAPTRACK_OUTPUT"] = (os.path.join(self.records, "heaptrack.$$")
                                             if workload.children else "/dev/null")
         mine = {key: value.replace("{records}", self.records) for key, value in peer.env.items()}
@@ -98,7 +99,8 @@ def read_text(path):
 def measure_command(site, peer, workload, command, user=None, preload=None):
     """The words that run `command` under the measuring program."""
     words = [os.path.join(site.programs, "measure"),
-             "-t", str(workload.limit_s if workload.server else min(workload.limit_s, peer.limit_s)),
+             "-t", str(workload.limit_s if workload.server
+                       else min(workload.limit_s, peer.limit_s)),
              "-n", str(workload.repeat), "-o", site.stdout, "-e", site.stderr]
     preload = peer.preload if preload is None else preload
     if site.read_end:

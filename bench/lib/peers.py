@@ -89,7 +89,8 @@ def is_newer(path, directory):
 
 
 def build(peer, out, tmp):
-    """Builds or installs a peer that comes from a crate or from PyPI. Returns False if that failed."""
+    """Builds or installs a peer that comes from a crate or from PyPI. Returns False if that
+    failed."""
     log = os.path.join(out, f"{peer.name}.log")
     if peer.crate and not is_newer(peer.preload, "bench/peers"):
         words = ["cargo", "build", "-q", "--release", "--features", peer.crate,

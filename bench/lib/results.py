@@ -52,7 +52,8 @@ class Results:
         """Median of the KiB that are resident at the program's end. None: no round has read
         them."""
         seen = [r["end_rss_kib"] for r in self.runs
-                if (r["workload"], r["peer"], r["result"]) == (workload, peer, "ok") and r["end_rss_kib"]]
+                if (r["workload"], r["peer"], r["result"]) == (workload, peer, "ok") and
+                r["end_rss_kib"]]
         return statistics.median(seen) if seen else None
 
     def live_bytes(self, workload):

@@ -113,9 +113,8 @@ def load_redis(socket):
 def run_redis(site, peer, workload):
     """redis-server: 800 000 pipelined commands, a check of the keys, shutdown.
 
-    Debian's redis-server is linked with jemalloc. For the baseline libc.so.6 is preloaded, whose malloc
-    then comes first.
-    """
+    Debian's redis-server is linked with jemalloc. For the baseline libc.so.6 is preloaded, whose
+    malloc then comes first. """
     socket = os.path.join(site.tmp, "redis.sock")
     preload = {"glibc": "libc.so.6", "heaptrack": peer.preload + ":libc.so.6"}.get(peer.name)
     command = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly",
@@ -170,7 +169,8 @@ def create_cluster(site, data, user, scale=3):
               f"-c listen_addresses= -c unix_socket_directories={data} -c fsync=off", "start"],
              "pg_ctl start", env=env, cwd=data)
         try:
-            call(["pgbench", "-h", data, "-U", "postgres", "-i", "-q", "-s", str(scale), "postgres"],
+            call(["pgbench", "-h", data, "-U", "postgres", "-i", "-q", "-s", str(scale),
+                  "postgres"],
                  "pgbench -i", env=env)
         finally:
             call([*become, f"{PG_BIN}/pg_ctl", "-D", data, "-m", "fast", "-w", "stop"],
@@ -297,7 +297,8 @@ def run_path(site, peer, workload):
         site.clear()  # the measuring program appends to the output
         words = launcher.measure_command(site, peer, workload, site.expand(workload.command))
         env = {**site.environment(peer, workload), "MEMCTX_DEPTH": str(depth)}
-        run = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60,
+                             check=False)
         sample = launcher.parse_runs(run.stdout)[0]
         times[depth].append(re.findall(r"([\d.]+)", launcher.read_text(site.stdout)))
     medians = {depth: [statistics.median(float(figures[i]) for figures in runs) for i in range(2)]

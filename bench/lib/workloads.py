@@ -59,11 +59,13 @@ PATHS = [
              ("/usr/bin/python3", "-s", "{inputs}/trees.py"),
              env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, quick=True),
     Workload("cxx", "paths", "g++ -O1 (cc1plus), templates of the standard library",
-             ("{cc1plus}", "-quiet", "-fpreprocessed", "-std=c++17", "-O1", "{inputs}/unit.ii", "-o",
+             ("{cc1plus}", "-quiet", "-fpreprocessed", "-std=c++17", "-O1", "{inputs}/unit.ii",
+              "-o",
               "-")),
     Workload("clang", "paths", "clang++ -O1, the same",
              ("clang++", "-std=c++17", "-O1", "-S", "{inputs}/unit.cc", "-o", "-")),
-    Workload("bash", "paths", "bash: functions that call themselves", ("bash", "{inputs}/recur.sh")),
+    Workload("bash", "paths", "bash: functions that call themselves",
+             ("bash", "{inputs}/recur.sh")),
     Workload("recursion", "paths", "eight functions that call each other at random",
              ("{programs}/recursion", "1")),
     Workload("trees", "paths", "recursive building of trees", ("{programs}/trees",)),
@@ -76,7 +78,8 @@ def own(name, title, **more):
 
 
 ALLOC = [
-    own("larson", "server of two threads that free each other's chunks", measure="wall", quick=True),
+    own("larson", "server of two threads that free each other's chunks", measure="wall",
+        quick=True),
     own("handover", "producer and consumer", measure="wall"),
     own("small", "short-lived small objects, 12 calls deep", quick=True),
     own("survivors", "random sizes with survivors", quick=True),
@@ -125,7 +128,8 @@ SPECIAL = [
              env={"MEMCTX_CONTROL": "eager"}),
     Workload("path", "special", "call path of 16 frames", ("{programs}/path",), measure="ns",
              server="run_path"),
-    Workload("unwind", "special", "the same path by `unw_backtrace`: times as long", ("{programs}/path",),
+    Workload("unwind", "special", "the same path by `unw_backtrace`: times as long",
+             ("{programs}/path",),
              measure="times", server="run_path"),
     *[Workload(f"near-{w.name}", "special", f"{w.name}: allocations without a walk of more than 4 "
                "frames", w.command, measure="percent", server="run_near", rounds=1,
