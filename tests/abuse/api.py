@@ -51,7 +51,8 @@ def register(program, name):
             run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, **HARDEST),
                      "preloaded, hardest settings")
             if name != "realloc-huge":  # with MEMCTX_CHECK realloc copies
-                run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CHECK="1"),
+                run_once(program, name,
+                         harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CHECK="1"),
                          "preloaded, checked")
 
     area = program.rsplit("_", 1)[1]
@@ -65,7 +66,8 @@ def cxx_bad_alloc_in_a_library_of_a_c_program():
     library = harness.build_program("tests/abuse/local.cc", "local.so", ("-shared", "-fPIC"))
     script = f"import ctypes; print(ctypes.CDLL('{library}').new_throws(ctypes.c_size_t(1 << 50)))"
     done = harness.run_program(["python3", "-c", script], harness.preloaded_env())
-    check_equal((done.returncode, done.stdout, done.stderr), (0, "1\n", ""), "whether operator new throws")
+    check_equal((done.returncode, done.stdout, done.stderr), (0, "1\n", ""),
+                "whether operator new throws")
 
 
 for source in PROGRAMS:

@@ -236,7 +236,8 @@ def tracking_without_memory():
             argv = ["prlimit", f"--as={mib << 20}", program(), "many-paths"]
             done = harness.run_program(argv, env, 60)
             check(done.returncode in (0, 1) and not done.stderr,  # 1: malloc has returned NULL
-                  f"many paths in {mib} MiB, which the tables may fill: {done.returncode}, {done.stderr}")
+                  f"many paths in {mib} MiB, which the tables may fill: {done.returncode}, "
+                  f"{done.stderr}")
 
 
 # --- 4: malloc and free keep errno -------------------------------------------------------------
@@ -286,7 +287,8 @@ def holes_end_segregation():
     """When free memory in own pages exceeds the waste cap, growing contexts stay in mixed pages."""
     with runtime_dir() as directory:
         for waste_kib, segregated in ((2048, False), (1000000, True)):
-            with Standing("holes", directory, MEMCTX_WASTE_KIB=waste_kib, MEMCTX_PROMOTE_BYTES=1024) as target:
+            with Standing("holes", directory, MEMCTX_WASTE_KIB=waste_kib,
+                          MEMCTX_PROMOTE_BYTES=1024) as target:
                 dump = target.dump()
                 late = [pages for i in range(250, 400)
                         for pages in [figure(dump, f"way_{i}", "pages")] if pages]

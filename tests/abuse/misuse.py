@@ -79,7 +79,8 @@ def expect_abort(done, name, words, place):
     check(re.fullmatch(wanted, said[0]), f"the line is {said[0]!r}, want {wanted!r}")
     check_equal(len(lines), len(pointers) + len(said), f"lines in {done.stderr!r}")
     function = name.replace("-", "_")
-    caller = said.index("memctx:   found by" if words in (OVERFLOW, WRITTEN) else "memctx:   misused by")
+    caller = said.index("memctx:   found by" if words in (OVERFLOW, WRITTEN)
+                        else "memctx:   misused by")
     if place != EMPTY:  # the message names the path that allocated the chunk
         check_equal(said[1], "memctx:   allocated by", "the second line")
         names = function_names(said[2:caller])
@@ -89,9 +90,11 @@ def expect_abort(done, name, words, place):
     else:
         check_equal(caller, 1, "line of the path that misused")
     names = function_names(said[caller + 1:-1])
-    check(names[0] in ("misuse_free", "free_it", "write_after_free", function), f"the path that misused begins with {names[0]}")
+    check(names[0] in ("misuse_free", "free_it", "write_after_free", function),
+          f"the path that misused begins with {names[0]}")
     if not name.endswith("-threads"):
-        check(function in names and names[-1] == "_start", f"{function} is not on the path that misused: {names}")
+        check(function in names and names[-1] == "_start",
+              f"{function} is not on the path that misused: {names}")
     check(said[-1].startswith("memctx:   names: addr2line "), f"the last line is {said[-1]!r}")
 
 
@@ -106,7 +109,8 @@ def register(name, ending, **extra):
         program = harness.build_program("tests/abuse/misuse.c")
         with runtime_dir() as directory:
             for settings in ({"MEMCTX_CONTROL": "off"}, {"MEMCTX_CONTROL": "eager"},
-                             {"MEMCTX_CONTROL": "off", "MEMCTX_PROMOTE_BYTES": "0"}):  # each context has its own pages
+                             # each context has its own pages
+                             {"MEMCTX_CONTROL": "off", "MEMCTX_PROMOTE_BYTES": "0"}):
                 env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, **settings, **extra)
                 done = harness.run_program([program, name], env)
                 if ending:

@@ -72,7 +72,8 @@ def names_versions():
         weak = line.split("*UND*")[0].split()[1:2] == ["w"]
         if version:
             # glibc before 2.30 searches a versioned symbol only in libc.so.6
-            check(not re.search(r" (_r_debug|__tls_get_addr|pthread_(create|join|cancel|key_\w+|setspecific)|dlopen|dlsym|"
+            check(not re.search(r" (_r_debug|__tls_get_addr|"
+                                r"pthread_(create|join|cancel|key_\w+|setspecific)|dlopen|dlsym|"
                                 r"pthread_attr_setstack\w*)$", line),
                   f"a version for a name that libc.so.6 of glibc 2.28 lacks: {line.strip()}")
             number = tuple(int(part) for part in version.group(1).split("."))
