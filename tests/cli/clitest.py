@@ -62,7 +62,8 @@ def fake(fault, beside=None):
     """Starts a fake server, a program without the library that speaks wire.h with this fault.
     `beside`: the directory for its socket; if None, it gets a directory of its own."""
     program = build_program("tests/cli/fake_server.c")
-    with harness.runtime_dir() as own, Target([program, fault], beside or own, preload=False) as live:
+    with harness.runtime_dir() as own, Target([program, fault], beside or own,
+                                              preload=False) as live:
         check(live.hear() == "ready", "the fake server did not start")
         yield live
 

@@ -15,7 +15,8 @@ from harness import (NOBODY, Skip, Target, build_program, check, check_equal, cl
                      runtime_dir, test)
 
 VERBS = ["run", "ps",
-         "dump", "top", "frag", "doctor", "diff", "report", "export", "postmortem", "rules", "options", "verify",
+         "dump", "top", "frag", "doctor", "diff", "report", "export", "postmortem", "rules",
+         "options", "verify",
          "mark", "reset", "trim", "isolate", "merge", "set",
          "watch", "serve", "push", "agent"]
 LATER = ["web"]
@@ -44,21 +45,39 @@ def usage_errors():
     expect(2, "missing verb")
     for verb in ["dumb", *LATER]:
         expect(2, f"unknown verb: {verb}", verb)
-    for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim", "set"]:
+    for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim",
+                 "set"]:
         expect(2, "needs a FILE: a recording" if verb == "postmortem" else "needs a TARGET", verb)
         expect(2, "unknown option", verb, "--nonsense", "1")
         expect(2, "unknown option -q", verb, "-q", "1")
-    for words, suggested in ((["dmup", "1"], "unknown verb: dmup; did you mean dump\\?"), (["help", "docter"], "did you mean doctor\\?"), (["post"], "did you mean postmortem\\?"),
-                             (["--hlep"], "did you mean --help\\?"), (["--json", "dump", "1"], "the verb comes first: memctx dump --json"),
-                             ([os.getpid()], f"to look at the process: memctx doctor {os.getpid()}"), (["xyzzy"], "unknown verb: xyzzy\\n"),
-                             (["dump", "--jsno", "1"], "unknown option --jsno; did you mean --json\\?"), (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
-                             (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"), (["dump", "--no", "1"], "--no is the beginning of --no-symbols, --no-pager"),
-                             (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you mean marks\\?'), (["set", "1", "MEMCTX_DEPHT=3"], "did you mean depth\\?"), (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
-                             (["run", "--set", "dpeth=3", "true"], 'unknown option name "dpeth"; did you mean depth\\?'), (["-" + "x" * 300], "unknown option"), (["x" * 300], "unknown verb: x+\\n")):
+    for words, suggested in ((["dmup", "1"], "unknown verb: dmup; did you mean dump\\?"),
+                             (["help", "docter"], "did you mean doctor\\?"),
+                             (["post"], "did you mean postmortem\\?"),
+                             (["--hlep"], "did you mean --help\\?"),
+                             (["--json", "dump", "1"], "the verb comes first: memctx dump --json"),
+                             ([os.getpid()],
+                              f"to look at the process: memctx doctor {os.getpid()}"),
+                             (["xyzzy"], "unknown verb: xyzzy\\n"),
+                             (["dump", "--jsno", "1"], "unknown option --jsno; did you mean "
+                                                       "--json\\?"),
+                             (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
+                             (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"),
+                             (["dump", "--no", "1"],
+                              "--no is the beginning of --no-symbols, --no-pager"),
+                             (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you '
+                                                         'mean marks\\?'),
+                             (["set", "1", "MEMCTX_DEPHT=3"], "did you mean depth\\?"),
+                             (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
+                             (["run", "--set", "dpeth=3", "true"],
+                              'unknown option name "dpeth"; did you mean depth\\?'),
+                             (["-" + "x" * 300], "unknown option"),
+                             (["x" * 300], "unknown verb: x+\\n")):
         expect(2, suggested, *words)
-    expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when", "rss>1M")
+    expect(2, "watch needs a TARGET, such as a pid or the name of a process\\n", "watch", "--when",
+           "rss>1M")
     expect(2, "unexpected argument: 2; dump takes one TARGET", "dump", "1", "2")
-    expect(2, "unexpected argument: b.rec; postmortem takes one FILE", "postmortem", "a.rec", "b.rec")
+    expect(2, "unexpected argument: b.rec; postmortem takes one FILE", "postmortem", "a.rec",
+           "b.rec")
     expect(2, "needs a value", "dump", "1", "--sort")
     expect(2, "--sort takes one of", "dump", "1", "--sort", "size")
     expect(2, "--min takes a number of bytes", "dump", "1", "--min", "12X")
@@ -72,7 +91,9 @@ def usage_errors():
     expect(2, "regular expression", "dump", "1", "--site", "(")
     expect(2, "regular expression", "reset", "1", "--site", "[")
     expect(2, "exclude each other", "reset", "1", "--site", "a", "--context", "2")
-    for words in (["isolate", "1", "2", "--site", "a"], ["trim", "1", "--site", "a", "--context", "2"], ["set", "1", "2", "--context", "3", "policy=slab"]):
+    for words in (["isolate", "1", "2", "--site", "a"],
+                  ["trim", "1", "--site", "a", "--context", "2"],
+                  ["set", "1", "2", "--context", "3", "policy=slab"]):
         expect(2, "contexts are chosen twice", *words)
     expect(2, "when you read it", "dump", "1", "-o", "/tmp/x", "--min", "1")
     expect(2, "at most 31 bytes", "mark", "1", "x" * 32)
@@ -91,29 +112,39 @@ def usage_errors():
     expect(2, "--metric needs --folded", "export", "1", "--csv", "-", "--metric", "waste")
     expect(2, "a=2: this name was given before", "export", "1", "--otlp", "/tmp/x",
            "--attribute", "a=1", "--attribute", "ab=1", "--attribute", "a=2")
-    expect(2, "--folded and --csv both name standard output", "export", "1", "--csv", "-", "--folded", "-")
-    expect(2, "--pprof and --csv both name /tmp/x;", "export", "1", "--csv", "/tmp/x", "--pprof", "/tmp/x")
+    expect(2, "--folded and --csv both name standard output", "export", "1", "--csv", "-",
+           "--folded", "-")
+    expect(2, "--pprof and --csv both name /tmp/x;", "export", "1", "--csv", "/tmp/x", "--pprof",
+           "/tmp/x")
 
 
 @test
 def names_cannot_command_the_terminal():
-    """Names of files and processes come from anybody. Control characters in them are replaced: those of ASCII, and the others
-    in UTF-8 (U+009B) and as single bytes (0x9b)."""
+    """Names of files and processes come from anybody. Control characters in them are replaced:
+    those of ASCII, and the others in UTF-8 (U+009B) and as single bytes (0x9b)."""
     wild, tame = b"\x1b[31m\x9b5m\xc2\x9b5m\xc3\xbc", b"?[31m?5m??5m\xc3\xbc"
     env = {key.encode(): value.encode() for key, value in clean_env().items()}
-    for words in ([b"dump", wild], [b"dump", b"./" + wild], [b"dump", b"--" + wild], [wild], [b"run", b"--", wild]):
-        done = subprocess.run([os.fsencode(CLI), *words], capture_output=True, env=env, timeout=60, check=False)
+    for words in ([b"dump", wild], [b"dump", b"./" + wild], [b"dump", b"--" + wild], [wild],
+                  [b"run", b"--", wild]):
+        done = subprocess.run([os.fsencode(CLI), *words], capture_output=True, env=env, timeout=60,
+                              check=False)
         check(tame in done.stderr and wild not in done.stderr, f"{words}: {done.stderr}")
-    with target(["bash", "-c", 'exec -a "$1" python3 -c "print(\'ready\', flush=True); input()"', "bash", wild]) as live:
-        done = subprocess.run([CLI, "ps"], capture_output=True, env=live.cli_env, timeout=60, check=False)
+    with target(["bash", "-c", 'exec -a "$1" python3 -c "print(\'ready\', flush=True); input()"',
+                 "bash", wild]) as live:
+        done = subprocess.run([CLI, "ps"], capture_output=True, env=live.cli_env, timeout=60,
+                              check=False)
         check(tame in done.stdout and wild not in done.stdout, f"ps: {done.stdout[:1000]}")
     with scratch() as where:
         program = os.path.join(os.fsencode(where), wild)
         shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
         with target([os.fsdecode(program)]) as live:
-            for words in (["dump"], ["dump", "--flat"], ["frag"], ["doctor"], ["top", "--batch", "1"]):
-                done = subprocess.run([CLI, *words, str(live.pid), "--no-symbols"], capture_output=True, env=live.cli_env, timeout=60, check=False)
-                check(tame in done.stdout and b"?[31m\x9b" not in done.stdout, f"{words}: {done.stdout[:1000]}")
+            for words in (["dump"], ["dump", "--flat"], ["frag"], ["doctor"],
+                          ["top", "--batch", "1"]):
+                done = subprocess.run([CLI, *words, str(live.pid), "--no-symbols"],
+                                      capture_output=True, env=live.cli_env, timeout=60,
+                                      check=False)
+                check(tame in done.stdout and b"?[31m\x9b" not in done.stdout,
+                      f"{words}: {done.stdout[:1000]}")
 
 
 @test
@@ -126,28 +157,38 @@ def no_such_target():
     expect(3, "no process has pid 0", "dump", "0")
     expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")
     expect(3, "neither a process .* nor a file", "dump", "no-such-name-anywhere")
-    expect(3, "cannot be opened; No such file or directory; make a snapshot", "dump", "./no-such-file")
-    expect(3, "cannot be opened; No such file or directory; under memctx run --record, a program leaves", "postmortem", "./no-such-file.rec")
+    expect(3, "cannot be opened; No such file or directory; make a snapshot", "dump",
+           "./no-such-file")
+    expect(3, "cannot be opened; No such file or directory; under memctx run --record, a program "
+              "leaves", "postmortem", "./no-such-file.rec")
 
 
 @test
 def a_wrong_target_gets_a_hint():
-    """A name that is near that of a process, a TARGET that is not the first word, and a program instead of its process."""
+    """A name that is near that of a process, a TARGET that is not the first word, and a program
+    instead of its process."""
     with scratch() as where:
         program = os.path.join(where, "shop-server-of-a-test")
         os.symlink(build_program("tests/cli/programs/allocate.c"), program)
         with target([program]) as live:
             name = os.path.basename(program)
             for word in ("shop-server", name.replace("of", "fo"), name.title()):
-                expect(3, rf'"{word}" is neither .* nor a file; did you mean ({name}|{name[:15]})\?$', "dump", word, env=live.cli_env)
-            for words in (["mark", "before", name], ["mark", "before", live.pid], ["isolate", "99999999", name, "7"]):
-                expect(3, f"the TARGET comes first: memctx {words[0]} {words[2]} ", *words, env=live.cli_env)
-            expect(2, f"the TARGET comes first: memctx set {name} depth=5\\n", "set", "depth=5", name, env=live.cli_env)
+                expect(3, rf'"{word}" is neither .* nor a file; did you mean '
+                          rf'({name}|{name[:15]})\?$', "dump", word, env=live.cli_env)
+            for words in (["mark", "before", name], ["mark", "before", live.pid],
+                          ["isolate", "99999999", name, "7"]):
+                expect(3, f"the TARGET comes first: memctx {words[0]} {words[2]} ", *words,
+                       env=live.cli_env)
+            expect(2, f"the TARGET comes first: memctx set {name} depth=5\\n", "set", "depth=5",
+                   name, env=live.cli_env)
             for words in (["depth=5"], ["depth=5", "fold=off"]):
-                expect(2, "set needs a TARGET in front of depth=5\\n", "set", *words, env=live.cli_env)
-            for words in (["diff", "monday.mctx", name], ["top", "nothing-of-this-name", name, "--batch", "1"]):
+                expect(2, "set needs a TARGET in front of depth=5\\n", "set", *words,
+                       env=live.cli_env)
+            for words in (["diff", "monday.mctx", name],
+                          ["top", "nothing-of-this-name", name, "--batch", "1"]):
                 expect(3, "nor a file; see memctx ps$", *words, env=live.cli_env)
-            expect(1, "not a memctx snapshot; it is a program; name a process", "dump", program, env=live.cli_env)
+            expect(1, "not a memctx snapshot; it is a program; name a process", "dump", program,
+                   env=live.cli_env)
 
 
 @test
@@ -159,7 +200,8 @@ def process_without_library():
         os.symlink(sleeper()[0], os.path.join(where, name))
         with subprocess.Popen([os.path.join(where, name), "100"]) as process:
             try:
-                expect(3, rf"\({name}\) runs without libmemctx.so; start it with memctx run -- {name}$", "dump", process.pid)
+                expect(3, rf"\({name}\) runs without libmemctx.so; start it with memctx run -- "
+                          rf"{name}$", "dump", process.pid)
             finally:
                 process.kill()
 
@@ -167,9 +209,11 @@ def process_without_library():
 @test
 def process_without_memory():
     """A thread of the kernel has no address space, like a process between its exit and its end."""
-    if not os.path.exists("/proc/2/comm") or open("/proc/2/comm", encoding="ascii").read() != "kthreadd\n":
+    if not os.path.exists("/proc/2/comm") or open("/proc/2/comm",
+                                                  encoding="ascii").read() != "kthreadd\n":
         raise Skip("no thread of the kernel is seen here")
-    expect(3, r"^memctx: pid 2 \(kthreadd\) has no memory: it is ending, or it is a thread of the kernel", "dump", 2)
+    expect(3, r"^memctx: pid 2 \(kthreadd\) has no memory: it is ending, or it is a thread of the "
+              r"kernel", "dump", 2)
 
 
 @test
@@ -211,17 +255,22 @@ def few_descriptors():
     with runtime_dir() as runtime, Target(sleeper(), runtime, MEMCTX_CONTROL="eager") as live:
         live.wait_socket()
         for count in (4, 14):
-            for words in (["top", live.pid, "--batch", "1"], ["dump", live.pid], ["ps"], ["mark", live.pid],
+            for words in (["top", live.pid, "--batch", "1"], ["dump", live.pid], ["ps"],
+                          ["mark", live.pid],
                           ["serve", "--all", "--listen", "127.0.0.1:0"]):
-                done = harness.run_program([*limit, str(count), CLI, *map(str, words)], live.cli_env)
-                check_equal((done.returncode, done.stdout), (1, ""), f"{words} with {count} descriptors: {done.stderr}")
-                check_equal(done.stderr, f"memctx: only {count - 3} file descriptors are free, and 12 are needed; "
+                done = harness.run_program([*limit, str(count), CLI, *map(str, words)],
+                                           live.cli_env)
+                check_equal((done.returncode, done.stdout), (1, ""),
+                            f"{words} with {count} descriptors: {done.stderr}")
+                check_equal(done.stderr, f"memctx: only {count - 3} file descriptors are free, and "
+                                         "12 are needed; "
                                          "raise the limit with ulimit -n\n", f"message of {words}")
         for words in (["top", live.pid, "--batch", "1"], ["doctor", live.pid], ["frag", live.pid]):
             done = harness.run_program([*limit, "15", CLI, *map(str, words)], live.cli_env)
             check_equal((done.returncode, done.stderr), (0, ""), f"{words} with 15 descriptors")
         done = harness.run_program([*limit, "5", CLI, "run", "sh", "-c", "ulimit -n"], live.cli_env)
-        check_equal((done.returncode, done.stdout), (0, "5\n"), f"memctx run with 5 descriptors: {done.stderr}")
+        check_equal((done.returncode, done.stdout), (0, "5\n"),
+                    f"memctx run with 5 descriptors: {done.stderr}")
 
 
 @test
@@ -304,7 +353,8 @@ def target_by_name():
         with target([named]) as live:
             dump = json.loads(succeed("dump", "mctx-by-name", "--json", env=live.cli_env))
             check_equal(dump["pid"], live.pid, "pid")
-            thread = next(name for name in os.listdir(f"/proc/{live.pid}/task") if name != str(live.pid))
+            thread = next(name for name in os.listdir(f"/proc/{live.pid}/task")
+                          if name != str(live.pid))
             done = cli("dump", thread, "--json", env=live.cli_env)
             check_equal(json.loads(done.stdout)["pid"], live.pid, "pid of a thread's process")
             check(f"{thread} is a thread of the process {live.pid}" in done.stderr, done.stderr)
@@ -318,12 +368,14 @@ def target_by_name():
 
 @test
 def only_one_of_many_has_a_socket():
-    """A name means the only process with a socket, also behind 70 processes of that name without."""
+    """A name means the only process with a socket, also behind 70 processes of that name
+    without."""
     with scratch() as where, contextlib.ExitStack() as stack:
         named = os.path.join(where, "mctx-many")
         os.symlink("/bin/cat", named)
         for _ in range(70):
-            other = subprocess.Popen([named], stdin=subprocess.PIPE, env=harness.preloaded_env(MEMCTX_CONTROL="off"))
+            other = subprocess.Popen([named], stdin=subprocess.PIPE,
+                                     env=harness.preloaded_env(MEMCTX_CONTROL="off"))
             stack.enter_context(other)  # closes its stdin at the end, which ends it
             wait_for_library(other.pid)
         os.unlink(named)
@@ -364,20 +416,26 @@ def mark_diff_reset_trim_set_options():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
-        expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first", "diff", live.pid, __file__, env=env)
-        expect(1, "no allocation site .*; a site is the function that calls malloc", "reset", live.pid, "--site",
+        expect(1, "no mark .*; see the marks in memctx dump; if you mean the file, name it first",
+               "diff", live.pid, __file__, env=env)
+        expect(1, "no allocation site .*; a site is the function that calls malloc", "reset",
+               live.pid, "--site",
                "nothing_like_it", env=env)
-        expect(1, "at a site that matches _start; a site is the function that calls malloc", "isolate", live.pid, "--site",
+        expect(1, "at a site that matches _start; a site is the function that calls malloc",
+               "isolate", live.pid, "--site",
                "_start", env=env)
-        placed = succeed("isolate", live.pid, "--site", "allocate_first", env=env)  # chunks that fit mixed pages well
-        check(re.search(r"\nno saving is predicted: in force from the start, this policy would have taken [1-9]\d* bytes more\.\n", placed), placed)
+        # chunks that fit mixed pages well
+        placed = succeed("isolate", live.pid, "--site", "allocate_first", env=env)
+        check(re.search(r"\nno saving is predicted: in force from the start, this policy would "
+                        r"have taken [1-9]\d* bytes more\.\n", placed), placed)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)
-                check(("nothing was allocated in the contexts that were asked for; a site is" in shown) == nothing,
-                      f"{site} {words}: {shown}")
+                hint = "nothing was allocated in the contexts that were asked for; a site is"
+                check((hint in shown) == nothing, f"{site} {words}: {shown}")
         expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
-        expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate", live.pid, "some", env=env)
+        expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate",
+               live.pid, "some", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)
         sites = by_site(json.loads(succeed("dump", live.pid, "--json", env=env)))
         check_equal(sites["allocate_more"]["allocs"], 0, "allocs after a reset")
@@ -385,13 +443,17 @@ def mark_diff_reset_trim_set_options():
         check_equal(sites["allocate_first"]["allocs"], 100, "allocs of the other site")
         succeed("mark", live.pid, "second", env=env)
         check_equal(live.ask("grow"), "ok", "grow")
-        expect(1, 'has no mark "secnod"; did you mean second\\?\n', "diff", live.pid, "secnod", env=env)
-        expect(1, f'has no mark "{live.pid}"; see the marks in memctx dump\n', "diff", live.pid, live.pid, env=env)
-        expect(1, 'has no mark "allocate"; to compare with the process, name a snapshot first, which .*: memctx diff FILE allocate\n',
+        expect(1, 'has no mark "secnod"; did you mean second\\?\n', "diff", live.pid, "secnod",
+               env=env)
+        expect(1, f'has no mark "{live.pid}"; see the marks in memctx dump\n', "diff", live.pid,
+               live.pid, env=env)
+        expect(1, 'has no mark "allocate"; to compare with the process, name a snapshot first, '
+                  'which .*: memctx diff FILE allocate\n',
                "diff", live.pid, "allocate", env=env)
         succeed("reset", live.pid, env=env)
         after = json.loads(succeed("diff", live.pid, "second", "--json", env=env))
-        check_equal([row["growth"]["allocs"] for row in after["contexts"]], [500], "growth since a mark before the reset")
+        check_equal([row["growth"]["allocs"] for row in after["contexts"]], [500],
+                    "growth since a mark before the reset")
         known = [row["before"]["allocs"] for row in (after["contexts"][0], after["totals"])]
         check_equal(known, [None, None], "counters before the reset")
         trim = json.loads(succeed("trim", live.pid, "--json", env=env))
@@ -403,9 +465,13 @@ def mark_diff_reset_trim_set_options():
         for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
             expect(1, " refused the request: ", "set", live.pid, wrong, env=env)
         for wrong in ("depth=x", "nothing=1", "control=off"):
-            expect(2, f"no option is changed; \"{wrong}\" is not", "set", live.pid, "decay_ms=77", wrong, env=env)
-        values = {option["name"]: option["value"] for option in json.loads(succeed("options", live.pid, "--json", env=env))["options"]}
-        check_equal((values["decay_ms"], values["depth"]), (500, 7), "none of several options is changed")
+            expect(2, f"no option is changed; \"{wrong}\" is not", "set", live.pid, "decay_ms=77",
+                   wrong, env=env)
+        values = {option["name"]: option["value"]
+                  for option in json.loads(succeed("options", live.pid, "--json",
+                                                   env=env))["options"]}
+        check_equal((values["decay_ms"], values["depth"]), (500, 7),
+                    "none of several options is changed")
         succeed("set", live.pid, "decay_ms=78", "depth=8", "record=off", env=env)
         figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=env))["figures"]
         check(figures["contexts"] > 0, f"figures: {figures}")
@@ -428,7 +494,8 @@ def options_table():
     with target([build_program("tests/cli/programs/allocate.c")]) as live:
         rows = json.loads(succeed("options", live.pid, "--json", env=live.cli_env))["options"]
         fixed = ("name", "variable", "default", "minimum", "maximum", "words", "settable")
-        check_equal([[row[key] for key in fixed] for row in rows], [[row[key] for key in fixed] for row in table],
+        check_equal([[row[key] for key in fixed] for row in rows],
+                    [[row[key] for key in fixed] for row in table],
                     "rows with and without a TARGET")
         for row in table:
             check_equal(row["variable"], "MEMCTX_" + row["name"].upper(), "variable")
@@ -450,14 +517,16 @@ def output_that_cannot_be_written():
                env=live.cli_env)
         expect(1, "(could not|cannot) be written", "dump", live.pid, "-o", "/dev/full",
                env=live.cli_env)
-        expect(2, "the name of the file to write is empty", "dump", live.pid, "-o", "", env=live.cli_env)
+        expect(2, "the name of the file to write is empty", "dump", live.pid, "-o", "",
+               env=live.cli_env)
     with scratch() as directory, fake("none") as live:
         longest = os.path.join(directory, "x" * 255)  # the longest name that a file may have
         for words in (["dump", live.pid, "-o"], ["export", live.pid, "--pprof"]):
             succeed(*words, longest, env=live.cli_env)
             check_equal(os.listdir(directory), ["x" * 255], f"files of {words[0]}")
             os.remove(longest)
-            expect(1, "File name too long; choose a name of at most 255 bytes", *words, longest + "x", env=live.cli_env)
+            expect(1, "File name too long; choose a name of at most 255 bytes", *words,
+                   longest + "x", env=live.cli_env)
             check_equal(os.listdir(directory), [], f"files of {words[0]} after a failure")
 
 
@@ -474,9 +543,11 @@ def root_without_capabilities():
     """If root lacks CAP_SYS_PTRACE, as in many containers, the message names that capability."""
     if os.geteuid() != 0:
         raise Skip("changing users takes root")
-    with subprocess.Popen(["sleep", "100"], user=64123, env=clean_env()) as process:  # a user without a process on memctx
+    # a user without a process on memctx
+    with subprocess.Popen(["sleep", "100"], user=64123, env=clean_env()) as process:
         try:
-            done = subprocess.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", CLI, "dump", str(process.pid)],
+            done = subprocess.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", CLI,
+                                   "dump", str(process.pid)],
                                   capture_output=True, text=True, env=clean_env(), check=False)
         finally:
             process.kill()
@@ -487,8 +558,10 @@ def root_without_capabilities():
 @test
 def a_process_that_only_reads_the_library_is_no_target():
     """A process that only maps libmemctx.so to read its symbols does not count as a target."""
-    code = "import mmap, sys; file = open(sys.argv[1], 'rb'); read = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); print('ready', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code, LIB], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    code = ("import mmap, sys; file = open(sys.argv[1], 'rb'); read = mmap.mmap(file.fileno(), 0, "
+            "prot=mmap.PROT_READ); print('ready', flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", code, LIB], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
         check_equal(process.stdout.readline(), b"ready\n", "the reader")
         expect(3, "runs without libmemctx.so", "dump", process.pid)
         pids = [one["pid"] for one in json.loads(succeed("ps", "--json"))["processes"]]

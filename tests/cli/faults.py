@@ -121,9 +121,11 @@ def fault_test(fault, code, pattern):
     @test_named(f"fault-{fault}")
     def run():
         with fake(fault) as live:
-            flat = [] if fault == "deep" else [["dump", "--flat"]]  # the flat list does not show the fault
+            # the flat list does not show the fault
+            flat = [] if fault == "deep" else [["dump", "--flat"]]
             # top reads neither the program's name nor marks.
-            answers = fault in (entry[0] for entry in ANSWER_FAULTS) and fault not in ("exe-open", "marks")
+            answers = fault in (entry[0] for entry in ANSWER_FAULTS) and fault not in ("exe-open",
+                                                                                       "marks")
             live_view = [["top", "--batch", "1", "--interval", "0.1"]] if answers else []
             for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"], *live_view):
                 expect(code, pattern, *words, live.pid, env=live.cli_env)
@@ -142,8 +144,10 @@ def pages_test(fault, pattern):
                 expect(1, pattern, *words, live.pid, env=live.cli_env)
 
 
-for words in (("pages-count", "a page record is cut off"), ("pages-shares", "shares that do not exist"),
-              ("pages-share", "shares that do not exist"), ("pages-further", "shares of a page that is not there"),
+for words in (("pages-count", "a page record is cut off"),
+              ("pages-shares", "shares that do not exist"),
+              ("pages-share", "shares that do not exist"),
+              ("pages-further", "shares of a page that is not there"),
               ("pages-further-own", "shares that do not exist")):
     pages_test(*words)
 
@@ -158,7 +162,8 @@ def fault_thread_heap():
 def dropped_connections_are_made_again():
     """If the target closes the connection during a dump, the command says so and connects again."""
     with fake("dropped") as live:
-        done = expect(0, "waiting for a free connection", "dump", live.pid, "--json", env=live.cli_env)
+        done = expect(0, "waiting for a free connection", "dump", live.pid, "--json",
+                      env=live.cli_env)
         check_equal(json.loads(done.stdout)["totals"]["requested_bytes"], 600, "requested_bytes")
         expect(0, "waiting for a free connection", "diff", live.pid, "first", env=live.cli_env)
 
@@ -169,7 +174,8 @@ def another_program_is_not_asked():
     figures of that program."""
     for words in (("dump", "--json"), ("doctor",), ("trim", "2"), ("isolate", "2")):
         with fake("executes") as live:
-            done = expect(3, "executed another program while it was asked", words[0], live.pid, *words[1:], env=live.cli_env)
+            done = expect(3, "executed another program while it was asked", words[0], live.pid,
+                          *words[1:], env=live.cli_env)
             check_equal(done.stdout, "", f"{words}: output")
 
 
@@ -177,8 +183,10 @@ def another_program_is_not_asked():
 def connections_closed_between_looks_are_made_again():
     """If the target closes the connection after each look, every look of top has figures."""
     with fake("idle") as live, fake("idle", live.runtime) as other:
-        text = succeed("top", live.pid, other.pid, "--batch", "2", "--interval", "0.1", "--json", env=live.cli_env)
-        seen = [one["reason"] for line in text.splitlines() for one in json.loads(line)["processes"]]
+        text = succeed("top", live.pid, other.pid, "--batch", "2", "--interval", "0.1", "--json",
+                       env=live.cli_env)
+        seen = [one["reason"] for line in text.splitlines()
+                for one in json.loads(line)["processes"]]
         check_equal(seen, len(seen) * [None], "reasons for looks without an answer")
         succeed("top", live.pid, "--batch", "2", "--interval", "0.1", env=live.cli_env)
 
@@ -186,7 +194,8 @@ def connections_closed_between_looks_are_made_again():
 @test
 def contexts_keep_their_numbers_until_they_are_named():
     with fake("ids-go") as live:
-        for words in (("isolate", live.pid, 2), ("trim", live.pid, 2), ("isolate", live.pid, "--site", "."),
+        for words in (("isolate", live.pid, 2), ("trim", live.pid, 2),
+                      ("isolate", live.pid, "--site", "."),
                       ("reset", live.pid, "--site", ".")):
             succeed(*words, env=live.cli_env)
 
@@ -215,9 +224,12 @@ def pages_tell_who_shares_them():
     with fake("pages") as live:
         found = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))["pinners"]
         one = next(pinner for pinner in found if pinner["context"] == 3)
-        check_equal((one["chunks"], one["alone_bytes"], one["alone_free_bytes"], one["shared_free_bytes"], one["partners"]),
-                    (20, 16384, 16384 - 15 * 64, (16384 - 15 * 64) * 5 // 15, [{"context": 2, "block_bytes": 640}]), "context 3")
-        check_equal(one["what_if"]["isolate_bytes"], -4096, "apart: its five blocks need an OS page")
+        check_equal((one["chunks"], one["alone_bytes"], one["alone_free_bytes"],
+                     one["shared_free_bytes"], one["partners"]),
+                    (20, 16384, 16384 - 15 * 64, (16384 - 15 * 64) * 5 // 15,
+                     [{"context": 2, "block_bytes": 640}]), "context 3")
+        check_equal(one["what_if"]["isolate_bytes"], -4096,
+                    "apart: its five blocks need an OS page")
         shown = succeed("frag", live.pid, env=live.cli_env)
         check("these pages also hold 640 of context 2" in re.sub(r"\n +", " ", shown), shown)
 
@@ -238,7 +250,8 @@ def fault_trim_short():
 def fault_refused_small_requests():
     with fake("refuse") as live:
         for words in (["mark"], ["reset"], ["trim"], ["options"], ["dump", "--self"]):
-            expect(1, r" refused the request: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
+            expect(1, r" refused the request: no: \?\[31mnot today", *words, live.pid,
+                   env=live.cli_env)
         expect(1, " refused the request: ", "set", live.pid, "depth=5", env=live.cli_env)
 
 
@@ -248,9 +261,11 @@ def extreme_figures_overflow_nothing():
         dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
         check_equal(dump["totals"]["requested_bytes"], None, "a sum with an unknown part")
         check_equal(dump["totals"]["allocs"], None, "a sum that does not fit")
-        for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["doctor"], ["doctor", "--json"], ["frag", "--json"],
+        for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["doctor"],
+                      ["doctor", "--json"], ["frag", "--json"],
                       ["diff"], ["diff", "--json"], ["dump", "--sort", "waste", "--min", "0"],
-                      ["top", "--batch", "2", "--interval", "0.1"], ["top", "--batch", "2", "--interval", "0.1", "--tree", "--json"]):
+                      ["top", "--batch", "2", "--interval", "0.1"],
+                      ["top", "--batch", "2", "--interval", "0.1", "--tree", "--json"]):
             succeed(*words, live.pid, env=live.cli_env)
 
 
@@ -269,12 +284,14 @@ def silent_server_is_given_up():
 
 @test
 def stalled_server_is_given_up():
-    late("answer-stalled", "did not answer in time in the middle.*memctx dump --outside [1-9]", 3, 20)
+    late("answer-stalled", "did not answer in time in the middle.*memctx dump --outside [1-9]", 3,
+         20)
 
 
 @test
 def stopped_server_is_given_up():
-    late("answer-stopped", "was stopped when it was asked, so it cannot answer; kill -CONT [1-9]", 0.5, 20)
+    late("answer-stopped", "was stopped when it was asked, so it cannot answer; kill -CONT [1-9]",
+         0.5, 20)
 
 
 @test

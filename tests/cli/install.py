@@ -7,7 +7,8 @@ import re
 from clitest import scratch
 from harness import ROOT, check, check_equal, clean_env, run_program, test
 
-MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644, "include/memctx.hpp": 0o644,
+MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644,
+         "include/memctx.hpp": 0o644,
          "share/man/man1/memctx.1": 0o644, "lib/pkgconfig/memctx.pc": 0o644,
          "lib/systemd/system/memctx-agent.service": 0o644, "share/doc/memctx/agent.toml": 0o644,
          "share/bash-completion/completions/memctx": 0o644}
@@ -17,7 +18,8 @@ def start_make(target, place, prefix):
     env = {name: value for name, value in clean_env().items()
            if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     # What is installed can be read by everybody, also if root makes private files by default.
-    return run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target, f"PREFIX={prefix}",
+    return run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target,
+                        f"PREFIX={prefix}",
                         f"DESTDIR={place}"], env, timeout_s=300)
 
 
@@ -45,13 +47,15 @@ def check_page(page, command):
         for paragraph in run(command, verb, "--help").split("\n\n"):
             if not re.search("^ +-", paragraph, re.M) and re.search(r"\S  +\S", paragraph):
                 tables += 1
-                check(f"\n.Bd -literal\n{paragraph}\n.Ed\n" in page, f"not a table in the manual page:\n{paragraph}")
+                check(f"\n.Bd -literal\n{paragraph}\n.Ed\n" in page,
+                      f"not a table in the manual page:\n{paragraph}")
     check(tables >= 4, f"{tables} tables in the help texts")
 
 
 @test
 def install_and_uninstall():
-    headers = {f"include/memctx/{name}" for name in os.listdir(f"{ROOT}/include/memctx") if name.endswith(".h")}
+    headers = {f"include/memctx/{name}"
+               for name in os.listdir(f"{ROOT}/include/memctx") if name.endswith(".h")}
     with scratch() as place:
         prefix = f"{place}/opt/memctx"
         others = {"lib/libother.so", "include/memctx_other.h", "bin/other"}
@@ -75,9 +79,11 @@ def install_and_uninstall():
             check_page(file.read(), f"{prefix}/bin/memctx")
         run("bash", "-n", f"{prefix}/share/bash-completion/completions/memctx")
         for compiler, language in (("cc", "c"), ("c++", "c++")):
-            for header in ("memctx.h", "memctx.hpp", *(name.removeprefix("include/") for name in headers)):
+            for header in ("memctx.h", "memctx.hpp",
+                           *(name.removeprefix("include/") for name in headers)):
                 # The other headers are for memctx itself, and are C only.
-                if header.endswith(".hpp") == (language == "c++") or header in ("memctx.h", "memctx/weak.h"):
+                if header.endswith(".hpp") == (language == "c++") or header in ("memctx.h",
+                                                                                "memctx/weak.h"):
                     run(compiler, "-fsyntax-only", "-x", language, f"-I{prefix}/include",
                         "-include", header, "/dev/null")
         make("uninstall", place)
@@ -92,7 +98,8 @@ def no_library_is_installed_that_cannot_be_preloaded():
     with scratch() as place:
         for prefix in ("/opt/my dir", "/opt/a:b"):
             done = start_make("install", place, prefix)
-            check(done.returncode != 0 and "has a blank or a colon" in done.stderr, f"{prefix}: {done.returncode} {done.stderr}")
+            check(done.returncode != 0 and "has a blank or a colon" in done.stderr,
+                  f"{prefix}: {done.returncode} {done.stderr}")
             check_equal(files_below(place), set(), f"files of {prefix}")
         make("install", f"{place}/a b")
         check(os.path.exists(f"{place}/a b/opt/memctx/bin/memctx"), "DESTDIR with a blank")

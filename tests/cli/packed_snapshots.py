@@ -18,8 +18,10 @@ from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
          "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
-         "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read", "model/wire_load", "model/figures",
-         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli", "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",
+         "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read",
+         "model/wire_load", "model/figures",
+         "model/model", "model/model_store", "model/folding", "model/tails", "base/cli",
+         "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",
          "base/json",
          "model/frames", "model/shorten", "formats/emit"]
 
@@ -44,9 +46,11 @@ def made_up(shape, contexts, path, *words, seed=1):
     if os.path.exists(program) and os.path.getmtime(program) < newest:
         os.unlink(program)
     program = build_program("tests/cli/programs/snapshot_round.c", flags=[
-        "-O2", "-I" + tools, "-DMEMCTX_VERSION=\"test\"", *sources, "-Wl,--no-as-needed", "-ljansson", "-lzstd", "-lm"])
+        "-O2", "-I" + tools, "-DMEMCTX_VERSION=\"test\"", *sources, "-Wl,--no-as-needed",
+        "-ljansson", "-lzstd", "-lm"])
     done = run_program([program, shape, str(contexts), str(seed), path, *words], clean_env(), 120)
-    check_equal((done.returncode, done.stderr), (0, ""), f"{shape}, {contexts} contexts, seed {seed}")
+    check_equal((done.returncode, done.stderr), (0, ""),
+                f"{shape}, {contexts} contexts, seed {seed}")
     return json.loads(done.stdout)
 
 
@@ -70,16 +74,20 @@ def without(text, *keys):
 @test
 def packed_and_json_snapshots_say_the_same():
     with scratch() as where:
-        plain, small, back, again = (os.path.join(where, name) for name in ("plain", "small", "back", "again"))
+        plain, small, back, again = (os.path.join(where, name)
+                                     for name in ("plain", "small", "back", "again"))
 
         def compare(options, env):
             succeed("dump", pid, *options, "--json", "-o", plain, env=env)
             succeed("dump", pid, *options, "-o", small, env=env)
             names = [option for option in options if option == "--no-symbols"]
             succeed("dump", small, *names, "--json", "-o", back)
-            moving = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger", "totals", "contexts", "pages")
-            moving = moving if pid == live_pid else ("mappings",)  # the figures of the fake server do not change
-            check_equal(without(read(back), *moving), without(read(plain), *moving), f"{options}: as taken from the process")
+            moving = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger", "totals",
+                      "contexts", "pages")
+            # the figures of the fake server do not change
+            moving = moving if pid == live_pid else ("mappings",)
+            check_equal(without(read(back), *moving), without(read(plain), *moving),
+                        f"{options}: as taken from the process")
             succeed("dump", plain, *names, "-o", small)
             succeed("dump", small, *names, "--json", "-o", again)
             check_equal(read(again), read(plain), f"{options}: JSON, packed and unpacked")
@@ -102,8 +110,10 @@ def packed_and_json_snapshots_say_the_same():
             succeed("isolate", pid, "--site", "allocate_first", env=process.cli_env)
             compare(["--threads"], process.cli_env)
             dump = json.loads(read(plain))
-            check_equal([len(dump[key]) for key in ("marks", "notes")], [2, 1], "marks and notes that are there")
-            check("contexts" in dump["marks"][0] and len(dump["pages"]) > 2, "entries of marks, and pages")
+            check_equal([len(dump[key]) for key in ("marks", "notes")], [2, 1],
+                        "marks and notes that are there")
+            check("contexts" in dump["marks"][0] and len(dump["pages"]) > 2,
+                  "entries of marks, and pages")
 
 
 @test
@@ -117,7 +127,8 @@ def second_reader_agrees():
             for context in want["contexts"]:
                 context.pop("total")
             got = packed.read(read(small))
-            check_equal(got.pop("start_ticks") & packed.WORD, 4242 if shape == "program" else packed.WORD, "start")
+            check_equal(got.pop("start_ticks") & packed.WORD,
+                        4242 if shape == "program" else packed.WORD, "start")
             for key in sorted(want | got):
                 check(got.get(key) == want.get(key), f"{shape}: {key} is read otherwise")
 
@@ -144,10 +155,13 @@ def million_contexts():
         check(made["write_s"] <= 2 and made["read_s"] <= 2, f"seconds: {made}")
         check(made["write_kib"] * 5 < made["model_kib"], f"memory to write it: {made}")
         seconds, peak_kib = peak_of("dump", path, "-o", again)
-        check(peak_kib < made["model_kib"] * 1.3, f"{peak_kib} KiB to read and write a model of {made['model_kib']}")
+        check(peak_kib < made["model_kib"] * 1.3,
+              f"{peak_kib} KiB to read and write a model of {made['model_kib']}")
         check(read(again) == read(path), "a snapshot of it is another one")
-        return (f"{made['bytes'] / made['contexts']:.1f} B a context; written in {made['write_s']} s, read in "
-                f"{made['read_s']} s; the command reads and writes it in {seconds:.2f} s and {peak_kib} KiB")
+        return (f"{made['bytes'] / made['contexts']:.1f} B a context; written in {made['write_s']} "
+                "s, read in "
+                f"{made['read_s']} s; the command reads and writes it in {seconds:.2f} s and "
+                f"{peak_kib} KiB")
 
 
 @test
@@ -160,7 +174,8 @@ def packs_too_well_and_is_read():
         data = read(path)
         at = data.rindex(b"\x50\x2a\x4d\x18")
         padding, = struct.unpack("<I", data[at + 4:at + 8])
-        check_equal((at + 8 + padding, data[at + 8:].strip(b"\0")), (len(data), b""), "what it ends in")
+        check_equal((at + 8 + padding, data[at + 8:].strip(b"\0")), (len(data), b""),
+                    "what it ends in")
         write(path, data[:-1])
         expect(1, "truncated snapshot", "dump", path)
         write(path, data[:at])
@@ -173,8 +188,10 @@ def old_snapshot_is_read():
         small = os.path.join(where, "small")
         succeed("dump", OLD, "-o", small)
         check(len(read(small)) * 5 < os.path.getsize(OLD), f"{len(read(small))} bytes")
-        for words in (["dump"], ["dump", "--json", "--threads"], ["dump", "--flat"], ["frag"], ["frag", "--json"],
-                      ["doctor", "--json"], ["diff", "--json"], ["verify", "--json"], ["export", "--folded", "-"],
+        for words in (["dump"], ["dump", "--json", "--threads"], ["dump", "--flat"], ["frag"],
+                      ["frag", "--json"],
+                      ["doctor", "--json"], ["diff", "--json"], ["verify", "--json"],
+                      ["export", "--folded", "-"],
                       ["export", "--csv", "-"]):
             of_old, of_new = cli(words[0], OLD, *words[1:]), cli(words[0], small, *words[1:])
             check_equal(of_old.returncode, 0, f"{words}: {of_old.stderr}")
@@ -191,7 +208,8 @@ def packed_is_truncated():
         whole, cut = os.path.join(where, "whole"), os.path.join(where, "cut")
         succeed("dump", live.pid, "--threads", "-o", whole, env=live.cli_env)
         data = read(whole)
-        for length in [*range(1, 40), *range(40, len(data), max(1, len(data) // 100)), len(data) - 1]:
+        for length in [*range(1, 40), *range(40, len(data), max(1, len(data) // 100)),
+                       len(data) - 1]:
             write(cut, data[:length])
             expect(1, "truncated snapshot; it ends too early, after .* take it again", "dump", cut)
         for words in (["frag"], ["doctor"], ["diff"], ["export", "--csv", "-"], ["verify"]):
@@ -203,7 +221,8 @@ def packed_is_truncated():
             write(cut, data + extra)
             expect(1, "damaged snapshot; something follows its end", "dump", cut)
         write(cut, data + b"\x5f\x2a\x4d\x18\x04\0\0\0abcd")
-        check_equal(succeed("dump", cut, "--json"), succeed("dump", whole, "--json"), "with a skippable frame")
+        check_equal(succeed("dump", cut, "--json"), succeed("dump", whole, "--json"),
+                    "with a skippable frame")
 
 
 @test
@@ -226,7 +245,8 @@ def packed_with_flipped_bits():
             else:
                 refused += 1
                 check_equal(done.returncode, 1, f"seed {seed}, bit {place}: {done.stderr}")
-                check("; " in done.stderr and done.stderr.count("\n") == 1, f"bit {place}: {done.stderr}")
+                check("; " in done.stderr and done.stderr.count("\n") == 1,
+                      f"bit {place}: {done.stderr}")
         check(refused > len(places) * 0.97, f"only {refused} of {len(places)} were seen")
 
 
@@ -237,12 +257,16 @@ def packed_of_another_version():
         made_up("program", 10, path)
         data = read(path)
         for content, pattern in (
-                (data[:8] + struct.pack("<I", 2) + data[12:], "snapshot of version 2; this memctx .* use the memctx that"),
-                (data[:8] + struct.pack("<I", 1 << 31) + b"anything", "snapshot of version 2147483648"),
+                (data[:8] + struct.pack("<I", 2) + data[12:],
+                 "snapshot of version 2; this memctx .* use the memctx that"),
+                (data[:8] + struct.pack("<I", 1 << 31) + b"anything",
+                 "snapshot of version 2147483648"),
                 (data[:7] + b"\r" + data[8:], "not a memctx snapshot"),
                 (data[12:], "not a memctx snapshot; it is compressed; unpack it first: zstd -d "),
-                (b"\x1f\x8b\x08\0", "not a memctx snapshot; it is compressed; unpack it first: gzip -d "),
-                (packed.MAGIC + struct.pack("<I", 1) + packed.zstd(packed.body_of(data), "--no-check"), "no checksum"),
+                (b"\x1f\x8b\x08\0",
+                 "not a memctx snapshot; it is compressed; unpack it first: gzip -d "),
+                (packed.MAGIC + struct.pack("<I", 1) +
+                 packed.zstd(packed.body_of(data), "--no-check"), "no checksum"),
                 (packed.file_of(packed.body_of(data), "--long=27"), "damaged snapshot; .*memory")):
             write(path, content)
             for verb in ("dump", "frag", "diff"):
@@ -266,7 +290,8 @@ def packed_parts_that_contradict():
         path = os.path.join(where, "snapshot")
         made_up("extreme", 40, path)
         blocks = packed.blocks_of(packed.body_of(read(path)))
-        check_equal([block[0] for block in blocks], [*range(1, 16), packed.RESIZES], "a block of each table but that of tail calls")
+        check_equal([block[0] for block in blocks], [*range(1, 16), packed.RESIZES],
+                    "a block of each table but that of tail calls")
 
         def spoil(pattern, change, options=()):
             copy = [[table, rows, dict(columns)] for table, rows, columns in blocks]
@@ -343,9 +368,12 @@ def packed_parts_that_contradict():
         spoil("last block is missing", lambda copy: b"")
         spoil("too long", lambda copy: b"\x01" + packed.put_varint(1 << 26) + raw)
         spoil("too long", lambda copy: b"\xff" * 20)
-        for content in (b"", b"\x01", each([65537, 0]), each([1, 65, 1]), each([1, 1, 64, 0]), each([1, 1, 1, 9]) + b"abc",
-                        each([1, 2, 1, 1, 1, 1]) + b"aa", each([1, 1, 1, 1]) + b"aa", each([1, 1, 1, huge]) + b"aa"):
-            spoil("columns do not fit", lambda copy, content=content: b"\x01" + each([len(content)]) + content + raw)
+        for content in (b"", b"\x01", each([65537, 0]), each([1, 65, 1]), each([1, 1, 64, 0]),
+                        each([1, 1, 1, 9]) + b"abc",
+                        each([1, 2, 1, 1, 1, 1]) + b"aa", each([1, 1, 1, 1]) + b"aa",
+                        each([1, 1, 1, huge]) + b"aa"):
+            spoil("columns do not fit", lambda copy,
+                  content=content: b"\x01" + each([len(content)]) + content + raw)
 
 
 def little_memory_and_time():
@@ -361,11 +389,14 @@ def packed_traps():
         path = os.path.join(where, "snapshot")
         zeros = packed.put_block(99, 0, {1: b"\0" * (16 << 20)})
         many = packed.put_block(packed.TEXTS, 65536, {})
-        for body, pattern in ((zeros * 40, "more bytes than a snapshot of its length"), (many * 2000, "more rows than a snapshot of its length"),
-                              (b"\x63\x02\0\0" * (6 << 20), "more bytes than a snapshot of its length")):
+        for body, pattern in ((zeros * 40, "more bytes than a snapshot of its length"),
+                              (many * 2000, "more rows than a snapshot of its length"),
+                              (b"\x63\x02\0\0" * (6 << 20),
+                               "more bytes than a snapshot of its length")):
             write(path, packed.file_of(body, "-9"))
             check(os.path.getsize(path) < 200000, "it is little")
-            done = subprocess.run([CLI, "dump", path], capture_output=True, text=True, timeout=120, check=False,
+            done = subprocess.run([CLI, "dump", path], capture_output=True, text=True, timeout=120,
+                                  check=False,
                                   env=clean_env(), preexec_fn=little_memory_and_time)
             check_equal(done.returncode, 1, done.stderr)
             check(pattern in done.stderr, f"{pattern}: {done.stderr}")
@@ -387,14 +418,16 @@ def later_versions_fields_are_skipped():
         kinds[3] = kinds[3].replace(b"\x03", b"\x70")  # a context kind of a later version
         write(later, packed.file_of(packed.body_from(blocks)))
         for words in (["--json", "--threads"], ["--flat"]):
-            check_equal(succeed("dump", later, *words), succeed("dump", path, *words), "what is known")
+            check_equal(succeed("dump", later, *words), succeed("dump", path, *words),
+                        "what is known")
         # A missing column of figures reads as unknown (null).
         for block in blocks:
             if block[0] == packed.CONTEXTS:
                 del block[2][32 + packed.TOTALS.index("pages")]
         write(later, packed.file_of(packed.body_from(blocks)))
         dump = json.loads(succeed("dump", later, "--json"))
-        check_equal({context["self"]["pages"] for context in dump["contexts"]}, {None}, "a figure that is not there")
+        check_equal({context["self"]["pages"] for context in dump["contexts"]}, {None},
+                    "a figure that is not there")
 
 
 @test
@@ -409,15 +442,21 @@ def snapshot_that_cannot_be_written():
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
         for options in ([], ["--json"]):
-            done = subprocess.run([CLI, "dump", whole, *options, "-o", path], capture_output=True, text=True, timeout=60,
+            done = subprocess.run([CLI, "dump", whole, *options, "-o", path], capture_output=True,
+                                  text=True, timeout=60,
                                   check=False, env=clean_env(), preexec_fn=limited)
             check_equal(done.returncode, 1, f"a disk that is full: {done.stderr}")
-            check("could not be written; File too large; " in done.stderr, f"message: {done.stderr}")
-            check_equal((sorted(os.listdir(where)), read(path)), (["snapshot", "whole"], b"what was there"), "what is left")
-        expect(1, "could not be written; No space left on device; ", "dump", whole, "-o", "/dev/full")
-        expect(1, "cannot be written; No such file or directory; ", "dump", whole, "-o", where + "/no/snapshot")
+            check("could not be written; File too large; " in done.stderr,
+                  f"message: {done.stderr}")
+            check_equal((sorted(os.listdir(where)), read(path)),
+                        (["snapshot", "whole"], b"what was there"), "what is left")
+        expect(1, "could not be written; No space left on device; ", "dump", whole, "-o",
+               "/dev/full")
+        expect(1, "cannot be written; No such file or directory; ", "dump", whole, "-o",
+               where + "/no/snapshot")
         expect(1, "cannot be written; Not a directory; ", "dump", whole, "-o", path + "/snapshot")
         os.mkdir(where + "/directory")
-        expect(1, "directory: (cannot|could not) be written; Is a directory; ", "dump", whole, "-o", where + "/directory")
+        expect(1, "directory: (cannot|could not) be written; Is a directory; ", "dump", whole, "-o",
+               where + "/directory")
         expect(2, "when you read it", "dump", whole, "-o", path, "--min", "1")
         check_equal(sorted(os.listdir(where)), ["directory", "snapshot", "whole"], "what is left")

@@ -201,7 +201,8 @@ def rule(function):
     return function
 
 
-UNREADABLE = "cannot be looked at"  # the profile is so broken that the rule fails; another rule says why
+# the profile is so broken that the rule fails; another rule says why
+UNREADABLE = "cannot be looked at"
 
 
 def complaints(profile):

@@ -241,7 +241,8 @@ def profile_has_an_address_once():
         made.module("/nowhere/fake", 0x400000, 0x500000)
         made.module("/nowhere/lib.so", 0x600000, 0x700000)
         ends = []
-        for path in range(10):  # ten paths to one caller, whose location with its inlined functions stands once
+        # ten paths to one caller, whose location with its inlined functions stands once
+        for path in range(10):
             outer = made.add(
                 0,
                 f"outer{path}",
@@ -332,7 +333,8 @@ def profile_of_a_snapshot_has_its_time():
         )
         check_equal(profile["time_nanos"], 1700000000123456789, "time")
         taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(1700000000))
-        check(f'"taken":"{taken}"' in succeed("report", path, "-o", "-"), f"the page does not say {taken}")
+        check(f'"taken":"{taken}"' in succeed("report", path, "-o", "-"),
+              f"the page does not say {taken}")
 
 
 @test
@@ -420,7 +422,8 @@ def profile_of_extreme_figures():
             profile = export(live.pid, where, *options, env=live.cli_env)
             check(len(profile["sample"]) <= 3, "samples")
         # heaptrack's format would take a line for each of these chunks
-        expect(1, "live chunks", "export", live.pid, "--heaptrack", os.path.join(where, "heaptrack"), env=live.cli_env)
+        expect(1, "live chunks", "export", live.pid, "--heaptrack",
+               os.path.join(where, "heaptrack"), env=live.cli_env)
         check("heaptrack" not in " ".join(os.listdir(where)), f"files: {os.listdir(where)}")
 
 
@@ -455,7 +458,8 @@ def export_writes_utf8():
         live.hear()
         for kind, name in (("folded", 'caf\ufffd, "rue" 123'), ("heaptrack", 's caf\ufffd, "rue"'),
                            ("csv", '"caf\ufffd, ""rue""",')):
-            done = subprocess.run([CLI, "export", str(live.pid), f"--{kind}", "-"], env=live.cli_env,
+            done = subprocess.run([CLI, "export", str(live.pid), f"--{kind}", "-"],
+                                  env=live.cli_env,
                                   capture_output=True, timeout=60, check=True)
             check(name in done.stdout.decode("utf-8"), f"{kind}: {done.stdout}")
 
@@ -487,7 +491,8 @@ def export_compresses_what_is_called_gz():
             ["csv", "folded", "heaptrack", "made.json", "speedscope"],
             "what is left in the directory",
         )
-        made.dump["contexts"][2:] = []  # so little output that it is written only when the file is closed
+        # so little output that it is written only when the file is closed
+        made.dump["contexts"][2:] = []
         made.save()
         for kind in ("pprof", "csv"):
             full = os.path.join(where, "full.gz")
@@ -505,7 +510,8 @@ def export_compresses_what_is_called_gz():
         os.symlink("/proc/self/fd/1", link)  # a link like /dev/stdout
         with open(aim, "ab") as out:
             before = out.tell()
-            code = subprocess.run([CLI, "export", made.path, "--csv", link], stdout=out, check=False).returncode
+            code = subprocess.run([CLI, "export", made.path, "--csv", link], stdout=out,
+                                  check=False).returncode
         check_equal(code, 0, "memctx export --csv link")
         check(os.path.islink(link), "the link was replaced; /dev/stdout would be so for all users")
         check(os.path.getsize(aim) > before > 0, "nothing was added to the standard output")

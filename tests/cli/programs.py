@@ -61,7 +61,8 @@ def run_sets_the_environment():
     check_equal(words[1], words[2], "MEMCTX_RUN_PID and the program's pid")
     check_equal(words[3:], ["9", "100", "1"], "options")
     for shell in ("sh", "bash"):  # bash has functions getenv and setenv of its own
-        done = run("--no-children", shell, "-c", "env | grep -E 'libmemctx|NO_CHILDREN'; echo $LD_PRELOAD", env=env)
+        done = run("--no-children", shell, "-c",
+                   "env | grep -E 'libmemctx|NO_CHILDREN'; echo $LD_PRELOAD", env=env)
         check_equal(done.stdout, "libc.so.6\n", f"LD_PRELOAD of the children of {shell}")
 
 
@@ -83,7 +84,8 @@ def verify_without_libunwind_is_told():
             pass
         for words, told in ((("--verify", "1"), True), ((), False)):
             done = run(*words, "true", env=clean_env(LD_LIBRARY_PATH=where))
-            check_equal((done.returncode, "install libunwind8" in done.stderr), (0, told), f"{words}: {done.stderr}")
+            check_equal((done.returncode, "install libunwind8" in done.stderr), (0, told),
+                        f"{words}: {done.stderr}")
 
 
 @test
@@ -93,8 +95,10 @@ def run_program_not_found():
     expect(127, "no such program", "run", "")
     expect(127, "no such program", "run", "/etc/passwd/x")
     with scratch() as where:
-        for words, code, wrong in (([where, "--", "true"], 126, where), (["no-such-program", "true"], 127, "no-such-program")):
-            expect(code, f"if that is the directory to record in, write --record={wrong}\n", "run", "--record", *words)
+        for words, code, wrong in (([where, "--", "true"], 126, where),
+                                   (["no-such-program", "true"], 127, "no-such-program")):
+            expect(code, f"if that is the directory to record in, write --record={wrong}\n", "run",
+                   "--record", *words)
     expect(127, "check the spelling and PATH\n", "run", "--record", "no-such-program")
 
 
@@ -128,7 +132,8 @@ def run_refuses_sanitizers():
     """memctx run refuses a program with a sanitizer, whose run-time library would abort under a
     preload."""
     for flag, name in (("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")):
-        program = build_program("tests/cli/programs/nothing.c", "nothing-" + flag, ["-fsanitize=" + flag])
+        program = build_program("tests/cli/programs/nothing.c", "nothing-" + flag,
+                                ["-fsanitize=" + flag])
         expect(1, f"nothing-{flag} is built with {name}", "run", program)
 
 
@@ -148,17 +153,23 @@ def another_malloc_is_told():
 def malloc_as_a_value_is_ours():
     """If a non-PIE program takes the address of malloc, its calls and libc's still reach the
     library."""
-    program = build_program("tests/cli/programs/plt_malloc.c", "plt-malloc", ["-no-pie", "-fno-pie"])
+    program = build_program("tests/cli/programs/plt_malloc.c", "plt-malloc",
+                            ["-no-pie", "-fno-pie"])
     symbols = tool("readelf", "-W", "--dyn-syms", program)
-    check(re.search(r" (?!0{16})[0-9a-f]{16} .* UND malloc", symbols), f"malloc has no address in the program: {symbols}")
-    with harness.runtime_dir() as runtime, harness.Target([CLI, "run", "-v", program], runtime, preload=False) as live:
+    check(re.search(r" (?!0{16})[0-9a-f]{16} .* UND malloc", symbols),
+          f"malloc has no address in the program: {symbols}")
+    with harness.runtime_dir() as runtime, harness.Target([CLI, "run", "-v", program], runtime,
+                                                          preload=False) as live:
         check_equal(live.hear(), "ready", "the program's line")
         live.wait_socket()
-        figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=live.cli_env))["figures"]
-        check(figures["libc_names"] > 10, f"libc's functions lead elsewhere: {figures['libc_names']}")
+        figures = json.loads(succeed("dump", "--self", "--json", live.pid,
+                                     env=live.cli_env))["figures"]
+        check(figures["libc_names"] > 10,
+              f"libc's functions lead elsewhere: {figures['libc_names']}")
         check(live.dump()["totals"]["requested_bytes"] >= 1100, "what was allocated")
         code, errors = live.finish()
-    check_equal((code, "malloc calls go to" in errors), (0, False), f"the end, and standard error: {errors}")
+    check_equal((code, "malloc calls go to" in errors), (0, False),
+                f"the end, and standard error: {errors}")
 
 
 @test
@@ -180,7 +191,8 @@ def loader_as_a_program():
         loader = re.search(rb"/lib64/ld-linux[^\0]+", file.read())[0].decode()
     done = run(loader, "--library-path", "/lib", "/bin/sh", "-c", "echo $0; exit 3", "word")
     check_equal((done.returncode, done.stdout, done.stderr), (3, "word\n", ""), "ending")
-    with harness.runtime_dir() as runtime, harness.Target([loader, "/bin/sleep", "100"], runtime) as live:
+    with harness.runtime_dir() as runtime, harness.Target([loader, "/bin/sleep", "100"],
+                                                          runtime) as live:
         live.wait_socket()
         modules = {os.path.basename(module["path"]) for module in live.dump()["modules"]}
         check("sleep" in modules, f"the program among the modules: {modules}")

@@ -12,7 +12,8 @@ import stat
 import subprocess
 
 from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target, tool
-from harness import (build_program, check, check_equal, check_sums, dump_json, read_status, test, wait_until)
+from harness import (build_program, check, check_equal, check_sums, dump_json, read_status, test,
+                     wait_until)
 
 T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
           "sole_pinned_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes",
@@ -39,16 +40,19 @@ def a_snapshot_may_come_through_a_pipe():
     with allocate() as live, scratch() as where:
         for name in ("packed.mctx", "snapshot.json"):
             path = os.path.join(where, name)
-            succeed("dump", live.pid, "--no-symbols", *(["--json"] if name.endswith("json") else []), "-o", path, env=live.cli_env)
+            succeed("dump", live.pid, "--no-symbols",
+                    *(["--json"] if name.endswith("json") else []), "-o", path, env=live.cli_env)
             out, into = os.pipe()
             fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, 1 << 20)
             with os.fdopen(into, "wb") as pipe:
                 pipe.write(read_bytes(path))
-            done = subprocess.run([CLI, "dump", f"/dev/fd/{out}", "--json"], pass_fds=[out], capture_output=True, text=True,
+            done = subprocess.run([CLI, "dump", f"/dev/fd/{out}", "--json"], pass_fds=[out],
+                                  capture_output=True, text=True,
                                   timeout=60, check=False)
             os.close(out)
             check_equal((done.returncode, done.stderr), (0, ""), name)
-            check_equal(json.loads(done.stdout)["contexts"], json.loads(succeed("dump", path, "--json"))["contexts"], name)
+            check_equal(json.loads(done.stdout)["contexts"],
+                        json.loads(succeed("dump", path, "--json"))["contexts"], name)
 
 
 @test
@@ -135,7 +139,8 @@ def check_ledger(text, explained):
     check_equal(sum(parts), first, f"the sum of {rows}")
     check(abs(sum(float(row[2]) for row in parsed[1:]) - 100) < 0.5, f"the shares: {rows}")
     check(("the rest" in rows[-1]) != explained, f"the rest is explained where it is large: {rows}")
-    check(all(len(line) <= 80 for line in text.splitlines() if not line.startswith(" " * 20 + "memctx")), text)
+    check(all(len(line) <= 80
+              for line in text.splitlines() if not line.startswith(" " * 20 + "memctx")), text)
     return rows[-1]
 
 
@@ -154,13 +159,18 @@ def frag_adds_up():
                         context["rounding_bytes"] + context["holes_bytes"], "parts of reserved")
         text = succeed("frag", live.pid, env=live.cli_env)
         check_ledger(text, abs(lines["residue_bytes"]) <= ledger["rss_bytes"] / 100)
-        check("--quick does not look at it" in check_ledger(succeed("frag", live.pid, "--quick", env=live.cli_env), False), "why there is a rest")
-        check("<=6  <=12" not in text and "<=6 <=12" in succeed("frag", live.pid, "--pages", env=live.cli_env), "the table of pages")
+        check("--quick does not look at it" in check_ledger(succeed("frag", live.pid, "--quick",
+                                                                    env=live.cli_env), False),
+              "why there is a rest")
+        check("<=6  <=12" not in text and
+              "<=6 <=12" in succeed("frag", live.pid, "--pages", env=live.cli_env),
+              "the table of pages")
 
 
 @test
 def rounded_figures_have_the_next_unit():
-    """A size that would be rounded to 1024.0 KiB has the next unit, and a share to -0.0 % no sign."""
+    """A size that would be rounded to 1024.0 KiB has the next unit, and a share to -0.0 % no
+    sign."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
         succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
@@ -248,9 +258,12 @@ def snapshots_of_two_runs_compare():
         back = json.loads(succeed("diff", *reversed(files), "--json"))
         check_equal(back["contexts"][-1]["growth"]["requested_bytes"], -500000, "the way back")
         text = succeed("diff", *reversed(files))
-        check(re.search(r"^-500000 bytes in -500 chunks  allocate_more ", text, re.M), f"allocs and frees that are not known: {text}")
-        text += succeed("dump", files[0], "--min", "0") + succeed("dump", files[0], "--flat", "--limit", "1")
-        check("(1 chunk)" in text and not re.search(r"\b1 (chunks|pages|allocs|frees|more contexts)\b", text), f"one of a kind: {text}")
+        check(re.search(r"^-500000 bytes in -500 chunks  allocate_more ", text, re.M),
+              f"allocs and frees that are not known: {text}")
+        text += succeed("dump", files[0], "--min", "0") + succeed("dump", files[0], "--flat",
+                                                                  "--limit", "1")
+        check("(1 chunk)" in text and not re.search(r"\b1 (chunks|pages|allocs|frees|more "
+                                                    r"contexts)\b", text), f"one of a kind: {text}")
         check_equal(json.loads(succeed("diff", files[0], files[0], "--json"))["contexts"], [],
                     "a snapshot against itself")
 
@@ -303,8 +316,10 @@ def a_snapshot_is_compared_with_a_process_by_its_name():
             succeed("mark", live.pid, "one", env=env)
             succeed("dump", live.pid, "-o", file, env=env)
             check_equal(live.ask("grow"), "ok", "grow")
-            named, by_pid = (json.loads(succeed("diff", file, word, "--json", env=env)) for word in (name, live.pid))
-            check_equal((named["to"]["name"], named["totals"]["growth"]), (by_pid["to"]["name"], by_pid["totals"]["growth"]),
+            named, by_pid = (json.loads(succeed("diff", file, word, "--json", env=env))
+                             for word in (name, live.pid))
+            check_equal((named["to"]["name"], named["totals"]["growth"]),
+                        (by_pid["to"]["name"], by_pid["totals"]["growth"]),
                         "the process, by name and by pid")
             check_equal(named["totals"]["growth"]["requested_bytes"], 500000, "growth")
             succeed("mark", live.pid, name, env=env)
@@ -332,7 +347,8 @@ def snapshots_of_two_builds_compare_by_function():
             done = expect(0, r"note: \S+ is of another build of \S+shop than \S+old\.mctx; there",
                           "diff", files["old"], files[name], "--json")
             rows = [(row["frame"]["function"], row["before"]["requested_bytes"],
-                     row["after"]["requested_bytes"]) for row in json.loads(done.stdout)["contexts"]]
+                     row["after"]["requested_bytes"])
+                    for row in json.loads(done.stdout)["contexts"]]
             check_equal(rows, [("first", 1000, 1500), ("added", 0, 300)], f"{name}: growth")
             expect(0, "another build", "report", files[name], "--before", files["old"], "-o",
                    os.path.join(where, "page.html"))
@@ -340,7 +356,8 @@ def snapshots_of_two_builds_compare_by_function():
             same = [row for row in json.loads(done.stdout)["contexts"]
                     if row["before"]["allocs"] and row["after"]["allocs"]]
             check_equal(same, [], "offsets of two builds are not compared")
-        expect(0, r"note: \S+old.mctx is of the program shop and \S+other.mctx of other; only", "diff",
+        expect(0, r"note: \S+old.mctx is of the program shop and \S+other.mctx of other; only",
+               "diff",
                files["old"], files["other"])
         done = cli("diff", files["old"], files["old"])
         check_equal(done.stderr, "", "a build and itself")
@@ -411,7 +428,8 @@ def snapshot_of_another_version():
             with open(os.path.join(where, name), "w", encoding="ascii"):
                 pass
             os.utime(os.path.join(where, name), (0, {"newest.rec": 9, "other": 10}.get(name, age)))
-        expect(1, f"is a directory, not a snapshot; its newest recording is {where}/newest.rec\n", "postmortem", where)
+        expect(1, f"is a directory, not a snapshot; its newest recording is {where}/newest.rec\n",
+               "postmortem", where)
 
 
 @test

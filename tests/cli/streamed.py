@@ -12,7 +12,8 @@ import subprocess
 
 import harness
 from clitest import CLI, expect, fake, scratch, succeed, target
-from harness import Target, build_program, check, check_equal, run_program, runtime_dir, test, wait_until
+from harness import (Target, build_program, check, check_equal, run_program, runtime_dir, test,
+                     wait_until)
 from packed_snapshots import read, without, write
 from watching import Watch, files_in, hold
 
@@ -23,7 +24,8 @@ MOVING = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger")
 def many(count):
     """Starts a program with at least ten times `count` contexts."""
     program = build_program("tests/control/many_contexts.c")
-    with runtime_dir() as runtime, Target([program, str(count)], runtime, MEMCTX_CONTROL="eager", MEMCTX_TABLES="256M",
+    with runtime_dir() as runtime, Target([program, str(count)], runtime, MEMCTX_CONTROL="eager",
+                                          MEMCTX_TABLES="256M",
                                           MEMCTX_FOLD="off") as live:
         check(live.hear().startswith("ready"), "it did not start")
         live.wait_socket()
@@ -33,7 +35,8 @@ def many(count):
 @test
 def streamed_says_what_a_dump_says():
     with scratch() as where, target([build_program("tests/cli/programs/allocate.c")]) as live:
-        streamed, packed, again = (os.path.join(where, name) for name in ("streamed", "packed", "again"))
+        streamed, packed, again = (os.path.join(where, name)
+                                   for name in ("streamed", "packed", "again"))
         for name in ("one", "two"):
             succeed("mark", live.pid, name, env=live.cli_env)
             live.ask("grow")
@@ -45,7 +48,8 @@ def streamed_says_what_a_dump_says():
         check(want["has_names"] and "allocate_first" in json.dumps(want), "no names")
         for key in sorted(want | got):
             check_equal(got.get(key), want.get(key), key)
-        for words in (["diff", streamed, packed, "--json"], ["diff", streamed, "two"], ["frag", streamed], ["report", streamed, "-o", again]):
+        for words in (["diff", streamed, packed, "--json"], ["diff", streamed, "two"],
+                      ["frag", streamed], ["report", streamed, "-o", again]):
             succeed(*words)
         live.kill()  # names are then looked up in the program's files
         succeed("dump", streamed, "-o", again)
@@ -73,15 +77,18 @@ def streamed_from_outside_says_so():
 def streamed_refuses():
     with scratch() as where, hold() as live:
         path = os.path.join(where, "streamed")
-        for words in (["--stream"], ["--stream", "--json", "-o", path], ["--stream", "--threads", "-o", path]):
-            expect(2, "--stream says how -o FILE writes a snapshot", "dump", live.pid, *words, env=live.cli_env)
+        for words in (["--stream"], ["--stream", "--json", "-o", path],
+                      ["--stream", "--threads", "-o", path]):
+            expect(2, "--stream says how -o FILE writes a snapshot", "dump", live.pid, *words,
+                   env=live.cli_env)
         succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
         expect(1, "is a file; --stream needs a process", "dump", path, "--stream", "-o", path + "x")
         data = bytearray(read(path))
         for at, version in ((8, "2.11"), (12, "1.12")):
             data[at] += 1
             write(path, data)
-            expect(1, rf"a snapshot of version {version}; this memctx reads 1.11; use the memctx", "dump", path)
+            expect(1, rf"a snapshot of version {version}; this memctx reads 1.11; use the memctx",
+                   "dump", path)
             data[at] -= 1
         check_equal(files_in(where), ["streamed"], "files")
 
@@ -93,7 +100,8 @@ def streamed_is_truncated_or_has_flipped_bits():
         whole, path = os.path.join(where, "whole"), os.path.join(where, "path")
         succeed("dump", live.pid, "--stream", "-o", whole, env=live.cli_env)
         data, want = read(whole), succeed("dump", whole, "--json")
-        for length in [*range(8, 40), *range(40, len(data), max(1, len(data) // 50)), len(data) - 1]:
+        for length in [*range(8, 40), *range(40, len(data), max(1, len(data) // 50)),
+                       len(data) - 1]:
             write(path, data[:length])
             expect(1, "damaged snapshot; .*; take it again with memctx dump -o", "dump", path)
         for words in (["frag"], ["doctor"], ["export", "--csv", "-"]):
@@ -103,7 +111,8 @@ def streamed_is_truncated_or_has_flipped_bits():
             flipped[place // 8] ^= 1 << place % 8
             write(path, flipped)
             done = run_program([CLI, "dump", path, "--json"], dict(os.environ), 60)
-            check(done.returncode == 1 or (done.returncode == 0 and done.stdout == want), f"bit {place}: {done.returncode} {done.stderr[:300]}")
+            check(done.returncode == 1 or (done.returncode == 0 and done.stdout == want),
+                  f"bit {place}: {done.returncode} {done.stderr[:300]}")
 
 
 @test
@@ -131,10 +140,13 @@ def watch_keeps_a_snapshot_that_it_may_not_pack():
 @test
 def watch_limits_its_memory():
     with hold() as live:
-        for word, message in (("15M", "at least 16M, or 0"), ("x", "takes a number of bytes"), ("-1", "takes a number of bytes")):
-            expect(2, message, "watch", live.pid, "--when", "rss>1K", "--memory", word, env=live.cli_env)
+        for word, message in (("15M", "at least 16M, or 0"), ("x", "takes a number of bytes"),
+                              ("-1", "takes a number of bytes")):
+            expect(2, message, "watch", live.pid, "--when", "rss>1K", "--memory", word,
+                   env=live.cli_env)
         for word in ("0", "16M"):
-            with scratch() as where, Watch(live, "--when", "rss>1K", "--memory", word, "--dir", where, "--do", "doctor") as watch:
+            with scratch() as where, Watch(live, "--when", "rss>1K", "--memory", word, "--dir",
+                                           where, "--do", "doctor") as watch:
                 watch.until("doctor")
 
 
@@ -144,19 +156,24 @@ def streamed_of_targets_that_fail():
     is read."""
     with scratch() as where:
         path = os.path.join(where, "streamed")
-        for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"), ("piece-count", "a mark record is cut off"),
-                               ("no-memory", "has no memory for an answer"), ("refuse", "refused the request")):
+        for fault, message in (("answer-huge", "announces"), ("piece-short", "a piece of 8 bytes"),
+                               ("piece-count", "a mark record is cut off"),
+                               ("no-memory", "has no memory for an answer"),
+                               ("refuse", "refused the request")):
             with fake(fault) as live:
                 expect(1, message, "dump", live.pid, "--stream", "-o", path, env=live.cli_env)
                 check_equal(files_in(where), [], f"files after {fault}")
-        for fault in ("answer-short", "record-large", "record-odd", "label-open", "pages-count", "pages-shares", "no-contexts", "exe-open"):
+        for fault in ("answer-short", "record-large", "record-odd", "label-open", "pages-count",
+                      "pages-shares", "no-contexts", "exe-open"):
             with fake(fault) as live:
                 succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
                 expect(1, "damaged", "dump", path, "--json")
                 os.unlink(path)
         for number in (signal.SIGTERM, signal.SIGPIPE):  # SIGPIPE: who read the messages is gone
             with fake("answer-stalled") as live:
-                dump = subprocess.Popen([CLI, "dump", str(live.pid), "--stream", "-o", path], env=live.cli_env, stderr=subprocess.DEVNULL)
+                dump = subprocess.Popen([CLI, "dump", str(live.pid), "--stream", "-o", path],
+                                        env=live.cli_env, stderr=subprocess.DEVNULL)
                 wait_until(lambda: files_in(where), "the unfinished file")
                 dump.send_signal(number)
-                check_equal((dump.wait(60), files_in(where)), (-number, []), f"status and files after signal {number}")
+                check_equal((dump.wait(60), files_in(where)), (-number, []),
+                            f"status and files after signal {number}")

@@ -132,11 +132,14 @@ def separate_debug_file_by_build_id():
         os.makedirs(store)
         shutil.move(debug, os.path.join(store, build_id[2:] + ".debug"))
         check_equal(path_of_size(dump_of(program), 12345)[0]["function"], None, "without it")
-        check_dwarf_names(dump_of(program, "--debug-dir", os.path.relpath(os.path.join(where, "store"))))
+        check_dwarf_names(dump_of(program, "--debug-dir",
+                                  os.path.relpath(os.path.join(where, "store"))))
         dump = dump_of(program, "--debug-dir", os.path.join(where, "store"))
         check_dwarf_names(dump)
-        for wrong, why in (("no", "No such file or directory"), ("store/../frames", "frames is a file")):
-            expect(2, f"--debug-dir takes a directory; .*{why}", "dump", "1", "--debug-dir", os.path.join(where, wrong))
+        for wrong, why in (("no", "No such file or directory"),
+                           ("store/../frames", "frames is a file")):
+            expect(2, f"--debug-dir takes a directory; .*{why}", "dump", "1", "--debug-dir",
+                   os.path.join(where, wrong))
         check_equal(module_of(dump, program)["symbols"], "dwarf", "source")
 
 

@@ -21,7 +21,8 @@ def compile_c(where, *flags, compiler="gcc"):
     for source in C_FILES + ("tails_plain.c",):
         debug = ("-g0",) if source == "tails_plain.c" else ("-g",)
         objects.append(os.path.join(where, source + ".o"))
-        tool(compiler, "-O2", *flags, *debug, "-c", os.path.join(SOURCES, source), "-o", objects[-1])
+        tool(compiler, "-O2", *flags, *debug, "-c", os.path.join(SOURCES, source), "-o",
+             objects[-1])
     tool(compiler, *flags, *objects, "-o", program)
     return program
 
@@ -151,7 +152,8 @@ def compile_across(where, source, compiler, *library_flags):
         libraries.append(os.path.join(where, f"lib{name}.so"))
         tool(compiler, "-O2", *library_flags, "-fPIC", "-shared", f"-D{macro}",
              f"-Wl,--version-script={script}", path, "-o", libraries[-1])
-    tool(compiler, "-O2", "-g", path, "-Wl,--no-as-needed", *libraries, f"-Wl,-rpath,{where}", "-o", program)
+    tool(compiler, "-O2", "-g", path, "-Wl,--no-as-needed", *libraries, f"-Wl,-rpath,{where}", "-o",
+         program)
     return program
 
 
@@ -164,7 +166,8 @@ def tail_calls_into_a_library():
             known = flags != ("-g0",)  # the library has debug information
             for size, expected in (
                     (1201, ["lib_work", "wrap [tail call]"]),
-                    (1213, ["inside", "lib_open [tail call]", "wrap_open [tail call]"] if known else None),
+                    (1213, ["inside", "lib_open [tail call]", "wrap_open [tail call]"] if known
+                     else None),
                     (1222, ["inside", "lib_open [tail call]"] if known else None),
                     (1232, ["inside"] if known else None),  # ambiguous: lib_open or lib_other
                     (1251, ["lib_make [tail call]"] if known else []),
@@ -172,15 +175,20 @@ def tail_calls_into_a_library():
                     (1285, ["inside", "lib_version_1 [tail call]"] if known else None),
                     (1271, ["called"])):  # lib_call may call any function
                 if expected is not None:
-                    check_equal(functions_of(dump, size), expected, f"functions of {size} bytes with {flags}")
+                    check_equal(functions_of(dump, size), expected,
+                                f"functions of {size} bytes with {flags}")
             names = functions_of(dump, 1240)
-            check_equal((len(names), names[-1]), (2, "copy [tail call]"), f"into the C library: {names}")
-            check_equal(lines_of(dump, 1201), [line_of("tails_across.c", "MARK wrap ")], "line of the program")
+            check_equal((len(names), names[-1]), (2, "copy [tail call]"),
+                        f"into the C library: {names}")
+            check_equal(lines_of(dump, 1201), [line_of("tails_across.c", "MARK wrap ")],
+                        "line of the program")
             if known:
                 check_equal(lines_of(dump, 1213), [line_of("tails_across.c", "MARK lib_open"),
-                                                   line_of("tails_across.c", "MARK wrap_open")], "lines of both")
+                                                   line_of("tails_across.c", "MARK wrap_open")],
+                            "lines of both")
                 tails = path_of_size(dump, 1213)[0]["tail_calls"]
-                check_equal([os.path.basename(tail["module"]) for tail in tails], ["libfirst.so", "across"], "modules")
+                check_equal([os.path.basename(tail["module"]) for tail in tails],
+                            ["libfirst.so", "across"], "modules")
 
 
 @test
@@ -188,8 +196,11 @@ def tail_calls_into_a_library_of_cxx():
     with scratch() as where:
         with target([compile_across(where, "tails_across.cc", "g++", "-g")]) as live:
             dump = live.dump()
-        check_equal(functions_of(dump, 1301), ["fill(unsigned long)", "shop::Shelf::order(unsigned long) [tail call]"], "order")
-        check_equal(functions_of(dump, 1311), ["shop::Shelf::make(unsigned long) [tail call]"], "make")
+        check_equal(functions_of(dump, 1301),
+                    ["fill(unsigned long)", "shop::Shelf::order(unsigned long) [tail call]"],
+                    "order")
+        check_equal(functions_of(dump, 1311), ["shop::Shelf::make(unsigned long) [tail call]"],
+                    "make")
 
 
 @test
@@ -248,7 +259,8 @@ def tail_calls_in_profiles():
                  for kind in ("pprof", "few", "speedscope", "heaptrack", "heaptrack.gz")}
         with target([compile_c(where)]) as live:
             env = live.cli_env
-            succeed("export", live.pid, "--pprof", names["pprof"], "--speedscope", names["speedscope"], env=env)
+            succeed("export", live.pid, "--pprof", names["pprof"], "--speedscope",
+                    names["speedscope"], env=env)
             succeed("export", live.pid, "--heaptrack", names["heaptrack"], env=env)
             succeed("export", live.pid, "--heaptrack", names["heaptrack.gz"], env=env)
             snapshot = os.path.join(where, "snapshot")
@@ -264,7 +276,8 @@ def tail_calls_in_profiles():
             check_equal(pprof_file.sums(few), pprof_file.sums(profile), f"sums of {limit} samples")
             merged = [values[3] for stack, values in pprof_file.stacks(few) if stack[0] == "both"]
             # `both` allocates 3000 bytes, and calls both_work, which allocates 3001.
-            check(set(merged) <= {3000, 3001, 6001}, f"{limit} samples: what others allocated is told of `both`: {merged}")
+            check(set(merged) <= {3000, 3001, 6001},
+                  f"{limit} samples: what others allocated is told of `both`: {merged}")
         with open(names["speedscope"], encoding="utf-8") as file:
             content = json.load(file)
         frames = [frame["name"] for frame in content["shared"]["frames"]]
@@ -277,20 +290,25 @@ def tail_calls_in_profiles():
             text = tool("heaptrack_print", "-l", "1", "-n", "100", "-f", names[kind])
             check(f"calls to allocation functions: {held} " in text, f"{kind}: chunks")
             leaks = text[text.index("MEMORY LEAKS"):]
-            check(re.search(r"leaked over 1 calls from\n *make\n.*\n.*\n.* from:\n *main\n", leaks), f"{kind}: make\n{leaks}")
-            check(re.search(r"\n *one_work\n.*\n.*\n.* from:\n *one\n.*\n.*\n *main\n", leaks), f"{kind}: one\n{leaks}")
+            check(re.search(r"leaked over 1 calls from\n *make\n.*\n.*\n.* from:\n *main\n", leaks),
+                  f"{kind}: make\n{leaks}")
+            check(re.search(r"\n *one_work\n.*\n.*\n.* from:\n *one\n.*\n.*\n *main\n", leaks),
+                  f"{kind}: one\n{leaks}")
 
 
 def check_stacks(held):
     """Checks the stacks of a profile. `held`: stack, innermost function first -> bytes."""
     def up_to_main(*names):
-        return [size for stack, size in held.items() if stack[:len(names)] == names and stack[len(names)] == "main"]
+        return [size for stack, size in held.items() if stack[:len(names)] == names and
+                stack[len(names)] == "main"]
     check_equal(up_to_main("one_work", "one"), [1011], "one")
     check_equal(up_to_main("two_work", "two_inner", "two_outer"), [1022], "two")
-    check_equal(up_to_main("inlined_work", "inlined_step", "inlined_outer"), [1072], "across an inlined function")
+    check_equal(up_to_main("inlined_work", "inlined_step", "inlined_outer"), [1072],
+                "across an inlined function")
     check_equal(up_to_main("either_work"), [1032], "two ways")
     check_equal(up_to_main("make"), [1131], "malloc")
-    check_equal((up_to_main("both"), up_to_main("both_work", "both")), ([3000], [3001]), "one return address")
+    check_equal((up_to_main("both"), up_to_main("both_work", "both")), ([3000], [3001]),
+                "one return address")
 
 
 @test

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import time
 
-from harness import CLI, Target, build_program, check, check_equal, in_tries, read_status, runtime_dir, test, wait_until
+from harness import (CLI, Target, build_program, check, check_equal, in_tries, read_status,
+                     runtime_dir, test, wait_until)
 from clitest import cli, expect, scratch, succeed, target
 from screen import Terminal
 
@@ -45,7 +46,8 @@ def do(live, word):
 def top(live, *words, rows=24, columns=80, interval=0.2, before=(), **extra):
     env = {**live.cli_env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **extra}
     env = {key: value for key, value in env.items() if value is not None}
-    with Terminal([*before, CLI, "top", *map(str, words or [live.pid]), "--interval", str(interval)], env, rows, columns) as screen:
+    with Terminal([*before, CLI, "top", *map(str, words or [live.pid]), "--interval",
+                   str(interval)], env, rows, columns) as screen:
         yield screen
 
 
@@ -56,18 +58,21 @@ def quit_top(screen):
 
 
 def sum_of(frame, function):
-    return sum(one["requested_bytes"] for one in frame["list"] if one["path"].startswith(function + " "))
+    return sum(one["requested_bytes"]
+               for one in frame["list"] if one["path"].startswith(function + " "))
 
 
 @contextlib.contextmanager
 def watched_while_it_grows(live):
-    """Yields the process of top --batch --json, and its frames until "load" and "feed" have shown."""
+    """Yields the process of top --batch --json, and its frames until "load" and "feed" have
+    shown."""
     words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.25", "--json"]
     with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
         frames = [json.loads(process.stdout.readline())]
         do(live, "load")
         do(live, "feed")
-        while frames[-1]["process"]["requested_bytes"] < frames[0]["process"]["requested_bytes"] + 200000:
+        first = frames[0]["process"]["requested_bytes"]
+        while frames[-1]["process"]["requested_bytes"] < first + 200000:
             frames.append(json.loads(process.stdout.readline()))
         yield process, frames
         process.terminate()
@@ -81,34 +86,47 @@ def top_batch():
     with lively() as live:
         with watched_while_it_grows(live) as (process, frames):
             frames.append(json.loads(process.stdout.readline()))
-        check_equal([frame["frame"] for frame in frames], list(range(1, len(frames) + 1)), "numbers of the frames")
-        of_three = cli("top", live.pid, "--batch", 3, "--interval", "0.1", "--json", env=live.cli_env)
-        check_equal((of_three.returncode, of_three.stdout.count("\n")), (0, 3), "exit code and frames of --batch 3")
-        check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "load_chunk")
-        check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
+        check_equal([frame["frame"] for frame in frames], list(range(1, len(frames) + 1)),
+                    "numbers of the frames")
+        of_three = cli("top", live.pid, "--batch", 3, "--interval", "0.1", "--json",
+                       env=live.cli_env)
+        check_equal((of_three.returncode, of_three.stdout.count("\n")), (0, 3),
+                    "exit code and frames of --batch 3")
+        check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])],
+                    [100000, 200000], "load_chunk")
+        check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])],
+                    [100000, 200000], "feed_chunk")
         grown = [frame["process"]["requested_bytes"] for frame in frames]
         check_equal(grown[-1] - grown[0], 200000, "growth of the total")
         # A rate times the time between two frames is the growth, except for rounding. The figures
         # of a new call path are read a little later than the others, and its rate uses that later
         # time.
-        pairs = [(later, later["process"]["uptime_s"] - earlier["process"]["uptime_s"]) for earlier, later in zip(frames, frames[1:])]
+        pairs = [(later, later["process"]["uptime_s"] - earlier["process"]["uptime_s"])
+                 for earlier, later in zip(frames, frames[1:])]
         rounding = 1 + 0.2 * len(frames)
-        for what, want, rate, error in (("bytes", 200000, lambda frame: frame["process"]["growth_bytes_per_s"], rounding),
-                                        ("allocations", 150, lambda frame: frame["process"]["allocs_per_s"], rounding),
+        for what, want, rate, error in (("bytes", 200000,
+                                         lambda frame: frame["process"]["growth_bytes_per_s"],
+                                         rounding),
+                                        ("allocations", 150,
+                                         lambda frame: frame["process"]["allocs_per_s"], rounding),
                                         ("bytes of load_chunk", 100000, lambda frame: sum(
-                                            one["growth_bytes_per_s"] for one in frame["list"] if one["path"].startswith("load_chunk ")), 40000)):
+                                            one["growth_bytes_per_s"] for one in frame["list"]
+                                            if one["path"].startswith("load_chunk ")), 40000)):
             got = sum(rate(frame) * seconds for frame, seconds in pairs)
             check(abs(got - want) <= error, f"{what} by the rates: {got}, want {want}")
         dump = live.dump()
         held = {one["id"]: one["self"] for one in dump["contexts"] if one["self"]["live_chunks"]}
         last = {one["id"]: one for one in frames[-1]["list"] if one["live_chunks"]}
-        check_equal({key: (one["requested_bytes"], one["reserved_bytes"] - one["requested_bytes"]) for key, one in held.items()},
-                    {key: (one["requested_bytes"], one["waste_bytes"]) for key, one in last.items()}, "live bytes and waste")
+        check_equal({key: (one["requested_bytes"], one["reserved_bytes"] - one["requested_bytes"])
+                     for key, one in held.items()},
+                    {key: (one["requested_bytes"], one["waste_bytes"])
+                     for key, one in last.items()}, "live bytes and waste")
 
 
 @contextlib.contextmanager
 def silent_lively():
-    with runtime_dir() as directory, Target([build_program("tests/cli/programs/lively.c")], directory, MEMCTX_CONTROL="off") as live:
+    with runtime_dir() as directory, Target([build_program("tests/cli/programs/lively.c")],
+                                            directory, MEMCTX_CONTROL="off") as live:
         check_equal(live.hear(), "ready", "what the program said")
         yield live
 
@@ -119,33 +137,45 @@ def top_from_outside():
     threads are those of the program, also after an exec, and in doctor and export."""
     with silent_lively() as live:
         with watched_while_it_grows(live) as (process, frames):
-            check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "load_chunk")
-            check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
-            check(all(frame["process"]["outside"] for frame in frames), "a frame is not from outside")
-            check(all((frame["process"]["rss_bytes"] or 0) > 1 << 20 for frame in frames), "a frame has no resident set")
-            pairs = zip(frames, frames[1:])
-            grown = sum(later["process"]["growth_bytes_per_s"] * (later["process"]["uptime_s"] - earlier["process"]["uptime_s"])
-                        for earlier, later in pairs)
+            check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])],
+                        [100000, 200000], "load_chunk")
+            check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])],
+                        [100000, 200000], "feed_chunk")
+            check(all(frame["process"]["outside"] for frame in frames),
+                  "a frame is not from outside")
+            check(all((frame["process"]["rss_bytes"] or 0) > 1 << 20 for frame in frames),
+                  "a frame has no resident set")
+            states = [frame["process"] for frame in frames]
+            grown = sum(later["growth_bytes_per_s"] * (later["uptime_s"] - earlier["uptime_s"])
+                        for earlier, later in zip(states, states[1:]))
             check(abs(grown - 200000) < 1 + len(frames), f"bytes by the rates: {grown}")
             tell(live, "again")
             check_equal(live.hear(), "ready", "what the program said after its exec")
             while frames[-1]["process"]["requested_bytes"] > 300000:
                 frames.append(json.loads(process.stdout.readline()))
             check_equal(sum_of(frames[-1], "load_chunk"), 100000, "load_chunk after the exec")
-        threads = json.loads(succeed("top", live.pid, "--batch", 1, "--interval", 0.1, "--json", "--threads", env=live.cli_env))
-        check_equal(sum(one["requested_bytes"] for one in threads["threads"]), threads["process"]["requested_bytes"], "sum over the threads")
-        check("feeder" in {one["name"].split()[-1] for one in threads["threads"]}, threads["threads"])
-        check("read from outside" in succeed("top", live.pid, "--batch", 1, "--interval", 0.1, env=live.cli_env), "the first line")
+        threads = json.loads(succeed("top", live.pid, "--batch", 1, "--interval", 0.1, "--json",
+                                     "--threads", env=live.cli_env))
+        check_equal(sum(one["requested_bytes"] for one in threads["threads"]),
+                    threads["process"]["requested_bytes"], "sum over the threads")
+        check("feeder" in {one["name"].split()[-1] for one in threads["threads"]},
+              threads["threads"])
+        check("read from outside" in succeed("top", live.pid, "--batch", 1, "--interval", 0.1,
+                                             env=live.cli_env), "the first line")
         with silent_lively() as other:
-            herd = json.loads(succeed("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1, "--json", env=live.cli_env))
-            check_equal({one["pid"]: one["outside"] for one in herd["processes"]}, {live.pid: True, other.pid: True}, "processes")
+            herd = json.loads(succeed("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1,
+                                      "--json", env=live.cli_env))
+            check_equal({one["pid"]: one["outside"] for one in herd["processes"]},
+                        {live.pid: True, other.pid: True}, "processes")
         findings = json.loads(succeed("doctor", live.pid, "--watch", 1, "--json", env=live.cli_env))
         check("read from outside" in findings["how"], f"doctor --watch: {findings['how']}")
         with scratch() as where:
-            expect(0, "not exact: read from outside", "export", live.pid, "--pprof", f"{where}/p", "--seconds", 1, env=live.cli_env)
+            expect(0, "not exact: read from outside", "export", live.pid, "--pprof", f"{where}/p",
+                   "--seconds", 1, env=live.cli_env)
         live.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: read_status(live.pid, "State").startswith("T"), "the stop")
-        expect(1, r"is stopped, so it cannot answer; kill -CONT", "top", live.pid, "--batch", 1, env=live.cli_env)
+        expect(1, r"is stopped, so it cannot answer; kill -CONT", "top", live.pid, "--batch", 1,
+               env=live.cli_env)
         live.process.send_signal(signal.SIGCONT)
 
 
@@ -164,31 +194,41 @@ def top_batch_text():
     """--batch prints the flat list and the tree as text; a closed pipe ends top without a
     message."""
     with lively() as live:
-        done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", "100ms", "--limit", 2, env=live.cli_env)
-        check_equal(len(re.findall(r"^pid \d+ \(lively\), frame \d of 2", done.stdout, re.M)), 2, done.stdout)
-        check(re.search(r"^ +100000 +\+0 +\d+ +0 +100  load_chunk \(lively\.c:\d+\) < load_all", done.stdout, re.M), done.stdout)
+        done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", "100ms", "--limit", 2,
+                      env=live.cli_env)
+        check_equal(len(re.findall(r"^pid \d+ \(lively\), frame \d of 2", done.stdout, re.M)), 2,
+                    done.stdout)
+        check(re.search(r"^ +100000 +\+0 +\d+ +0 +100  load_chunk \(lively\.c:\d+\) < load_all",
+                        done.stdout, re.M), done.stdout)
         check("... and" in done.stdout, done.stdout)
-        lists = [json.loads(expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--json", "--limit", limit, env=live.cli_env).stdout)
+        lists = [json.loads(expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1,
+                                   "--json", "--limit", limit, env=live.cli_env).stdout)
                  for limit in (500, 1)]
-        check_equal((len(lists[1]["list"]), lists[1]["left_out"]), (1, len(lists[0]["list"]) - 1), "lines of --limit 1, and left out")
-        tree = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--tree", "--human", env=live.cli_env).stdout
+        check_equal((len(lists[1]["list"]), lists[1]["left_out"]), (1, len(lists[0]["list"]) - 1),
+                    "lines of --limit 1, and left out")
+        tree = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--tree",
+                      "--human", env=live.cli_env).stdout
         check(re.search(r"^ +200K .*\[the whole program\]$", tree, re.M), tree)
         check(re.search(r"^ +97\.7K .*  feed_chunk \(lively\.c:\d+\) < feeder", tree, re.M), tree)
         words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1"]
-        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
             process.stdout.readline()
             process.stdout.close()
             error = process.stderr.read().decode()
-        check(process.returncode in (1, -signal.SIGPIPE), f"a closed pipe: exit {process.returncode}, {error}")
+        check(process.returncode in (1, -signal.SIGPIPE),
+              f"a closed pipe: exit {process.returncode}, {error}")
 
 
 @test
 def top_batch_ends():
     """If the target ends, top --batch says how it ended and exits with 1."""
-    for end, pattern in (("exit 3", r"has exited with status 3|has ended"), ("kill", r"was killed by signal 9 \(Killed\)|has ended")):
+    for end, pattern in (("exit 3", r"has exited with status 3|has ended"),
+                         ("kill", r"was killed by signal 9 \(Killed\)|has ended")):
         with lively() as live:
             words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1"]
-            with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as process:
                 process.stdout.readline()
                 if end == "kill":
                     os.kill(live.pid, signal.SIGKILL)
@@ -203,27 +243,34 @@ def top_batch_ends():
 def top_refuses():
     """Without a terminal, or with an unknown TERM, top refuses; the message names --batch."""
     with lively() as live:
-        expect(2, "standard (in|out)put is no terminal; --batch N", "top", live.pid, env=live.cli_env)
-        for name, pattern in ((None, "TERM is not set.*--batch N"), ("no-such-terminal", 'called "no-such-terminal".*--batch N'),
+        expect(2, "standard (in|out)put is no terminal; --batch N", "top", live.pid,
+               env=live.cli_env)
+        for name, pattern in ((None, "TERM is not set.*--batch N"),
+                              ("no-such-terminal", 'called "no-such-terminal".*--batch N'),
                               ("dumb", "cannot move its cursor.*--batch N")):
             with top(live, TERM=name) as screen:
                 check_equal(screen.ended(), 2, f"exit code with TERM={name}")
                 check(re.search(pattern, screen.text().replace("\n", ""), re.S), screen.text())
         env = live.cli_env
         expect(2, "--json .* needs --batch N", "top", live.pid, "--json", env=env)
-        expect(2, 'one of live, growth, .*; got "peak"', "top", live.pid, "--batch", 1, "--sort", "peak", env=env)
+        expect(2, 'one of live, growth, .*; got "peak"', "top", live.pid, "--batch", 1, "--sort",
+               "peak", env=env)
         expect(2, "--interval takes", "top", live.pid, "--batch", 1, "--interval", "0", env=env)
         expect(2, "needs a TARGET", "top", env=env)
         expect(2, "--all takes no TARGET", "top", "--all", live.pid, env=env)
         expect(3, "no process has pid", "top", 999999999, "--batch", 1, env=env)
         with open("/dev/full", "w", encoding="ascii") as full:
-            done = subprocess.run([CLI, "top", str(live.pid), "--batch", "1", "--interval", "0.1"], env=env, stdout=full,
+            done = subprocess.run([CLI, "top", str(live.pid), "--batch", "1", "--interval", "0.1"],
+                                  env=env, stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        check(done.returncode == 1 and "No space left" in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
+        check(done.returncode == 1 and "No space left" in done.stderr,
+              f"a full disk: {done.returncode} {done.stderr}")
         # without standard output no descriptor of the command takes its place
-        done = subprocess.run(["sh", "-c", '"$0" top "$1" --batch 1 --interval 0.1 >&-', CLI, str(live.pid)], env=env,
+        done = subprocess.run(["sh", "-c", '"$0" top "$1" --batch 1 --interval 0.1 >&-', CLI,
+                               str(live.pid)], env=env,
                               stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        check(done.returncode == 1 and "Bad file descriptor" in done.stderr, f"no output: {done.returncode} {done.stderr}")
+        check(done.returncode == 1 and "Bad file descriptor" in done.stderr,
+              f"no output: {done.returncode} {done.stderr}")
 
 
 @test
@@ -234,7 +281,8 @@ def top_list():
         screen.wait(r">" + TITLES + " CALL PATH", "sorted by live bytes")
         check_equal(len(screen.screen.marked()), 2, "the titles and one line are marked")
         do(live, "feed")
-        screen.wait(r"^ +195K +\+\d.*feed_chunk|^ +97\.7K +\+\d.*feed_chunk", "growth of feed_chunk")
+        screen.wait(r"^ +195K +\+\d.*feed_chunk|^ +97\.7K +\+\d.*feed_chunk",
+                    "growth of feed_chunk")
         screen.wait(r"growth \+\d", "growth of the total")
         screen.wait(r"^total .*[▁▂▃▄▅▆▇█]{2,} \d", "a sparkline")
         screen.press("5")
@@ -245,9 +293,11 @@ def top_list():
         screen.press("t")
         screen.wait(r"^ +195K .* 100 +thread \d+ feeder$", "the thread of feed_chunk")
         screen.press(ENTER)
-        screen.wait(r"^ +feed_chunk \(lively\.c:\d+\)\n +< feeder \(lively\.c:\d+\)\n", "its whole path")
+        screen.wait(r"^ +feed_chunk \(lively\.c:\d+\)\n +< feeder \(lively\.c:\d+\)\n",
+                    "its whole path")
         screen.press(LEFT)
-        screen.until(lambda: not re.search("^ +< feeder", screen.text(), re.M), "the path is closed")
+        screen.until(lambda: not re.search("^ +< feeder", screen.text(), re.M),
+                     "the path is closed")
         screen.press("t" + ESCAPE)
         screen.wait("load_chunk", "the search has ended")
         screen.press("d")
@@ -270,8 +320,10 @@ def top_threads_batch():
     """--batch --threads: the threads add up to the process, and growth is in the thread that
     allocated."""
     with lively() as live:
-        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1", "--json", "--threads"]
-        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
+        words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1", "--json",
+                 "--threads"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE,
+                              text=True) as process:
             frames = [json.loads(process.stdout.readline())]
             do(live, "feed")
             while True:
@@ -281,11 +333,14 @@ def top_threads_batch():
                     break
             frames.append(json.loads(process.stdout.readline()))
             process.terminate()
-        grown = [{one["name"].split()[-1]: one["growth_bytes_per_s"] for one in frame["threads"]} for frame in frames]
-        check_equal(sum(1 for one in grown if one["feeder"] > 0), 1, f"frames in which feeder grew: {grown}")
+        grown = [{one["name"].split()[-1]: one["growth_bytes_per_s"] for one in frame["threads"]}
+                 for frame in frames]
+        check_equal(sum(1 for one in grown if one["feeder"] > 0), 1,
+                    f"frames in which feeder grew: {grown}")
         check(all(one["lively"] == 0 for one in grown), f"the main thread grew: {grown}")
         last = frames[-1]["threads"]
-        check_equal(sum(one["requested_bytes"] for one in last), frames[-1]["process"]["requested_bytes"], "the sum over the threads")
+        check_equal(sum(one["requested_bytes"] for one in last),
+                    frames[-1]["process"]["requested_bytes"], "the sum over the threads")
         said = json.loads(cli("dump", live.pid, "--threads", "--json", env=live.cli_env).stdout)
         want = {}
         for context in said["contexts"]:
@@ -295,11 +350,15 @@ def top_threads_batch():
         got = {(one["tid"], path["id"]): (path["requested_bytes"], path["live_chunks"])
                for one in last for path in one["list"] if path["live_chunks"]}
         check_equal(got, want, "the call paths of each thread")
-        text = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--threads", "--limit", 1, env=live.cli_env).stdout
-        check(re.search(r"^ +\d+ +\+0 +0 +\d+  thread \d+ lively, \d more\n +100000 .*load_chunk", text, re.M), text)
+        text = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--threads",
+                      "--limit", 1, env=live.cli_env).stdout
+        check(re.search(r"^ +\d+ +\+0 +0 +\d+  thread \d+ lively, \d more\n +100000 .*load_chunk",
+                        text, re.M), text)
         check(re.search(r"^ +200000 +\+0 +0 +100  thread \d+ feeder\n"
-                        r" +200000 +\+0 +0 +100    feed_chunk \(lively\.c:\d+\) < feeder", text, re.M), text)
-        for words, message in ((["--tree"], "does not go with --tree"), (["--sort", "waste"], "the waste of a thread is not known")):
+                        r" +200000 +\+0 +0 +100    feed_chunk \(lively\.c:\d+\) < feeder", text,
+                        re.M), text)
+        for words, message in ((["--tree"], "does not go with --tree"),
+                               (["--sort", "waste"], "the waste of a thread is not known")):
             expect(2, message, "top", live.pid, "--batch", 1, "--threads", *words, env=live.cli_env)
         expect(2, "takes one TARGET", "top", "--all", "--batch", 1, "--threads", env=live.cli_env)
 
@@ -310,13 +369,16 @@ def top_threads_list():
     with lively() as live, top(live) as screen:
         screen.wait("load_chunk", "the first look")
         screen.press("T")
-        screen.wait(r">LIVE .* THREADS AND THEIR CALL PATHS\n +\d\S+ .* thread \d+ (lively|feeder)", "the threads")
+        screen.wait(r">LIVE .* THREADS AND THEIR CALL PATHS\n +\d\S+ .* thread \d+ (lively|feeder)",
+                    "the threads")
         screen.wait(r"^ +97\.7K +\S+ +\? +\S+ +50 thread \d+ feeder", "the figures of feeder")
         do(live, "feed")
         do(live, "feed")
-        screen.wait(r" thread \d+ feeder[^\n]*\n(.*\n)+.* thread \d+ lively", "the thread with more comes first")
+        screen.wait(r" thread \d+ feeder[^\n]*\n(.*\n)+.* thread \d+ lively",
+                    "the thread with more comes first")
         screen.press("/load_chunk" + ENTER)
-        screen.until(lambda: "feeder" not in screen.text(), "threads without such a path are left out")
+        screen.until(lambda: "feeder" not in screen.text(),
+                     "threads without such a path are left out")
         screen.wait(r"100 thread \d+ lively", "the sum of what matches")
         screen.press(ESCAPE)
         screen.wait("feeder", "the search has ended")
@@ -337,14 +399,16 @@ def top_tree():
     size."""
     with lively() as live, top(live, live.pid, "--tree", rows=60, columns=200) as screen:
         screen.wait(r"- \[the whole program\]$", "the root")
-        screen.wait(r"^ +97\.7K .* feed_chunk \(lively\.c:\d+\) < feeder \(lively\.c:\d+\)", "a line of the tree")
+        screen.wait(r"^ +97\.7K .* feed_chunk \(lively\.c:\d+\) < feeder \(lively\.c:\d+\)",
+                    "a line of the tree")
         screen.press(ENTER)
         screen.wait(r"\+ \[the whole program\]$", "the root is folded")
         screen.until(lambda: "feed_chunk" not in screen.text(), "nothing below the root")
         screen.press("+")
         screen.wait("feed_chunk", "the root is open")
         screen.press(DOWN)
-        screen.until(lambda: "whole program" not in screen.screen.marked()[-1], "the next line is marked")
+        screen.until(lambda: "whole program" not in screen.screen.marked()[-1],
+                     "the next line is marked")
         screen.press(LEFT + LEFT)
         screen.until(lambda: "whole program" in screen.screen.marked()[-1], "Left goes to the root")
         screen.resize(24, 80)
@@ -372,7 +436,8 @@ def top_tree():
 def top_ends():
     """When its target has ended, the screen stays and says how; it also says if the target does not
     answer."""
-    for end, pattern in (("exit 3", r"exited with status 3|has ended"), ("kill", r"killed by signal 9|has ended")):
+    for end, pattern in (("exit 3", r"exited with status 3|has ended"),
+                         ("kill", r"killed by signal 9|has ended")):
         with lively() as live, top(live) as screen:
             screen.wait("load_chunk", "the first look")
             if end == "kill":
@@ -394,10 +459,12 @@ def top_ends_differences_when_the_base_is_gone():
     with lively() as live, top(live, columns=160) as screen:
         screen.wait("load_chunk", "the first look")
         screen.press("md")
-        screen.wait(r"up ([3-9]|\d\d+) s  DIFFERENCES to(.|\n)*\+LIVE", "differences; the uptime is to fall")
+        screen.wait(r"up ([3-9]|\d\d+) s  DIFFERENCES to(.|\n)*\+LIVE",
+                    "differences; the uptime is to fall")
         tell(live, "again")
         check_equal(live.hear(), "ready", "the answer of the program after exec")
-        screen.wait("the base is gone, as after an exec; m makes the present figures the base", "the message")
+        screen.wait("the base is gone, as after an exec; m makes the present figures the base",
+                    "the message")
         screen.wait("^ *>?LIVE +GROWTH/S", "the titles of figures")
         check("DIFFERENCES" not in screen.text(), screen.text())
         quit_top(screen)
@@ -415,7 +482,8 @@ def top_restores():
                 check_equal(screen.ended(), -number, "how it ended")
                 check(screen.is_restored(), f"signal {number}")
         # A shell with job control: the kernel ignores SIGTSTP in an orphaned process group.
-        shell = ["bash", "-c", 'set -m; "$@"; echo "stopped: $?"; read -r line; fg >/dev/null; echo "ended: $?"', "bash"]
+        shell = ["bash", "-c", 'set -m; "$@"; echo "stopped: $?"; read -r line; fg >/dev/null; '
+                               'echo "ended: $?"', "bash"]
         with top(live, before=shell) as screen:
             screen.wait("load_chunk", "the first look")
             screen.press("\032")
@@ -435,12 +503,15 @@ def top_of_several():
     """Several targets: top lists them, Enter shows one of them; --all finds them, --batch prints
     the list. Each has the full name by which the user started it."""
     program = build_program("tests/cli/programs/lively.c")
-    with scratch() as where, named_lively(where) as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
+    with scratch() as where, named_lively(where) as live, Target([program], live.runtime,
+                                                                 MEMCTX_CONTROL="eager") as other:
         check_equal(other.hear(), "ready", "the second program")
         other.wait_socket()
         do(other, "load")
-        frame = json.loads(cli("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1, "--json", env=live.cli_env).stdout)
-        check_equal([(one["pid"], one["name"]) for one in frame["processes"]], [(other.pid, "lively"), (live.pid, LONG_NAME)],
+        frame = json.loads(cli("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1,
+                               "--json", env=live.cli_env).stdout)
+        check_equal([(one["pid"], one["name"]) for one in frame["processes"]],
+                    [(other.pid, "lively"), (live.pid, LONG_NAME)],
                     "sorted by live bytes, each with its name")
         with top(live, live.pid, other.pid) as screen:
             screen.wait(rf"^ +{other.pid} +\S+ +298K .*lively", "the larger one")
@@ -453,13 +524,17 @@ def top_of_several():
             other.process.kill()
             screen.wait(rf"{other.pid} \(lively\) (was killed|has ended)", "one has ended")
             quit_top(screen)
-        text = expect(0, "", "top", "--all", "--batch", 1, "--interval", 0.1, env=live.cli_env).stdout
+        text = expect(0, "", "top", "--all", "--batch", 1, "--interval", 0.1,
+                      env=live.cli_env).stdout
         check(re.search(rf"^ +{live.pid} .*{LONG_NAME}$", text, re.M), text)
-        text = expect(0, "", "top", live.pid, "--batch", 1, "--interval", 0.1, "--no-symbols", env=live.cli_env).stdout
+        text = expect(0, "", "top", live.pid, "--batch", 1, "--interval", 0.1, "--no-symbols",
+                      env=live.cli_env).stdout
         check(text.startswith(f"pid {live.pid} ({LONG_NAME}), frame 1 of 1"), text)
         words = [CLI, "top", str(live.pid), "--batch", "10000", "--interval", "0.1", "--json"]
-        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            check_equal(json.loads(process.stdout.readline())["process"]["name"], LONG_NAME, "the name in JSON")
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            check_equal(json.loads(process.stdout.readline())["process"]["name"], LONG_NAME,
+                        "the name in JSON")
             live.process.kill()
             error = process.communicate(timeout=60)[1]
         check(re.search(rf"pid {live.pid} \({LONG_NAME}\) (was killed|has ended)", error), error)

@@ -14,7 +14,8 @@ import threading
 import time
 
 import harness
-from harness import PATIENCE_S, Skip, Target, build_program, check, check_equal, in_tries, test, wait_until
+from harness import (PATIENCE_S, Skip, Target, build_program, check, check_equal, in_tries, test,
+                     wait_until)
 from clitest import CLI, expect, fake, scratch, succeed, target
 
 MIB = 1 << 20
@@ -30,7 +31,8 @@ class Watch:
     def __init__(self, live, *words, every="50ms", env=None, **extra):
         name = [] if live is None else [str(live.pid)]
         self.process = subprocess.Popen(
-            [CLI, "watch", *name, "--json", "--every", every, *map(str, words)], stdout=subprocess.PIPE,
+            [CLI, "watch", *name, "--json", "--every", every, *map(str, words)],
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env or live.cli_env, **extra)
         self.buffer = b""
         self.seen = []
@@ -92,7 +94,8 @@ class Watch:
 
 
 def dumps_of(live):
-    return json.loads(succeed("dump", "--self", "--json", live.pid, env=live.cli_env))["figures"]["dumps"]
+    return json.loads(succeed("dump", "--self", "--json", live.pid,
+                              env=live.cli_env))["figures"]["dumps"]
 
 
 def wait_for_looks(live):
@@ -108,7 +111,8 @@ def files_in(where):
 @test
 def watch_writes_a_snapshot_and_ends_with_the_target():
     with hold() as live, scratch() as where, \
-            Watch(live, "--when", "rss>64M", "--when", "ends", "--dir", where, "--do", "snapshot") as watch:
+            Watch(live, "--when", "rss>64M", "--when", "ends", "--dir", where, "--do",
+                  "snapshot") as watch:
         check("rss>64M or ends" in watch.until("started")["text"], watch.seen)
         found = watch.until("found")
         check_equal((found["pid"], found["program"]), (live.pid, "hold"), "the process")
@@ -116,15 +120,18 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
         watch.quiet("condition")
         check_equal(live.ask("take 80"), "ok", "take")
         event = watch.until("condition")
-        check(event["value"] > 64 * MIB and event["threshold"] == 64 * MIB and event["when"] == "rss>64M", event)
+        check(event["value"] > 64 * MIB and event["threshold"] == 64 * MIB and
+              event["when"] == "rss>64M", event)
         check(80 * MIB <= event["inuse_bytes"] < 81 * MIB, event)
         done = watch.until("snapshot")
-        check(re.fullmatch(rf"hold-{live.pid}-\d{{8}}T\d{{6}}Z-rss-64M\.mctx", os.path.basename(done["file"])), done)
+        check(re.fullmatch(rf"hold-{live.pid}-\d{{8}}T\d{{6}}Z-rss-64M\.mctx",
+                           os.path.basename(done["file"])), done)
         dump = json.loads(succeed("dump", done["file"], "--json"))
         check(dump["totals"]["requested_bytes"] >= 80 * MIB, dump["totals"])
         check("take" in succeed("dump", done["file"]), "the function's name")
         live.process.stdin.close()
-        check_equal([watch.until("ended")["pid"], watch.until("ends")["when"]], [live.pid, "ends"], "the end")
+        check_equal([watch.until("ended")["pid"], watch.until("ends")["when"]], [live.pid, "ends"],
+                    "the end")
         check("1 event" not in watch.until("finished")["text"], watch.seen[-1])
         check_equal(watch.end(None), (0, ""), "status and errors")
         check_equal(files_in(where), [os.path.basename(done["file"])], "files")
@@ -136,9 +143,11 @@ def watch_goes_on_while_its_log_cannot_be_written():
     with hold() as live, scratch() as where:
         log, made = os.path.join(where, "log"), os.path.join(where, "made")
         with open(log, "ab") as out, subprocess.Popen(
-                [CLI, "watch", str(live.pid), "--every", "50ms", "--when", "rss>64M", "--do", f"exec:touch {made}"],
+                [CLI, "watch", str(live.pid), "--every", "50ms", "--when", "rss>64M", "--do",
+                 f"exec:touch {made}"],
                 stdout=out, stderr=subprocess.PIPE, env=live.cli_env, text=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))) as process:
+                preexec_fn=lambda:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))) as process:
             wait_until(lambda: os.path.getsize(log) == 200, "a full log")
             live.ask("take 80")
             wait_until(lambda: os.path.exists(made) or process.poll() is not None, "the action")
@@ -147,16 +156,19 @@ def watch_goes_on_while_its_log_cannot_be_written():
             errors = process.communicate(timeout=PATIENCE_S)[1]
         check_equal(process.returncode, 1, "status")
         check(re.search("^memctx: the log cannot be written; File too large; .*\n"
-                        r"memctx: the log can be written again; \d events? (is|are) not in it\n$", errors), errors)
+                        r"memctx: the log can be written again; \d events? (is|are) not in it\n$",
+                        errors), errors)
         with open(log, encoding="utf-8") as file:
             text = file.read()
-        check(re.fullmatch(r"\n(\d{4}-\S+Z .*\n)*\d{4}-\S+Z the watch ends because of a signal; 1 event, 0 failed actions\n", text), text)
+        check(re.fullmatch(r"\n(\d{4}-\S+Z .*\n)*\d{4}-\S+Z the watch ends because of a signal; 1 "
+                           r"event, 0 failed actions\n", text), text)
 
 
 @test
 def watch_under_nohup_goes_on():
     with hold() as live, Watch(live, "--when", "rss>64M", "--do", "exec:true",
-                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as watch:
+                               preexec_fn=lambda:
+                               signal.signal(signal.SIGHUP, signal.SIG_IGN)) as watch:
         watch.until("found")
         watch.process.send_signal(signal.SIGHUP)
         live.ask("take 80")
@@ -167,7 +179,8 @@ def watch_under_nohup_goes_on():
 @test
 def watch_acts_again_only_after_cool_and_fall():
     with hold() as live, scratch() as where, \
-            Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do", "exec:true") as watch:
+            Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do",
+                  "exec:true") as watch:
         started = time.monotonic()
         live.ask("take 20")
         watch.until("exec")
@@ -177,12 +190,14 @@ def watch_acts_again_only_after_cool_and_fall():
         check(watch.until("condition")["when"] == "inuse>10M", watch.seen)
         took = time.monotonic() - started
         check(took >= 0.6, f"again after {took:.2f} s")
-        watch.quiet("condition", for_s=0.9)  # the condition stays true, so the cool-down's end starts no second action
+        # the condition stays true, so the cool-down's end starts no second action
+        watch.quiet("condition", for_s=0.9)
 
 
 @test
 def watch_growth_and_waste():
-    with hold() as live, Watch(live, "--when", "growth>30M/200s", "--when", "waste>90%", "--do", "exec:true") as watch:
+    with hold() as live, Watch(live, "--when", "growth>30M/200s", "--when", "waste>90%", "--do",
+                               "exec:true") as watch:
         watch.until("found")
         wait_for_looks(live)
         live.ask("take 20")
@@ -192,13 +207,15 @@ def watch_growth_and_waste():
         check_equal(event["when"], "growth>30M/200s", "which")
         check(40 * MIB <= event["value"] < 41 * MIB, event)
         check_equal(watch.end()[0], 0, "status")
-        check(all(event["when"] != "waste>90%" for event in watch.seen), "what was asked for is no waste")
+        check(all(event["when"] != "waste>90%" for event in watch.seen),
+              "what was asked for is no waste")
 
 
 @test
 def watch_keeps_the_newest_and_the_largest():
     with hold() as live, scratch() as where, \
-            Watch(live, "--when", "inuse>10M", "--cool", "0", "--keep", "2", "--dir", where, "--no-symbols",
+            Watch(live, "--when", "inuse>10M", "--cool", "0", "--keep", "2", "--dir", where,
+                  "--no-symbols",
                   "--do", "snapshot", "--do", "doctor") as watch:
         stems = []
         for mebibytes in (11, 30, 12, 13, 14):
@@ -210,14 +227,17 @@ def watch_keeps_the_newest_and_the_largest():
         check_equal(watch.end(), (0, ""), "status and errors")
         kept = [os.path.basename(stems[i]) + end for i in (1, 3, 4) for end in (".mctx", ".txt")]
         check_equal(files_in(where), sorted(kept), "files")
-        check_equal(len([event for event in watch.seen if event["event"] == "removed"]), 4, "removed")
+        check_equal(len([event for event in watch.seen if event["event"] == "removed"]), 4,
+                    "removed")
 
 
 @test
 def watch_runs_commands_one_at_a_time():
-    command = 'echo "$MEMCTX_PID|$MEMCTX_WHEN|$MEMCTX_VALUE|$MEMCTX_FILE" >> seen; echo said; sleep 0.2; date +%s.%N >> seen'
+    command = ('echo "$MEMCTX_PID|$MEMCTX_WHEN|$MEMCTX_VALUE|$MEMCTX_FILE" >> seen; echo said; '
+               'sleep 0.2; date +%s.%N >> seen')
     with hold() as live, scratch() as where, \
-            Watch(live, "--when", "rss>1K", "--when", "inuse>1K", "--when", "ends", "--no-symbols", "--do", "snapshot", "--do",
+            Watch(live, "--when", "rss>1K", "--when", "inuse>1K", "--when", "ends", "--no-symbols",
+                  "--do", "snapshot", "--do",
                   f"exec:{command}", "--do", "exec:exit 3", cwd=where) as watch:
         done = [watch.until("snapshot") for _ in range(2)]
         failed = watch.until("failed")
@@ -237,7 +257,8 @@ def watch_runs_commands_one_at_a_time():
 
 @test
 def watch_ends_what_takes_too_long():
-    with hold() as live, Watch(live, "--when", "rss>1K", "--timeout", "1s", "--do", "exec:sleep 60 & sleep 60") as watch:
+    with hold() as live, Watch(live, "--when", "rss>1K", "--timeout", "1s", "--do",
+                               "exec:sleep 60 & sleep 60") as watch:
         failed = watch.until("failed")
         check("--timeout" in failed["text"] and 900 < failed["took_ms"] < 30000, failed)
 
@@ -245,7 +266,8 @@ def watch_ends_what_takes_too_long():
 @test
 def watch_prints_what_doctor_finds():
     with hold() as live:
-        words = [CLI, "watch", str(live.pid), "--when", "rss>1K", "--every", "50ms", "--do", "doctor"]
+        words = [CLI, "watch", str(live.pid), "--when", "rss>1K", "--every", "50ms", "--do",
+                 "doctor"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=live.cli_env) as watch:
             late = threading.Timer(PATIENCE_S, watch.kill)
             late.start()
@@ -258,7 +280,8 @@ def watch_prints_what_doctor_finds():
             check_equal(watch.wait(timeout=PATIENCE_S), 0, "status")
             late.cancel()
         check(re.search(r"doctor for rss>1K; .* in use", "".join(lines)), lines)
-        check(re.search(r"Z the watch ends because of a signal; 1 event, 0 failed actions\n$", rest), rest)
+        check(re.search(r"Z the watch ends because of a signal; 1 event, 0 failed actions\n$",
+                        rest), rest)
 
 
 @test
@@ -292,7 +315,8 @@ def watch_goes_on_when_files_cannot_be_written():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
     with hold() as live, scratch() as where, \
-            Watch(live, "--when", "rss>1K", "--dir", where, "--cool", "200ms", preexec_fn=small) as watch:
+            Watch(live, "--when", "rss>1K", "--dir", where, "--cool", "200ms",
+                  preexec_fn=small) as watch:
         failed = watch.until("failed")
         check("could not be written; File too large" in failed["text"], failed)
         check_equal(files_in(where), [], "files")
@@ -300,7 +324,8 @@ def watch_goes_on_when_files_cannot_be_written():
         status, _ = watch.end()
         check_equal(status, 1, "status")
         gone = os.path.join(where, "gone")
-        expect(1, "gone: files cannot be written there; No such file", "watch", live.pid, "--when", "rss>1K", "--dir", gone,
+        expect(1, "gone: files cannot be written there; No such file", "watch", live.pid, "--when",
+               "rss>1K", "--dir", gone,
                env=live.cli_env)
 
 
@@ -338,7 +363,8 @@ def watch_of_a_program_whose_name_is_in_no_file_name():
         os.symlink(build_program("tests/cli/programs/hold.c"), os.path.join(where, "日本"))
         os.mkdir(os.path.join(where, "files"))
         with target([os.path.join(where, "日本")]) as live, \
-                Watch(live, "--when", "rss>1K", "--dir", os.path.join(where, "files"), "--no-symbols") as watch:
+                Watch(live, "--when", "rss>1K", "--dir", os.path.join(where, "files"),
+                      "--no-symbols") as watch:
             name = os.path.basename(watch.until("snapshot")["file"])
             check(name.startswith(f"program-{live.pid}-"), name)
 
@@ -346,7 +372,8 @@ def watch_of_a_program_whose_name_is_in_no_file_name():
 @test
 def watch_of_a_target_without_a_socket():
     with harness.runtime_dir() as runtime, \
-            Target([build_program("tests/cli/programs/hold.c")], runtime, MEMCTX_CONTROL="off") as live, scratch() as where:
+            Target([build_program("tests/cli/programs/hold.c")], runtime,
+                   MEMCTX_CONTROL="off") as live, scratch() as where:
         check_equal(live.hear(), "ready", "first line of the target")
         with Watch(live, "--when", "inuse>10M", "--dir", where) as watch:
             watch.until("found")
@@ -377,9 +404,11 @@ def watch_tells_the_program_after_an_exec():
         check_equal(live.ask("go"), "ready", "the program after exec")
         live.ask("take 80")
         event = watch.until("program", "condition")
-        check_equal((event["event"], event["program"], event["text"]), ("program", OWN_NAME, f"the process now runs {OWN_NAME}"), "the first event")
+        check_equal((event["event"], event["program"], event["text"]),
+                    ("program", OWN_NAME, f"the process now runs {OWN_NAME}"), "the first event")
         done = watch.until("snapshot")
-        check(done["program"] == OWN_NAME and os.path.basename(done["file"]).startswith(f"{OWN_NAME}-{live.pid}-"), done)
+        check(done["program"] == OWN_NAME and
+              os.path.basename(done["file"]).startswith(f"{OWN_NAME}-{live.pid}-"), done)
         check_equal(watch.end(), (0, ""), "status and errors")
 
 
@@ -387,7 +416,8 @@ def watch_tells_the_program_after_an_exec():
 @in_tries
 def watch_all_finds_a_process_soon_after_its_exec():
     """The pause between two looks at a process of another name has grown to 4 s by then."""
-    with entrypoint() as live, Watch(None, "--all", "--match", OWN_NAME, "--when", "rss>1G", "--do", "exec:true",
+    with entrypoint() as live, Watch(None, "--all", "--match", OWN_NAME, "--when", "rss>1G", "--do",
+                                     "exec:true",
                                      env=live.cli_env) as watch:
         watch.until("started")
         time.sleep(3.3)
@@ -402,8 +432,10 @@ def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
         program = os.path.join(programs, OWN_NAME)
         os.symlink(build_program("tests/cli/programs/hold.c"), program)
         env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
-        with Watch(None, "--all", "--match", OWN_NAME, "--when", "inuse>1M", "--when", "ends", "--do", "snapshot",
-                   "--do", f"exec:echo \"$MEMCTX_WHEN $MEMCTX_FILE\" >>{programs}/told", "--keep", 1, "--no-symbols", "--dir", where,
+        with Watch(None, "--all", "--match", OWN_NAME, "--when", "inuse>1M", "--when", "ends",
+                   "--do", "snapshot",
+                   "--do", f"exec:echo \"$MEMCTX_WHEN $MEMCTX_FILE\" >>{programs}/told", "--keep",
+                   1, "--no-symbols", "--dir", where,
                    env=env) as watch:
             for megabytes in (9, 3, 0, 2, 4):
                 with Target([program], runtime, MEMCTX_CONTROL="eager") as live:
@@ -418,12 +450,15 @@ def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
                 while watch.until("exec")["when"] != "ends":
                     pass
             check_equal(watch.end()[0], 0, "status")
-        kept = [event for event in watch.seen if event["event"] == "snapshot" and os.path.basename(event["file"]) in files_in(where)]
-        check_equal([event["inuse_bytes"] // MIB for event in kept], [9, 4], f"files of the largest and of the newest event: {files_in(where)}")
+        kept = [event for event in watch.seen if event["event"] == "snapshot" and
+                os.path.basename(event["file"]) in files_in(where)]
+        check_equal([event["inuse_bytes"] // MIB for event in kept], [9, 4],
+                    f"files of the largest and of the newest event: {files_in(where)}")
         check_equal(len(files_in(where)), 2, "files")
         with open(f"{programs}/told", encoding="utf-8") as file:
             ends = [line.split() for line in file if line.startswith("ends")]
-        check_equal([len(line) for line in ends], [2, 2, 1, 2, 2], f"MEMCTX_FILE, of a process without a file empty: {ends}")
+        check_equal([len(line) for line in ends], [2, 2, 1, 2, 2],
+                    f"MEMCTX_FILE, of a process without a file empty: {ends}")
         check_equal(ends[-1][1], made["file"], "MEMCTX_FILE of the last process")
 
 
@@ -431,12 +466,13 @@ def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
 def watch_all_finds_new_processes():
     program = build_program("tests/cli/programs/hold.c")
     with hold() as first, scratch() as where, \
-            Watch(None, "--all", "--match", "ho?d", "--when", "inuse>10M", "--do", "exec:true", "--dir", where,
+            Watch(None, "--all", "--match", "ho?d", "--when", "inuse>10M", "--do", "exec:true",
+                  "--dir", where,
                   env=first.cli_env) as watch:
         while watch.until("found")["pid"] != first.pid:  # skip processes of other suites
             pass
-        with target([build_program("tests/cli/programs/allocate.c")]), Target([program], first.runtime,
-                                                                              MEMCTX_CONTROL="eager") as second:
+        with target([build_program("tests/cli/programs/allocate.c")]), \
+                Target([program], first.runtime, MEMCTX_CONTROL="eager") as second:
             check_equal(second.hear(), "ready", "second")
             second.ask("take 20")
             while watch.until("found")["pid"] != second.pid:
@@ -459,7 +495,8 @@ def watch_without_a_reader_ends():
             watch.process.stdout.close()
             live.ask("take 20")
             check_equal(watch.process.wait(timeout=PATIENCE_S), 1, "status")
-            check("could not write the output" in watch.process.stderr.read().decode(), "the reason")
+            check("could not write the output" in watch.process.stderr.read().decode(),
+                  "the reason")
             watch.process.stdout = None
 
 
@@ -468,9 +505,12 @@ def watch_refuses_what_makes_no_sense():
     with hold() as live:
         for words, pattern in (
                 ([live.pid], "needs a condition.*growth>SIZE/TIME.*for example"),
-                ([live.pid, "--when", "rss>85%"], r"does not say of what it is a share.*rss>N%limit.*for example --when 'rss>85%limit'"),
+                ([live.pid, "--when", "rss>85%"],
+                 r"does not say of what it is a share.*rss>N%limit.*for example --when "
+                 r"'rss>85%limit'"),
                 ([live.pid, "--when", "rss"], "quote the condition"),
-                ([live.pid, "--when", "rss>1M", "--do", "dance"], 'takes snapshot, doctor or exec:COMMAND; got "dance"'),
+                ([live.pid, "--when", "rss>1M", "--do", "dance"],
+                 'takes snapshot, doctor or exec:COMMAND; got "dance"'),
                 ([live.pid, "--when", "rss>1M", "--do", "exec:"], "exec:COMMAND"),
                 ([live.pid, "--when", "ends"], "cannot be asked"),
                 ([live.pid, "--when", "rss>1M", "--every", "1ms"], "--every takes a time"),
@@ -533,7 +573,8 @@ def watch_in_a_real_cgroup():
             watch.quiet("condition", for_s=0.2)
             live.ask("take 40")
             event = watch.until("condition")
-            check_equal((event["threshold"], event["limit_bytes"]), (128 * MIB, 256 * MIB), "figures")
+            check_equal((event["threshold"], event["limit_bytes"]), (128 * MIB, 256 * MIB),
+                        "figures")
             watch.until("snapshot")
             check_equal(watch.end(), (0, ""), "status and errors")
         check_equal(len(glob.glob(f"{where}/*.mctx")), 1, "files")
@@ -571,14 +612,17 @@ def watch_wakes_up_under_pressure():
             out.write(os.urandom(64 * MIB))
             out.flush()
             os.fsync(out.fileno())
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # drop the cache, so that the pages are charged to the reader's cgroup
+            # drop the cache, so that the pages are charged to the reader's cgroup
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
         def enter():
             with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as procs:
                 procs.write(str(os.getpid()))
 
-        with Watch(live, "--when", "psi>50ms/2s", "--do", "exec:true", "--dir", where, every="1h") as watch:
-            check(watch.until("found")["text"].endswith(("memory.pressure", "/proc/pressure/memory")), watch.seen)
+        with Watch(live, "--when", "psi>50ms/2s", "--do", "exec:true", "--dir", where,
+                   every="1h") as watch:
+            check(watch.until("found")["text"].endswith(("memory.pressure",
+                                                         "/proc/pressure/memory")), watch.seen)
             with subprocess.Popen([sys.executable, "-c", THRASH, file], preexec_fn=enter) as reader:
                 try:
                     event = watch.until("condition", timeout_s=6)
