@@ -103,7 +103,8 @@ def wrong_head():
     with attacked() as target:
         for what, fields in {
                 "magic": {"magic": 0x12345678}, "swapped magic": {"magic": 0x4d435458},
-                "version 0": {"version": 0}, "next version": {"version": constant("WIRE_VERSION") + 1},
+                "version 0": {"version": 0},
+                "next version": {"version": constant("WIRE_VERSION") + 1},
                 "version -1": {"version": 0xffff}}.items():
             kind = constant("WIRE_OPTIONS")
             expect_closed(target, frame(kind, **fields), what, 1.5)
@@ -112,7 +113,8 @@ def wrong_head():
 @test
 def unknown_type():
     with attacked() as target:
-        for kind in (0, constant("WIRE_HELLO"), constant("WIRE_NOTE") + 1, 100, 255, 256, 32768, 65535):
+        for kind in (0, constant("WIRE_HELLO"), constant("WIRE_NOTE") + 1, 100, 255, 256, 32768,
+                     65535):
             expect_closed(target, frame(kind), f"type {kind}", 1.5)
 
 
@@ -140,9 +142,11 @@ def wrong_body_size():
                               f"{name} with {size} bytes", 1.5)
         for name in ("WIRE_TRIM", "WIRE_PLACE"):
             for size in (0, 1, 4, 7, 9, 13):
-                expect_closed(target, frame(constant(name), b"\1" * size), f"{name} with {size} bytes", 1.5)
+                expect_closed(target, frame(constant(name), b"\1" * size),
+                              f"{name} with {size} bytes", 1.5)
         for size in (0, 512, 1024):
-            expect_closed(target, frame(constant("WIRE_NOTE"), b"\1" * size), f"WIRE_NOTE with {size} bytes", 1.5)
+            expect_closed(target, frame(constant("WIRE_NOTE"), b"\1" * size),
+                          f"WIRE_NOTE with {size} bytes", 1.5)
 
 
 def ask(client, name, body):
@@ -156,17 +160,21 @@ def contexts_that_are_not_there():
     with attacked() as target, Wire(target.socket_path()) as client:
         for name in ("WIRE_TRIM", "WIRE_PLACE"):
             for count, ids in ((1, 0), (0, 1), (2, 1), (0xffffffff, 3), (1 << 30, 250)):
-                body = wire.struct_bytes("wire_contexts_request", verb=1, count=count) + b"\0" * 4 * ids
+                body = wire.struct_bytes("wire_contexts_request", verb=1,
+                                         count=count) + b"\0" * 4 * ids
                 check_equal(len(body), head + 4 * ids, "length")
                 status, text = ask(client, name, body)
-                check_equal(status, constant("WIRE_REFUSED"), f"{name}: {count} said, {ids} there: {text}")
+                check_equal(status, constant("WIRE_REFUSED"),
+                            f"{name}: {count} said, {ids} there: {text}")
         for number in (0xffffff, 0xffffffff):
-            body = wire.struct_bytes("wire_contexts_request", verb=1, count=1) + number.to_bytes(4, "little")
+            body = wire.struct_bytes("wire_contexts_request", verb=1,
+                                     count=1) + number.to_bytes(4, "little")
             status, _ = ask(client, "WIRE_PLACE", body)
             check_equal(status, constant("WIRE_REFUSED"), f"context {number}")
             ask(client, "WIRE_TRIM", body)
         body = wire.struct_bytes("wire_contexts_request", verb=77, count=0)
-        check_equal(ask(client, "WIRE_PLACE", body)[0], constant("WIRE_REFUSED"), "a placement that there is not")
+        check_equal(ask(client, "WIRE_PLACE", body)[0], constant("WIRE_REFUSED"),
+                    "a placement that there is not")
 
 
 @test
@@ -256,7 +264,8 @@ def client_that_never_reads():
                     client.send(big_request(constant("WIRE_DUMP_THREADS")))
             expect_unharmed(target)
             hung_up = select.poll()
-            hung_up.register(client.socket, 0)  # waits for the end of the connection without reading
+            # waits for the end of the connection without reading
+            hung_up.register(client.socket, 0)
             check(hung_up.poll(1000 * PATIENCE_S), "still connected")
             took = time.monotonic() - started
     return f"dropped after {took:.1f} s"
@@ -397,8 +406,10 @@ def the_command_waits_for_a_place():
         thread = threading.Thread(target=stay)
         thread.start()
         try:
-            with subprocess.Popen([harness.CLI, "dump", "--no-symbols", str(target.pid)], env=target.cli_env,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as command:
+            with subprocess.Popen([harness.CLI, "dump", "--no-symbols", str(target.pid)],
+                                  env=target.cli_env,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True) as command:
                 said = command.stderr.readline()  # empty if the command need not wait
                 served.set()
                 thread.join()
@@ -420,14 +431,17 @@ def every_part_in_odd_pieces():
             part = dice.randrange(constant("WIRE_PARTS") + 1)
             start = dice.getrandbits(64) >> dice.randrange(64)
             most = dice.choice((0, 1, 2, 50))
-            status, body = client.ask(wire.piece_request(part, dice.randrange(8), start, most, b"m"))
+            status, body = client.ask(wire.piece_request(part, dice.randrange(8), start, most,
+                                                         b"m"))
             good = part < constant("WIRE_PARTS")
-            check_equal(status, constant("WIRE_OK" if good else "WIRE_REFUSED"), f"part {part}: {body[:100]!r}")
+            check_equal(status, constant("WIRE_OK" if good else "WIRE_REFUSED"),
+                        f"part {part}: {body[:100]!r}")
             check(len(body) <= constant("WIRE_ANSWER_MAX"), f"{len(body)} bytes")
             if good and most:
                 check(wire.get(body, "wire_piece.count") <= most, "more records than asked for")
         one = list(client.pieces("CONTEXTS", most=1))
-        check_equal(len(one), wire.get(client.head(), "wire_dump.contexts"), "pieces of one context")
+        check_equal(len(one), wire.get(client.head(), "wire_dump.contexts"),
+                    "pieces of one context")
     return f"seed {SEED}"
 
 
@@ -572,7 +586,8 @@ def mutated_frames():
             client = client or Wire(target.socket_path())
             try:
                 client.send(data)
-                if whole_frames(data) != 1:  # end the stream, so that the server need not wait for its deadline
+                # end the stream, so that the server need not wait for its deadline
+                if whole_frames(data) != 1:
                     client.socket.shutdown(socket.SHUT_WR)
                 client.read_frame()
                 answers += 1

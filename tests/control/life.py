@@ -191,7 +191,8 @@ def shared_descriptors_are_high():
         with Wire(served(target)) as client:
             client.dump()
             seen = target.ask("fds").split()
-            check(all(250 <= int(word) < 400 for word in seen[4:-2]) and seen[-1] == "3", f"of 400: {seen}")
+            check(all(250 <= int(word) < 400 for word in seen[4:-2]) and seen[-1] == "3",
+                  f"of 400: {seen}")
 
 
 @test
@@ -243,7 +244,8 @@ def no_descriptor_left_is_no_spin():
                     said = 0
                 spent = harness.library_thread_ns(target.pid) - spent
                 check_equal(said, 0, f"limit {limit}: bytes for the one who waits")
-                check(spent < 0.3e9, f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
+                check(spent < 0.3e9,
+                      f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
             for client in clients:
                 client.close()
             target.ask("limit 1024")
@@ -281,7 +283,8 @@ def daemon_gets_socket(mode):
                     if name.endswith(".tmp"):
                         os.utime(os.path.join(os.path.dirname(path), name), (0, 0))
                 def swept():
-                    check_equal(harness.run_cli("ps", env=parent.cli_env).returncode, 0, "memctx ps")
+                    check_equal(harness.run_cli("ps", env=parent.cli_env).returncode, 0,
+                                "memctx ps")
                     return os.listdir(os.path.dirname(path)) == [f"{pid}.sock"]
                 harness.wait_until(swept, "no other sockets")
                 parent.process.stdin.close()  # the daemon's standard input too, so it ends
@@ -316,10 +319,13 @@ def chroot_keeps_the_socket():
             check_equal(os.listdir(root), [], "what came to lie in the new root")
             dump = target.dump("--no-symbols")
             check("how" not in dump, f"the command did not ask it: {dump.get('how')}")
-            rss_bytes = harness.rss_kib(target.pid) << 10  # without /proc the target cannot read its own
-            check(rss_bytes / 2 < dump["rss_bytes"] < rss_bytes * 2, f"resident: {dump['rss_bytes']}, {rss_bytes}")
+            # without /proc the target cannot read its own
+            rss_bytes = harness.rss_kib(target.pid) << 10
+            check(rss_bytes / 2 < dump["rss_bytes"] < rss_bytes * 2,
+                  f"resident: {dump['rss_bytes']}, {rss_bytes}")
             done = harness.run_cli("trim", str(target.pid), "--bytes", env=target.cli_env)
-            check(done.returncode == 0 and "-1" not in done.stdout, f"trim: {done.stdout}{done.stderr}")
+            check(done.returncode == 0 and "-1" not in done.stdout,
+                  f"trim: {done.stdout}{done.stderr}")
 
 
 @test
@@ -417,9 +423,10 @@ for line in sys.stdin:
 
 
 def entered(call, preload=True):
-    """Starts python3, which makes the call. Returns its errno, and the number of control threads after
-    some allocations."""
-    with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory, preload=preload,
+    """Starts python3, which makes the call. Returns its errno, and the number of control threads
+    after some allocations."""
+    with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory,
+                                                    preload=preload,
                                                     MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "ready", "first line")
         if not preload:
@@ -436,15 +443,17 @@ def entered(call, preload=True):
 
 @test
 def a_process_with_one_thread_enters_namespaces():
-    """The kernel lets only a process with one thread do this, so the control thread ends before, and
-    starts again afterwards."""
+    """The kernel lets only a process with one thread do this, so the control thread ends before,
+    and starts again afterwards."""
     allowed = 0
-    for call in (f"unshare({CLONE_NEWUSER})", "setns(own('mnt'), 0)", f"setns(own('mnt'), {CLONE_NEWNS})"):
+    for call in (f"unshare({CLONE_NEWUSER})", "setns(own('mnt'), 0)",
+                 f"setns(own('mnt'), {CLONE_NEWNS})"):
         if entered(call, preload=False)[0] != "0":
             continue  # also fails without the library, as in some containers
         allowed += 1
         result, threads = entered(call)
-        check_equal((result, threads), ("0", 1), f"{call}: errno, and threads named memctx some time later")
+        check_equal((result, threads), ("0", 1),
+                    f"{call}: errno, and threads named memctx some time later")
     if allowed == 0:
         raise Skip("this user may enter no namespace")
 
@@ -454,14 +463,15 @@ CLONE_THREAD, PTRACE_SEIZE, WALL = 0x10000, 0x4206, 0x40000000
 
 @test
 def the_ended_thread_has_left_the_process():
-    """pthread_join returns before the kernel takes the thread out of the process. A tracer makes this time
-    longer: the thread stays until the tracer has waited for it."""
+    """pthread_join returns before the kernel takes the thread out of the process. A tracer makes
+    this time longer: the thread stays until the tracer has waited for it."""
     libc = ctypes.CDLL(None)
     with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory,
                                                     MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "ready", "first line")
         harness.wait_until(lambda: threads_named_memctx(target.pid) == 1, "the control thread")
-        thread, = (int(tid) for tid in os.listdir(f"/proc/{target.pid}/task") if int(tid) != target.pid)
+        thread, = (int(tid) for tid in os.listdir(f"/proc/{target.pid}/task")
+                   if int(tid) != target.pid)
         if libc.ptrace(PTRACE_SEIZE, thread, None, None) != 0:
             raise Skip("this user may trace no child")
         target.say(f"unshare({CLONE_THREAD})")
@@ -479,7 +489,8 @@ def launchers_have_no_thread():
         raise Skip("needs root to give up")
     allowed = 0
     cli = harness.public_copy(harness.CLI)
-    harness.public_copy(harness.LIB)  # the public copy of the command finds the library in its folder
+    # the public copy of the command finds the library in its folder
+    harness.public_copy(harness.LIB)
     for argv in (["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
                  ["unshare", "--user", "--map-root-user"],
                  ["nsenter", "--mount=/proc/self/ns/mnt", "--root=/"],
@@ -530,9 +541,11 @@ def ends_as_without_us():
                 argv = [harness.CLI, "run", "--"] if mode == "run" else []
                 env = {"XDG_RUNTIME_DIR": directory} if mode == "run" else {
                     "XDG_RUNTIME_DIR": directory, "LD_PRELOAD": harness.LIB, "MEMCTX_CONTROL": mode}
-                done = harness.run_program([*argv, program, how], harness.clean_env(**env), timeout_s=PATIENCE_S)
+                done = harness.run_program([*argv, program, how], harness.clean_env(**env),
+                                           timeout_s=PATIENCE_S)
                 check_equal((done.returncode, done.stdout, done.stderr),
-                            (plain.returncode, plain.stdout, plain.stderr), f"{how}, {mode}: the end")
+                            (plain.returncode, plain.stdout, plain.stderr),
+                            f"{how}, {mode}: the end")
                 folder = os.path.join(directory, "memctx")
                 left = os.listdir(folder) if os.path.exists(folder) else []
                 check_equal(left, [], f"{how}, {mode}: sockets left")
@@ -589,7 +602,8 @@ def huge_pages_as_asked_for():
     """MEMCTX_THP sets the huge page flags of the mappings of segments and large chunks."""
     if not os.path.exists("/sys/kernel/mm/transparent_hugepage"):
         raise Skip("the kernel has no transparent huge pages")
-    program = ["python3", "-S", "-c", "big = bytearray(9 << 20); print('ready', flush=True); input()"]
+    program = ["python3", "-S", "-c",
+               "big = bytearray(9 << 20); print('ready', flush=True); input()"]
     for mode, want, other in ((None, None, ("hg", "nh")), ("default", None, ("hg", "nh")),
                               ("always", "hg", ("nh",)), ("never", "nh", ("hg",))):
         with runtime_dir() as directory:

@@ -27,7 +27,8 @@ RISE_MAX_KIB = 1024
 def many_contexts(chunks=CHUNKS, **env):
     program = harness.build_program("tests/control/many_contexts.c")
     with runtime_dir() as directory:
-        with harness.Target([program, str(chunks)], directory, MEMCTX_CONTROL="eager", MEMCTX_FOLD="off",
+        with harness.Target([program, str(chunks)], directory, MEMCTX_CONTROL="eager",
+                            MEMCTX_FOLD="off",
                             MEMCTX_TABLES="4G", **env) as target:
             check(target.hear(60).startswith("ready "), "the target's line")
             target.wait_socket()
@@ -71,7 +72,8 @@ class Watched:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
-        self.most = max(self.most, resident_kib(self.pid, self.kind))  # the block may have ended before the first sample
+        # the block may have ended before the first sample
+        self.most = max(self.most, resident_kib(self.pid, self.kind))
 
     def rise(self):
         return self.most - self.before
@@ -81,10 +83,14 @@ def verbs(target, directory):
     """The command lines of all verbs that read a target."""
     path = os.path.join(directory, "out")
     pid = target.pid
-    return [["ps"], ["dump", pid, "--no-symbols"], ["dump", pid, "--flat", "--limit", 20], ["dump", "--self", pid],
-            ["dump", pid, "--json", "--threads", "--no-symbols"], ["dump", pid, "-o", path, "--no-symbols"],
-            ["frag", pid, "--no-symbols"], ["doctor", pid, "--no-symbols"], ["report", pid, "-o", path, "--no-symbols"],
-            ["export", pid, "--folded", path, "--no-symbols"], ["diff", pid, "m", "--no-symbols"], ["verify", pid]]
+    return [["ps"], ["dump", pid, "--no-symbols"], ["dump", pid, "--flat", "--limit", 20],
+            ["dump", "--self", pid],
+            ["dump", pid, "--json", "--threads", "--no-symbols"],
+            ["dump", pid, "-o", path, "--no-symbols"],
+            ["frag", pid, "--no-symbols"], ["doctor", pid, "--no-symbols"],
+            ["report", pid, "-o", path, "--no-symbols"],
+            ["export", pid, "--folded", path, "--no-symbols"], ["diff", pid, "m", "--no-symbols"],
+            ["verify", pid]]
 
 
 @test
@@ -112,8 +118,10 @@ def asking_costs_no_memory():
         for words in verbs(target, directory):
             with Watched(target.pid) as watched:
                 done = harness.run_cli(*words, env=target.cli_env, timeout_s=100)
-            check(done.returncode in (0, 5), f"{words}: exit {done.returncode}: {done.stderr[:300]}")
-            check(watched.rise() <= RISE_MAX_KIB, f"{words}: the target grew by {watched.rise()} KiB")
+            check(done.returncode in (0, 5),
+                  f"{words}: exit {done.returncode}: {done.stderr[:300]}")
+            check(watched.rise() <= RISE_MAX_KIB,
+                  f"{words}: the target grew by {watched.rise()} KiB")
             worst = max(worst, (watched.rise(), str(words[0])))
     return f"{contexts} contexts; at most {worst[0]} KiB, {worst[1]}"
 
@@ -123,14 +131,17 @@ def eight_dumps_at_once():
     """Eight dumps at once are all complete, and cost the target at most 256 KiB for answers."""
     with many_contexts() as target:
         with Watched(target.pid, "Anonymous") as watched:
-            running = [subprocess.Popen([harness.CLI, "dump", str(target.pid), "--flat", "--limit", "3", "--no-symbols"],
-                                        env=target.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            running = [subprocess.Popen([harness.CLI, "dump", str(target.pid), "--flat", "--limit",
+                                         "3", "--no-symbols"],
+                                        env=target.cli_env, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
                        for _ in range(constant("WIRE_CLIENTS_MAX"))]
             answers = []
             for process in running:
                 out, err = process.communicate(timeout=100)
                 # The command may have had to wait for a place, which it says.
-                err = re.sub(r"memctx: pid \d+ is busy .*; waiting for a free connection\n", "", err)
+                err = re.sub(r"memctx: pid \d+ is busy .*; waiting for a free connection\n", "",
+                             err)
                 check_equal((process.returncode, err), (0, ""), "a dump beside seven others")
                 answers.append(out[out.index("\n"):out.index("page headers")])
         check_equal(len(set(answers)), 1, "different answers about a target that does nothing")
@@ -144,7 +155,8 @@ def eight_dumps_at_once():
                 client.ask(wire.piece_request("PAGES"))
             rise = anonymous_kib(target.pid) - before
             check(rise <= 256 + 64, f"eight clients with an answer each: {rise} KiB")
-        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 16, "what answers took is given back")
+        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 16,
+                           "what answers took is given back")
     return f"{watched.rise()} KiB; with an answer for each {rise} KiB"
 
 
@@ -169,7 +181,8 @@ def who_connects_waits_for_one_answer():
         for other in others:
             other.read_frame()
         answers = (harness.library_thread_ns(target.pid) - before) / one_ns
-        check(answers < 4, f"seven who connected waited for {answers:.1f} answers of another client")
+        check(answers < 4,
+              f"seven who connected waited for {answers:.1f} answers of another client")
     return f"{answers:.1f} answers of {one_ns / 1e6:.1f} ms"
 
 
@@ -180,7 +193,8 @@ def quiet_after(target, most_s, what):
     for _ in range(PATIENCE_S * 2):
         time.sleep(0.5)
         before, last = last, harness.library_thread_ns(target.pid)
-        check(last - first < most_s * 1e9, f"{what}: the control thread worked on for {(last - first) / 1e6:.0f} ms")
+        check(last - first < most_s * 1e9,
+              f"{what}: the control thread worked on for {(last - first) / 1e6:.0f} ms")
         if last - before < 0.02e9:
             return
     raise Failure(f"{what}: the control thread does not rest")
@@ -194,13 +208,15 @@ def who_leaves_leaves_nothing():
         before = anonymous_kib(target.pid)
         for how in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
             for after in (0.01, 0.05, 0.1):
-                with subprocess.Popen([harness.CLI, "dump", str(target.pid), "--json", "--no-symbols"],
+                with subprocess.Popen([harness.CLI, "dump", str(target.pid), "--json",
+                                       "--no-symbols"],
                                       env=target.cli_env, stdout=subprocess.DEVNULL) as process:
                     time.sleep(after)
                     process.send_signal(how)
                     process.wait(timeout=PATIENCE_S)
             quiet_after(target, 0.1, f"after {how.name}")
-        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 64, "what was taken for them is given back")
+        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 64,
+                           "what was taken for them is given back")
         # Clients that close the connection right after their request.
         for _ in range(30):
             with Wire(target.socket_path()) as client:
@@ -215,19 +231,22 @@ def who_stops_reading_costs_nothing():
     answer buffers. It serves other clients when the eight have left."""
     with many_contexts() as target, contextlib.ExitStack() as stack:
         before = anonymous_kib(target.pid)
-        for part, fields in (("CONTEXTS", {}), ("PAGES", {}), ("BEST", {"least": -1 << 62}), ("CONTEXTS", {})) * 2:
+        for part, fields in (("CONTEXTS", {}), ("PAGES", {}), ("BEST", {"least": -1 << 62}),
+                             ("CONTEXTS", {})) * 2:
             client = stack.enter_context(Wire(target.socket_path(), receive_buffer=4096))
             client.socket.settimeout(0.1)
             with contextlib.suppress(OSError):
                 for _ in range(300):
-                    client.send(wire.piece_request(part, flags=constant("WIRE_DUMP_THREADS"), **fields))
+                    client.send(wire.piece_request(part, flags=constant("WIRE_DUMP_THREADS"),
+                                                   **fields))
         rise = anonymous_kib(target.pid) - before
         check(rise <= 256 + 64, f"eight that do not read: {rise} KiB")
         quiet_after(target, 0.15, "eight that do not read")
         with Wire(target.socket_path()) as client:
             check(wire.get(client.head(), "wire_dump.contexts") > 0, "a client behind them")
         stack.close()
-        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 16, "what answers took is given back")
+        harness.wait_until(lambda: anonymous_kib(target.pid) - before <= 16,
+                           "what answers took is given back")
     return f"{rise} KiB"
 
 
@@ -239,7 +258,8 @@ def records_of(body, at):
         if wire.get(body, "wire_context.holds", at) & constant("WIRE_CONTEXT_SUMS"):
             start = at + wire.size_of("wire_context")
             sums = struct.unpack_from("<6q", body, start)
-        found[wire.get(body, "wire_context.id", at)] = (wire.get(body, "wire_context.parent", at), sums)
+        found[wire.get(body, "wire_context.id", at)] = (wire.get(body, "wire_context.parent", at),
+                                                        sums)
         at += wire.get(body, "wire_context.bytes", at)
     return found
 
@@ -257,7 +277,8 @@ def the_best_are_chosen_in_the_target():
         for number, figure in enumerate(("REQUESTED", "CHUNKS", "ALLOCS", "FREES")):
             for least in (-1 << 62, 1, 40, 1 << 40):
                 told, size, all_of, leaves, requested = {}, 0, 0, 0, 0
-                for body in client.pieces("BEST", figure=constant(f"WIRE_FIGURE_{figure}"), least=least, ids_below=count):
+                for body in client.pieces("BEST", figure=constant(f"WIRE_FIGURE_{figure}"),
+                                          least=least, ids_below=count):
                     at = wire.size_of("wire_piece")
                     all_of += wire.get(body, "wire_survey.contexts", at)
                     leaves += wire.get(body, "wire_survey.with_figures", at)
@@ -266,16 +287,20 @@ def the_best_are_chosen_in_the_target():
                     size += len(body)
                 want = {at: sums for at, sums in having.items() if sums[number] >= least}
                 same = {at: sums for at, (_, sums) in told.items()} == want
-                check(same, f"{figure} >= {least}: {len(told)} contexts instead of {len(want)}, or other figures")
+                check(same, f"{figure} >= {least}: {len(told)} contexts instead of {len(want)}, or "
+                            "other figures")
                 check_equal((all_of, leaves), (count, len(having)), "contexts; those with figures")
-                check_equal(requested, sum(sums[0] for _, sums in contexts.values() if sums), "requested bytes of all")
-                check(size < 4096 + 200 * len(want) + 300 * (count // 16000 + 1), f"{size} bytes for {len(want)} contexts")
+                check_equal(requested, sum(sums[0] for _, sums in contexts.values() if sums),
+                            "requested bytes of all")
+                check(size < 4096 + 200 * len(want) + 300 * (count // 16000 + 1),
+                      f"{size} bytes for {len(want)} contexts")
         for at in list(having)[::1000]:
             way = []
             for body in client.pieces("PATH", start_id=at, most=7):
                 way += records_of(body, wire.size_of("wire_piece")).items()
             check_equal([way[0][0], way[-1][0]], [0, at], "the ends of a path")
-            check_equal([parent for _, (parent, _) in way[1:]], [above for above, _ in way[:-1]], "its steps")
+            check_equal([parent for _, (parent, _) in way[1:]], [above for above, _ in way[:-1]],
+                        "its steps")
     return f"{count} contexts, {len(having)} with figures"
 
 
@@ -286,7 +311,8 @@ def ps_asks_for_totals_alone():
     many = 20000  # chunks, for 300 000 contexts
     for chunks in (100, many):
         with many_contexts(chunks) as target, Wire(target.socket_path()) as client:
-            times = [wire.get(client.head(constant("WIRE_DUMP_SUMS")), "wire_dump.took_ns") for _ in range(20)]
+            times = [wire.get(client.head(constant("WIRE_DUMP_SUMS")), "wire_dump.took_ns")
+                     for _ in range(20)]
             took[chunks] = min(times) / 1e6
             allocs = client.statistics()["allocs"]
             shown = harness.run_cli("ps", "--json", env=target.cli_env)
@@ -295,7 +321,8 @@ def ps_asks_for_totals_alone():
             check_equal(contexts, wire.get(client.head(), "wire_dump.contexts"), "contexts")
             body = client.head(constant("WIRE_DUMP_SUMS"))
             dump = target.dump("--no-symbols")["totals"]
-            check_equal(wire.get(body, "wire_dump.requested_bytes"), dump["requested_bytes"], "requested bytes")
+            check_equal(wire.get(body, "wire_dump.requested_bytes"), dump["requested_bytes"],
+                        "requested bytes")
             check_equal(wire.get(body, "wire_dump.live_chunks"), dump["live_chunks"], "live chunks")
             check_equal(allocs, dump["allocs"], "allocations")
     check(took[many] < 1, f"a head takes {took[many]:.2f} ms")
@@ -327,7 +354,8 @@ def flat_lists_need_no_memory():
             if words[-1] == "20":
                 short = lines
         check(usage["20"] < 40 << 10, f"{usage['20']} KiB for a list of 20")
-        check(usage["1000"] > 2 * usage["20"], f"the other way takes {usage['1000']} KiB: nothing is compared")
+        check(usage["1000"] > 2 * usage["20"],
+              f"the other way takes {usage['1000']} KiB: nothing is compared")
         # The list of 20 equals the first 20 lines of the list of 1000, and the totals are equal.
         end = next(i for i, line in enumerate(short) if line.startswith("... "))
         check_equal(short[1:end], lines[1:end], "the list")
@@ -335,9 +363,11 @@ def flat_lists_need_no_memory():
         count, rest = (int(short[end].split()[i]) for i in (1, 4))
         tail = next(line for line in lines if line.startswith("... "))
         between = lines[end:lines.index(tail)]
-        figures = [line.split(": ", 1)[1].split() for line in between if "; " in line and not line.startswith(" ")]
+        figures = [line.split(": ", 1)[1].split()
+                   for line in between if "; " in line and not line.startswith(" ")]
         check_equal(count, int(tail.split()[1]) + len(figures), "contexts that are not shown")
-        check_equal(rest, int(tail.split()[4]) + sum(int(words[-2]) for words in figures), "their bytes")
+        check_equal(rest, int(tail.split()[4]) + sum(int(words[-2]) for words in figures),
+                    "their bytes")
     return f"{usage['20']} KiB, {usage['1000']} KiB for a list of 1000"
 
 
@@ -350,7 +380,8 @@ def memory_cgroup():
     the usage; skips the test if there is no memory controller."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
         groups = dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
-    candidates = [("/sys/fs/cgroup/memory" + groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    candidates = [("/sys/fs/cgroup/memory" + groups.get("memory", "/"), "memory.limit_in_bytes",
+                   "memory.usage_in_bytes"),
                   ("/sys/fs/cgroup" + groups.get("", "/"), "memory.max", "memory.current")]
     for parent, limit, usage in candidates:
         path = os.path.join(parent, f"memctx-test-{os.getpid()}")
@@ -380,13 +411,15 @@ def a_full_memory_cgroup():
             with runtime_dir() as directory:
                 for words in verbs(target, directory)[:-2]:
                     done = harness.run_cli(*words, env=target.cli_env, timeout_s=100)
-                    check(done.returncode in (0, 5), f"{words}: exit {done.returncode}: {done.stderr[:300]}")
+                    check(done.returncode in (0, 5),
+                          f"{words}: exit {done.returncode}: {done.stderr[:300]}")
                     if target.process.poll() is not None:
                         raise Failure(f"{words}: the target was ended: {target.ending()}")
             with open(os.path.join(path, usage), encoding="ascii") as file:
                 used = int(file.read())
         finally:
-            with open(os.path.join(os.path.dirname(path), "cgroup.procs"), "w", encoding="ascii") as file:
+            with open(os.path.join(os.path.dirname(path), "cgroup.procs"), "w",
+                      encoding="ascii") as file:
                 file.write(str(target.pid))
     return f"{used >> 10} KiB used"
 
@@ -414,7 +447,8 @@ def a_leak_in_a_memory_cgroup():
         inner = os.path.join(path, "inner")
         os.mkdir(inner)
         try:
-            with harness.Target(["/usr/bin/python3", "-c", LEAK], directory, MEMCTX_CONTROL="eager", MEMCTX_MARKS="100ms,16") as target:
+            with harness.Target(["/usr/bin/python3", "-c", LEAK], directory, MEMCTX_CONTROL="eager",
+                                MEMCTX_MARKS="100ms,16") as target:
                 with open(os.path.join(path, limit), "w", encoding="ascii") as file:
                     file.write(str(limit_bytes))
                 with open(os.path.join(inner, "cgroup.procs"), "w", encoding="ascii") as file:
@@ -434,16 +468,20 @@ def a_leak_in_a_memory_cgroup():
                 harness.wait_until(told, "when memory is used up", step_s=0.3)
                 target.kill()
         finally:
-            harness.wait_until(lambda: not open(os.path.join(inner, "cgroup.procs"), encoding="ascii").read(), "an empty group")
+            harness.wait_until(lambda: not open(os.path.join(inner, "cgroup.procs"),
+                                                encoding="ascii").read(), "an empty group")
             os.rmdir(inner)
     out = first["out"]
-    check(out and out["limit"].startswith(f"{limit} of cgroup ") and out["limit"].endswith(os.path.basename(path)), f"limit: {first}")
+    check(out and out["limit"].startswith(f"{limit} of cgroup ") and
+          out["limit"].endswith(os.path.basename(path)), f"limit: {first}")
     check_equal(out["limit_bytes"], limit_bytes, "the limit")
     # doctor's figure lies between the two readings of the usage, within 2 MiB: the kernel sums its
     # counters of each processor late.
     at_the_look = limit_bytes - out["left_bytes"]
-    check(used[0] - (2 << 20) <= at_the_look <= used[1] + (2 << 20), f"{used} bytes were used before and after: {out}")
-    check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / out["bytes_per_s"]) < 0.1, f"when: {first}")
+    check(used[0] - (2 << 20) <= at_the_look <= used[1] + (2 << 20),
+          f"{used} bytes were used before and after: {out}")
+    check(out["seconds"] and abs(out["seconds"] - out["left_bytes"] / out["bytes_per_s"]) < 0.1,
+          f"when: {first}")
     rate = first["growth"]["bytes_per_s"]
     check(rate * 0.9 < out["bytes_per_s"] < rate * 1.3, f"the rate in memory: {first}")
     return f"{out['seconds']} s"
@@ -457,7 +495,8 @@ def no_address_space_left():
         size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
         old = resource.prlimit(target.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
         try:
-            for words in (["dump"], ["frag"], ["doctor"], ["mark"], ["dump", "--self"], ["options"]):
+            for words in (["dump"], ["frag"], ["doctor"], ["mark"], ["dump", "--self"],
+                          ["options"]):
                 done = harness.run_cli(*words, target.pid, env=target.cli_env)
                 check_equal(done.returncode, 1, f"{words} ({done.stderr})")
                 check("has no memory for an answer" in done.stderr, f"{words}: {done.stderr!r}")
@@ -469,7 +508,8 @@ def no_address_space_left():
 
 
 def set_mark(client, name):
-    return client.ask(frame(constant("WIRE_MARK"), name.encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
+    return client.ask(frame(constant("WIRE_MARK"),
+                            name.encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
 
 
 @test
@@ -486,17 +526,23 @@ def marks_that_are_too_large():
         check("leaves out" in body.decode(), body)
         check(rise <= RISE_MAX_KIB, f"a mark takes {rise} KiB")
         left_out, most, left_bytes = (int(word) for word in re.search(
-            r"leaves out (\d+) contexts that hold at most (\d+) bytes each, (\d+) bytes in all", body.decode()).groups())
+            r"leaves out (\d+) contexts that hold at most (\d+) bytes each, (\d+) bytes in all",
+            body.decode()).groups())
         name = b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
-        entries = sum(wire.get(piece, "wire_piece.count") for piece in client.pieces("ENTRIES", mark=name))
-        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols", env=target.cli_env).stdout)
-        check_equal(diff["left_out"], {"contexts": left_out, "most_bytes": most, "requested_bytes": left_bytes}, "left out")
+        entries = sum(wire.get(piece, "wire_piece.count")
+                      for piece in client.pieces("ENTRIES", mark=name))
+        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols",
+                                          env=target.cli_env).stdout)
+        check_equal(diff["left_out"], {"contexts": left_out, "most_bytes": most,
+                                       "requested_bytes": left_bytes}, "left out")
         growth = diff["totals"]["growth"]
-        check_equal((diff["contexts"], growth["requested_bytes"], growth["allocs"]), ([], 0, 0), "growth of nothing")
+        check_equal((diff["contexts"], growth["requested_bytes"], growth["allocs"]), ([], 0, 0),
+                    "growth of nothing")
         for _ in range(3):
             target.say("more")
             check_equal(target.hear(), "made", "the target's answer")
-        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols", env=target.cli_env).stdout)
+        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols",
+                                          env=target.cli_env).stdout)
         growth = [row["growth"]["requested_bytes"] for row in diff["contexts"]]
         check(most < 64, f"what holds {most} bytes was left out")
         check(len(growth) > 1000, f"{len(growth)} contexts grew or shrank")
@@ -506,7 +552,8 @@ def marks_that_are_too_large():
         # The contexts' growth adds up to the growth of the totals, but for the contexts that the
         # mark left out.
         total = diff["totals"]["growth"]["requested_bytes"]
-        check(sum(growth) - left_bytes <= total <= sum(growth) + left_out * most, f"{total} of {sum(growth)}")
+        check(sum(growth) - left_bytes <= total <= sum(growth) + left_out * most,
+              f"{total} of {sum(growth)}")
     return f"{entries} contexts in {rise} KiB, {left_out} of at most {most} bytes each left out"
 
 
@@ -532,7 +579,8 @@ def marks_and_resets_have_a_bound():
     eighth. A refused mark costs nothing."""
     bounded = {}
     for first in ("reset", "marks"):
-        with attacked("contexts", "60000", MEMCTX_FOLD="off", MEMCTX_TABLES=16 << 20) as target, Wire(target.socket_path()) as client:
+        with attacked("contexts", "60000", MEMCTX_FOLD="off",
+                      MEMCTX_TABLES=16 << 20) as target, Wire(target.socket_path()) as client:
             statistics, before = client.statistics(), resident_kib(target.pid)
             steps = [("reset", reset_all), ("marks", set_marks)]
             for name, step in steps if first == "reset" else reversed(steps):
@@ -548,20 +596,24 @@ def marks_and_resets_have_a_bound():
             bound = statistics["tables_limit_bytes"] // 4
             rise = (resident_kib(target.pid) - before) << 10
             check(used <= bound + (64 << 10), f"{used} bytes of the tables, of at most {bound}")
-            check(rise <= used + (1 << 20), f"what was kept takes {rise} bytes, and {used} are counted")
+            check(rise <= used + (1 << 20),
+                  f"what was kept takes {rise} bytes, and {used} are counted")
             if first == "marks" or status == constant("WIRE_REFUSED"):
                 moved = set_mark(client, "mark-0")
-                check_equal(moved[0], constant("WIRE_REFUSED" if name == "reset" else "WIRE_OK"), f"one that moves: {moved[1]}")
+                check_equal(moved[0], constant("WIRE_REFUSED" if name == "reset" else "WIRE_OK"),
+                            f"one that moves: {moved[1]}")
             bounded[f"{first} first"] = f"{used >> 10} KiB, {rise >> 10} resident"
     return f"{bounded}, of {bound >> 10}"
 
 
 @contextlib.contextmanager
 def kept_chunks(name, count, stays, **env):
-    """A program that has `count` chunks, of which each `stays`-th stays and is checked in the end."""
+    """A program that has `count` chunks, of which each `stays`-th stays and is checked in the
+    end."""
     program = harness.build_program(f"tests/control/{name}.c")
     with runtime_dir() as directory:
-        with harness.Target([program, str(count), str(stays)], directory, MEMCTX_CONTROL="eager", MEMCTX_DECAY_MS="50",
+        with harness.Target([program, str(count), str(stays)], directory, MEMCTX_CONTROL="eager",
+                            MEMCTX_DECAY_MS="50",
                             **env) as target:
             check_equal(target.hear(60).strip(), "ready", "the target's line")
             target.wait_socket()
@@ -585,7 +637,8 @@ def handed(stays, **env):
 def ledger(target, name):
     done = harness.run_cli("frag", target.pid, "--json", "--no-symbols", env=target.cli_env)
     check_equal(done.returncode, 0, done.stderr)
-    return {line["name"]: line["bytes"] for line in json.loads(done.stdout)["ledger"]["lines"]}[name]
+    return {line["name"]: line["bytes"]
+            for line in json.loads(done.stdout)["ledger"]["lines"]}[name]
 
 
 @test
@@ -597,18 +650,22 @@ def holes_go_back_while_the_program_sleeps():
         before = anonymous_kib(target.pid)
         held = ledger(target, "holes_bytes")
         after = anonymous_kib(target.pid)
-        check(after > before * 9 // 10, f"with MEMCTX_HOLES=0 nothing goes back: {before} KiB, then {after}")
-        check_equal(harness.run_cli("set", target.pid, "holes=1", env=target.cli_env).returncode, 0, "memctx set")
-        harness.wait_until(lambda: anonymous_kib(target.pid) < before * 6 // 10, f"less than 0.6 of {before} KiB", 60)
-        harness.wait_until(lambda: ledger(target, "holes_bytes") < held * 6 // 10, f"less than 0.6 of {held} bytes free", 60)
+        check(after > before * 9 // 10,
+              f"with MEMCTX_HOLES=0 nothing goes back: {before} KiB, then {after}")
+        check_equal(harness.run_cli("set", target.pid, "holes=1", env=target.cli_env).returncode, 0,
+                    "memctx set")
+        harness.wait_until(lambda: anonymous_kib(target.pid) < before * 6 // 10,
+                           f"less than 0.6 of {before} KiB", 60)
+        harness.wait_until(lambda: ledger(target, "holes_bytes") < held * 6 // 10,
+                           f"less than 0.6 of {held} bytes free", 60)
         harness.check_sums(target.dump("--no-symbols"))
         return f"{before} to {anonymous_kib(target.pid)} KiB"
 
 
 @test
 def what_others_freed_goes_back_while_the_owner_sleeps():
-    """A thread made 68 MB of chunks, and others freed nearly all: the memory goes back to the kernel
-    although the thread sleeps. With MEMCTX_HOLES=0 it goes back at a trim."""
+    """A thread made 68 MB of chunks, and others freed nearly all: the memory goes back to the
+    kernel although the thread sleeps. With MEMCTX_HOLES=0 it goes back at a trim."""
     with handed(5000) as target:
         harness.wait_until(lambda: anonymous_kib(target.pid) < 24 << 10, "less than 24 MiB", 60)
         gone = anonymous_kib(target.pid)
@@ -632,7 +689,8 @@ def trim_of_all_keeps_what_a_trim_of_contexts_promised():
         check_equal(target.hear(60).strip(), "right", "what stayed")
         for words in (("--site", "make"), ()):
             done = harness.run_cli("trim", target.pid, *words, env=target.cli_env)
-            check("1 of 1 threads have not allocated since" in done.stdout, f"trim {words}: {done.stdout}")
+            check("1 of 1 threads have not allocated since" in done.stdout,
+                  f"trim {words}: {done.stdout}")
         check(anonymous_kib(target.pid) > before * 9 // 10, "given back too early")
         target.say("go on")
         check_equal(target.hear(60).strip(), "right", "what stayed")

@@ -127,7 +127,8 @@ def check_whole(path, ended_s):
         check_equal(total, dump["totals"][field], f"sum of {field} over the contexts")
     said = struct.unpack_from("<qqqq", moments[-1][2], 120 + 40)
     totals = dump["totals"]
-    check_equal((totals["requested_bytes"], totals["live_chunks"], totals["allocs"], totals["frees"]),
+    check_equal((totals["requested_bytes"], totals["live_chunks"], totals["allocs"],
+                 totals["frees"]),
                 said, "the totals that the moment itself says")
     check(totals["requested_bytes"] > 0, "the recording is empty")
     labels = [(context["frame"] or {}).get("function") for context in dump["contexts"]]
@@ -140,7 +141,8 @@ def end_once(number, wait_s):
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         ready_s = time.time()
-        wait_until(lambda: os.path.exists(path) and any(wall_s(moment) > ready_s for moment in moments_of(read(path))),
+        wait_until(lambda: os.path.exists(path) and
+                   any(wall_s(moment) > ready_s for moment in moments_of(read(path))),
                    f"a moment of main in {path}", timeout_s=60)
         time.sleep(wait_s)
         target.process.send_signal(number)
@@ -187,7 +189,8 @@ def own_memory_cgroup():
             continue
         if os.path.exists(limit):
             if not v1:
-                with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                with open(os.path.join(group, "cgroup.subtree_control"), "w",
+                          encoding="ascii") as file:
                     file.write("+memory")
             inner = os.path.join(group, "inner")
             os.mkdir(inner)
@@ -205,8 +208,10 @@ def recording_outlives_the_oom_killer():
     try:
         for i in range(ROUNDS if ROUNDS > 5 else 2):
             above = i % 2
-            for place, limit_bytes in ((group, 2 * CGROUP_BYTES - above * CGROUP_BYTES), (inner, (1 + above) * CGROUP_BYTES)):
-                with open(os.path.join(place, os.path.basename(limit)), "w", encoding="ascii") as file:
+            for place, limit_bytes in ((group, 2 * CGROUP_BYTES - above * CGROUP_BYTES),
+                                       (inner, (1 + above) * CGROUP_BYTES)):
+                with open(os.path.join(place, os.path.basename(limit)), "w",
+                          encoding="ascii") as file:
                     file.write(str(limit_bytes))
             with recorded(5, members=members) as (target, directory):
                 check_oom(target, recording_of(directory, target.pid), above, members)
@@ -226,14 +231,16 @@ def check_oom(target, path, above, members):
     check_equal(report["ended"], "killed", "how the program ended")
     check(report["cgroup_oom_kills_since"] >= 1, f"kills since: {report}")
     check("most likely the OOM killer" in report["ended_text"], report["ended_text"])
-    check_equal((report["cgroup_limit_bytes"], report["cgroup_above"]), (CGROUP_BYTES, above), "the limit in the recording")
+    check_equal((report["cgroup_limit_bytes"], report["cgroup_above"]), (CGROUP_BYTES, above),
+                "the limit in the recording")
     text = run_cli("postmortem", path).stdout
     check(("a control group above its own: " if above else "\ncontrol group: ") in text, text)
     group = os.path.dirname(members)
     wait_until(lambda: not read(members), "the end of the group's members")
     os.rmdir(group)
     os.mkdir(group)
-    check_equal(postmortem_of(path)["cgroup_oom_kills_since"], None, "kills in another group of this path")
+    check_equal(postmortem_of(path)["cgroup_oom_kills_since"], None,
+                "kills in another group of this path")
 
 
 def read_state(pid):
@@ -267,14 +274,16 @@ def recording_of_a_child():
         check_equal(postmortem_of(path)["pid"], child, "pid in the child's recording")
         wait_moments(own, before + 1)
         report = postmortem_of(own)
-        check_equal((report["pid"], report["ended"]), (target.pid, "running"), "the parent's recording")
+        check_equal((report["pid"], report["ended"]), (target.pid, "running"),
+                    "the parent's recording")
 
 
 @test
 def recording_tells_an_exit():
     """postmortem says "normally" after exit and "killed" after _exit; the exit status is the
     program's, also if a FIFO has replaced the recording."""
-    for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed"), ("exit", 7, "fifo")):
+    for word, status, ended in (("exit", 7, "normally"), ("_exit", 8, "killed"),
+                                ("exit", 7, "fifo")):
         with recorded() as (target, directory):
             path = recording_of(directory, target.pid)
             wait_moments(path)
@@ -303,7 +312,8 @@ def recording_tells_an_exec_of_the_same_program():
         kept = path.replace(".rec", ".1.rec")
         wait_until(lambda: os.path.exists(kept), "the older file", timeout_s=60)
         wait_moments(path)
-        check_equal([postmortem_of(each)["ended"] for each in (kept, path)], ["executed-another", "running"], "how they ended")
+        check_equal([postmortem_of(each)["ended"] for each in (kept, path)],
+                    ["executed-another", "running"], "how they ended")
 
 
 @test
@@ -313,9 +323,12 @@ def recordings_of_replicas():
     if os.geteuid() != 0:
         raise Skip("making namespaces takes root")
     program = harness.build_program("tests/control/recorded.c")
-    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory, contextlib.ExitStack() as stack:
-        argv = ["unshare", "--pid", "--fork", "--mount-proc", harness.CLI, "run", f"--record={directory}", "--", program]
-        paths = [recording_of(directory, 1).replace(".rec", f"{number}.rec") for number in ("", "-2", "-3")]
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory, \
+         contextlib.ExitStack() as stack:
+        argv = ["unshare", "--pid", "--fork", "--mount-proc", harness.CLI, "run",
+                f"--record={directory}", "--", program]
+        paths = [recording_of(directory, 1).replace(".rec", f"{number}.rec")
+                 for number in ("", "-2", "-3")]
         replicas = []
         for path in paths:
             replicas.append(stack.enter_context(harness.Target(argv, runtime, preload=False)))
@@ -353,9 +366,12 @@ def recording_names_the_program():
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         spaced = os.path.join(directory, "my recorded")
         shutil.copy(program, spaced)
-        for path, title, want in ((program, "recorded: worker of /tmp/x", "recorded"), (program, "recorded *:6379", "recorded"),
-                                  (program, "-recorded", "recorded"), (spaced, spaced, "my recorded")):
-            argv = [harness.CLI, "run", f"--record={directory}", "--", "/bin/bash", "-c", 'exec -a "$1" "$2"', "bash", title, path]
+        for path, title, want in ((program, "recorded: worker of /tmp/x", "recorded"),
+                                  (program, "recorded *:6379", "recorded"),
+                                  (program, "-recorded", "recorded"),
+                                  (spaced, spaced, "my recorded")):
+            argv = [harness.CLI, "run", f"--record={directory}", "--", "/bin/bash", "-c",
+                    'exec -a "$1" "$2"', "bash", title, path]
             with harness.Target(argv, runtime, preload=False) as target:
                 check_equal(target.hear(), f"ready {target.pid}", "the target's line")
                 file = os.path.join(directory, f"memctx-{target.pid}-{os.path.basename(path).replace(' ', '_')}.rec")
@@ -374,7 +390,8 @@ def recording_has_a_history():
         target.process.wait(timeout=60)
         report = postmortem_of(path)
         # a control group that is nearly full makes the OOM killer the likely cause
-        check(re.search("called _exit or exec$| of its limit: |OOM killer$", report["ended_text"]), report["ended_text"])
+        check(re.search("called _exit or exec$| of its limit: |OOM killer$", report["ended_text"]),
+              report["ended_text"])
         moments = report["moments"]
         check_equal(len(moments), len(moments_of(read(path))), "moments")
         for at, moment in (("start", moments[0]), ("now", moments[-1])):
@@ -383,11 +400,13 @@ def recording_has_a_history():
         last_s = moments[-1]["uptime_s"]
         back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # a time just before moment 2
         back = dump_of(f"{path}@-{back_ms}ms")
-        check_equal(back["totals"]["requested_bytes"], moments[1]["requested_bytes"], "the moment at @-TIME")
+        check_equal(back["totals"]["requested_bytes"], moments[1]["requested_bytes"],
+                    "the moment at @-TIME")
         done = run_cli("diff", "--json", f"{path}@start", f"{path}@now")
         grew = json.loads(done.stdout)
         check_equal(grew["totals"]["growth"]["requested_bytes"],
-                    moments[-1]["requested_bytes"] - moments[0]["requested_bytes"], "growth in diff")
+                    moments[-1]["requested_bytes"] - moments[0]["requested_bytes"],
+                    "growth in diff")
         check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
         check_equal(report["growth"]["requested_bytes"],
                     grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
@@ -397,22 +416,33 @@ def recording_has_a_history():
         check(f"last moment: {last} +0530, at" in told, f"{told}, want {last} +0530")
         taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moments[0]["time_s"]))
         os.utime(path, (1, 1))
-        check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout, f"the page of @start does not say {taken}")
+        check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout,
+              f"the page of @start does not say {taken}")
         growth = postmortem_of(f"{path}@-{back_ms}ms", "--last", "100ms")["growth"]
-        check(abs(growth["since_uptime_s"] - moments[0]["uptime_s"]) < 0.02, "the moment before moment 1")
-        check_equal(growth["requested_bytes"], moments[1]["requested_bytes"] - moments[0]["requested_bytes"], "growth before moment 1")
-        check_equal(postmortem_of(f"{path}@start", "--last", "100ms")["growth"], None, "growth before the first moment")
+        check(abs(growth["since_uptime_s"] - moments[0]["uptime_s"]) < 0.02,
+              "the moment before moment 1")
+        check_equal(growth["requested_bytes"],
+                    moments[1]["requested_bytes"] - moments[0]["requested_bytes"],
+                    "growth before moment 1")
+        check_equal(postmortem_of(f"{path}@start", "--last", "100ms")["growth"], None,
+                    "growth before the first moment")
         found = json.loads(run_cli("doctor", "--json", path).stdout)
         # Moments that follow each other closely share a mark.
-        check(2 <= found["samples"] <= min(len(moments), 25), f"looks of doctor: {found['samples']}")
+        check(2 <= found["samples"] <= min(len(moments), 25),
+              f"looks of doctor: {found['samples']}")
         for word, code in (("-99h", 1), ("soon", 2)):
-            check_equal(run_cli("dump", f"{path}@{word}").returncode, code, f"exit status of @{word}")
+            check_equal(run_cli("dump", f"{path}@{word}").returncode, code,
+                        f"exit status of @{word}")
         check_equal(run_cli("frag", path).returncode, 1, "exit status of frag")
-        for words in (("dump", path, "--sort", "reserved"), ("dump", path, "--flat", "--sort", "waste"),
-                      ("dump", path, "--svg", "-", "--sort", "pinned"), ("export", path, "--folded", "-", "--metric", "waste")):
+        for words in (("dump", path, "--sort", "reserved"),
+                      ("dump", path, "--flat", "--sort", "waste"),
+                      ("dump", path, "--svg", "-", "--sort", "pinned"),
+                      ("export", path, "--folded", "-", "--metric", "waste")):
             done = run_cli(*words)
-            check_equal((done.returncode, done.stdout), (1, ""), f"exit status and output of {words}")
-            check(f"a recording holds no pages, so {words[-1]} is not known" in done.stderr, done.stderr)
+            check_equal((done.returncode, done.stdout), (1, ""),
+                        f"exit status and output of {words}")
+            check(f"a recording holds no pages, so {words[-1]} is not known" in done.stderr,
+                  done.stderr)
         snapshot = os.path.join(directory, "kept.mctx")
         check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
         check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")
@@ -434,7 +464,8 @@ def recording_has_the_latest_identifier():
         target.kill()
         labels = [(context["frame"] or {}).get("function") for context in dump_of(path)["contexts"]]
         check("sessions: /export of a customer" in labels, f"labels: {labels}")
-        valid = [block_at(read(path), at, DIRECTORY) is not None for at in (4096, 4096 + (1536 << 10))]
+        valid = [block_at(read(path), at, DIRECTORY) is not None
+                 for at in (4096, 4096 + (1536 << 10))]
         check_equal(valid, [True, True], "the two directories")
 
 
@@ -556,11 +587,13 @@ def recording_that_is_damaged():
         torn = bytearray(whole)
         torn[moments[-1][0] + BLOCK.size + 60] ^= 1
         uptime = check_damaged(torn, [0])["uptime_s"]
-        check(abs(uptime - uptimes[-2]) < 0.02, f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
+        check(abs(uptime - uptimes[-2]) < 0.02,
+              f"the state when the last moment is torn: {uptime}, want {uptimes[-2]}")
         other = bytearray(whole)
         patch(other, 0, WIRE_VERSION_AT, struct.pack("<I", 8))
         check_damaged(other, [1])
-        check("figures of version 8; this memctx reads version" in run_cli("dump", path).stderr, "the message of another version")
+        check("figures of version 8; this memctx reads version" in run_cli("dump", path).stderr,
+              "the message of another version")
         for at in (0, 10, 4095, 4096 + 50, RING_AT - 1, RING_AT, moments[0][0] + 100):
             check_damaged(whole[:at], [1])
         without_moments, without_paths = bytearray(whole), bytearray(whole)
@@ -568,8 +601,10 @@ def recording_that_is_damaged():
             without_moments[moment[0] + BLOCK.size] ^= 1
         for directory_at in (4096, (4096 + RING_AT) // 2):
             without_paths[directory_at + 4] ^= 1
-        for data, message in ((without_moments, "none of its moments is complete"), (whole[:RING_AT], "or the file is cut off"),
-                              (without_paths, "neither of its two directories of call paths is complete")):
+        for data, message in ((without_moments, "none of its moments is complete"),
+                              (whole[:RING_AT], "or the file is cut off"),
+                              (without_paths,
+                               "neither of its two directories of call paths is complete")):
             check_damaged(data, [1])
             found = run_cli("dump", path).stderr
             check(message in found, f"{found!r}, want {message!r}")
@@ -607,14 +642,16 @@ def shares_of(targets):
 
 @test
 def recording_judges_no_sum():
-    """[smaller contexts] holds a buffer of stdio and saw two million strings come and go: no array grew
-    by copying."""
+    """[smaller contexts] holds a buffer of stdio and saw two million strings come and go: no array
+    grew by copying."""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         wait_moments(path)
         target.say("strings")
-        wait_until(lambda: dump_of(path)["totals"]["frees"] >= 2000000, "a moment with the frees", timeout_s=60)
-        rest = next(one for one in dump_of(path)["contexts"] if (one["frame"] or {}).get("function") == "[smaller contexts]")
+        wait_until(lambda: dump_of(path)["totals"]["frees"] >= 2000000, "a moment with the frees",
+                   timeout_s=60)
+        rest = next(one for one in dump_of(path)["contexts"]
+                    if (one["frame"] or {}).get("function") == "[smaller contexts]")
         check(rest["self"]["frees"] >= 2000000, f"the sum has no frees: {rest}")
         findings = json.loads(run_cli("doctor", "--json", path).stdout)["findings"]
         check("copies" not in [one["id"] for one in findings], f"{findings}")
@@ -637,7 +674,8 @@ def recording_costs_little():
                 shares = shares_of((plain, target))
                 if shares[1] - shares[0] < 0.002:
                     break
-            sizes = [int(harness.read_status(each.pid, "VmSize").split()[0]) for each in (plain, target)]
+            sizes = [int(harness.read_status(each.pid, "VmSize").split()[0])
+                     for each in (plain, target)]
     check(sizes[1] - sizes[0] <= 2048, f"address space in KiB: {sizes}")
     check(shares[1] - shares[0] < 0.002, f"share of a core: {shares}")
 
@@ -688,12 +726,16 @@ def recording_keeps_names():
     """--names stores function names in the recording; they are there after the program's file is
     removed."""
     with short_lived_program("--names") as (target, program, path):
-        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording",
+                   timeout_s=60)
         beside = companions_of(target.pid)
         check_equal(len(beside), 1, "processes beside the program")
-        check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev, "its standard input")
-        check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid, "it is a child of the program")
-        os.kill(beside[0], signal.SIGTERM)  # a service manager sends SIGTERM to all processes of a service
+        check_equal(os.stat(f"/proc/{beside[0]}/fd/0").st_rdev, os.stat("/dev/null").st_rdev,
+                    "its standard input")
+        check(int(read(f"/proc/{beside[0]}/stat").rsplit(b")", 1)[1].split()[1]) != target.pid,
+              "it is a child of the program")
+        # a service manager sends SIGTERM to all processes of a service
+        os.kill(beside[0], signal.SIGTERM)
         time.sleep(0.1)
         check_equal(companions_of(target.pid), beside, "SIGTERM ended it before the program")
         shutil.copy(program, program + ".new")
@@ -702,11 +744,13 @@ def recording_keeps_names():
         check("executed another" not in told and "still runs" in told, told)
         target.process.send_signal(signal.SIGKILL)
         target.process.wait(timeout=60)
-        wait_until(lambda: not companions_of(target.pid), "the end of the process beside", timeout_s=60)
+        wait_until(lambda: not companions_of(target.pid), "the end of the process beside",
+                   timeout_s=60)
         os.unlink(program)
         dump, functions = functions_of(path)
         check(dump["has_names"] and "main" in functions, functions)
-        check_equal(functions_of(path + "@start")[1] - {None}, functions - {None}, "at the first moment")
+        check_equal(functions_of(path + "@start")[1] - {None}, functions - {None},
+                    "at the first moment")
         told = run_cli("postmortem", path)
         check(told.returncode == 0 and "(recorded.c:" in told.stdout, told.stdout + told.stderr)
         check("main" not in str(dump_of(path)["contexts"]), "--no-symbols")
@@ -714,10 +758,11 @@ def recording_keeps_names():
 
 @test
 def names_of_a_program_with_a_version():
-    """A recording of ruby3.1 is called memctx-PID-ruby3.1.rec. --names does not take it for an older
-    recording of ruby3."""
+    """A recording of ruby3.1 is called memctx-PID-ruby3.1.rec. --names does not take it for an
+    older recording of ruby3."""
     with short_lived_program("--names", name="recorded3.1") as (_, _, path):
-        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording", timeout_s=60)
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording",
+                   timeout_s=60)
 
 
 @test
@@ -730,8 +775,10 @@ def names_are_added_later():
         target.process.wait(timeout=60)
         check_equal(names_of(path), [0, 0], "names before")
         want = functions_of(path)[1]
-        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names")
-        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [1, 0]), "names that are there")
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)),
+                    (0, [1, 0]), "names")
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)),
+                    (0, [1, 0]), "names that are there")
         os.rename(program, program + "-moved")
         check_equal(functions_of(path)[1], want, "with the program's file gone")
         with open(path, "r+b") as file:
@@ -739,15 +786,18 @@ def names_are_added_later():
             file.write(b"damage")
         check("main" not in functions_of(path)[1], "names of a damaged block")
         os.rename(program + "-moved", program)
-        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)), (0, [0, 2]), "beside the damaged block")
+        check_equal((run_cli("postmortem", "--names", path).returncode, names_of(path)),
+                    (0, [0, 2]), "beside the damaged block")
         dump, functions = functions_of(path)
         check_equal((dump["has_names"], functions), (True, want), "again")
         snapshot = path + ".mctx"
         check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
-        for words, code, message in ((["--names", "--no-symbols", path], 2, "contradict each other"),
+        for words, code, message in ((["--names", "--no-symbols", path], 2,
+                                      "contradict each other"),
                                      (["--names", snapshot], 1, "is a snapshot, not a recording")):
             done = run_cli("postmortem", *words)
-            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+            check(done.returncode == code and message in done.stderr,
+                  f"{words}: {done.returncode} {done.stderr}")
         done = run_cli("run", "--names", "true")
         check(done.returncode == 2 and "add --record" in done.stderr, done.stderr)
 
@@ -765,38 +815,47 @@ def recording_is_switched_on_and_off():
             def switch(value, code=0, message=None):
                 done = run_cli("set", target.pid, f"record={value}", env=target.cli_env)
                 told = message or f"record is now {value}"
-                check(done.returncode == code and told in done.stdout + done.stderr, f"record={value}: {done.stdout}{done.stderr}")
+                check(done.returncode == code and told in done.stdout + done.stderr,
+                      f"record={value}: {done.stdout}{done.stderr}")
 
             one, two = (os.path.join(directory, name) for name in ("one", "two"))
             plain = os.path.join(directory, "plain")
             with open(plain, "wb"):
                 pass
             switch("off")
-            for value, message in (("relative", "takes off, or the absolute path"), ("", "takes off, or the absolute path"),
-                                   ("/" + "x" * 600, "takes off, or the absolute path"), (plain, "nothing can be recorded in"),
-                                   (plain + "/x", "it is not a directory"), ("/proc/nothing/x", "its folder does not exist"),
-                                   ("/proc", "no files can be made there" if os.geteuid() == 0 else "permission denied")):
+            for value, message in (("relative", "takes off, or the absolute path"),
+                                   ("", "takes off, or the absolute path"),
+                                   ("/" + "x" * 600, "takes off, or the absolute path"),
+                                   (plain, "nothing can be recorded in"),
+                                   (plain + "/x", "it is not a directory"),
+                                   ("/proc/nothing/x", "its folder does not exist"),
+                                   ("/proc", "no files can be made there" if os.geteuid() == 0
+                                    else "permission denied")):
                 switch(value, 1, message)
             check_equal(sorted(os.listdir(directory)), ["plain"], "files after refusals")
             for where in (one, two, two):
                 switch(where)
                 wait_moments(recording_of(where, target.pid))
-            switch(two + "/nothing/x", 1, "its folder does not exist")  # the command fails, and the old recording goes on
+            # the command fails, and the old recording goes on
+            switch(two + "/nothing/x", 1, "its folder does not exist")
             kept = recording_of(two, target.pid).replace(".rec", ".1.rec")
             for path in (recording_of(one, target.pid), kept):
                 check_whole(path, time.time())
                 told = postmortem_of(path)
                 check_equal(told["ended"], "switched-off", path)
                 check("the process went on" in told["ended_text"], told["ended_text"])
-            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "running", "the last one")
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "running",
+                        "the last one")
             switch("off")
             switch("off")
-            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "switched-off", "the last one")
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "switched-off",
+                        "the last one")
             switch(one)
             wait_until(lambda: len(os.listdir(one)) == 2, "a new file beside the old one")
             wait_moments(recording_of(one, target.pid))
             target.kill()
-            check_equal(postmortem_of(recording_of(one, target.pid))["ended"], "killed", "after the end of the process")
+            check_equal(postmortem_of(recording_of(one, target.pid))["ended"], "killed",
+                        "after the end of the process")
             check_whole(recording_of(one, target.pid), time.time())
 
 
@@ -819,7 +878,8 @@ def recording_of_a_machine_that_slept():
         data = bytearray(read(path))
         moments = moments_of(data)
         for at, _, body in moments[-2:]:
-            patch(data, at, SLEPT_AT, struct.pack("<Q", struct.unpack_from("<Q", body, SLEPT_AT)[0] + 3 * 3600 * 10**9))
+            patch(data, at, SLEPT_AT,
+                  struct.pack("<Q", struct.unpack_from("<Q", body, SLEPT_AT)[0] + 3 * 3600 * 10**9))
         with open(path, "wb") as file:
             file.write(data)
         uptimes = [moment["uptime_s"] for moment in postmortem_of(path)["moments"]]
@@ -845,33 +905,45 @@ def top_prints_a_recording():
             process = frame["process"]
             check_equal(frame["interval_s"], None, "the distance of the moments varies")
             for key in ("requested_bytes", "live_chunks", "rss_bytes", "uptime_s", "time_s"):
-                check_equal(round(process[key], 3), round(moment[key], 3), f"{key} of frame {frame['frame']}")
-            check_equal(sum(one["requested_bytes"] for one in frame["list"]), moment["requested_bytes"], "sum over the contexts")
+                check_equal(round(process[key], 3), round(moment[key], 3),
+                            f"{key} of frame {frame['frame']}")
+            check_equal(sum(one["requested_bytes"] for one in frame["list"]),
+                        moment["requested_bytes"], "sum over the contexts")
             rate = before and (moment["requested_bytes"] - before["requested_bytes"]) / (moment["uptime_s"] - before["uptime_s"])
-            check(rate is None if process["growth_bytes_per_s"] is None else abs(process["growth_bytes_per_s"] - rate) < 1 + abs(rate) / 100,
+            check(rate is None if process["growth_bytes_per_s"] is None
+                  else abs(process["growth_bytes_per_s"] - rate) < 1 + abs(rate) / 100,
                   f"growth of frame {frame['frame']}: {process['growth_bytes_per_s']}, want {rate}")
-        want = {context["id"]: context["self"]["requested_bytes"] for context in dump_of(path)["contexts"] if context["self"]["live_chunks"]}
-        check_equal({one["id"]: one["requested_bytes"] for one in frames[-1]["list"] if one["live_chunks"]}, want, "the last moment")
+        want = {context["id"]: context["self"]["requested_bytes"]
+                for context in dump_of(path)["contexts"] if context["self"]["live_chunks"]}
+        check_equal({one["id"]: one["requested_bytes"]
+                     for one in frames[-1]["list"] if one["live_chunks"]}, want, "the last moment")
         text = run_cli("top", path + "@start", "--batch", "9", "--no-symbols", "--tree").stdout
         check(text.startswith("moment of 2") and "frame 1 of 1:" in text, text)
         snapshot = path + ".mctx"
         check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "a snapshot of it")
-        for words, code, message in ((["top", snapshot, "--batch", "1"], 1, "is a snapshot of one moment; top takes a process or a recording"),
-                                     (["top", path + "@-9h", "--batch", "1"], 1, "begins only"), (["top", path, path], 1, "is a file; top needs a running process"),
+        for words, code, message in ((["top", snapshot, "--batch", "1"], 1,
+                                      "is a snapshot of one moment; top takes a process or a "
+                                      "recording"),
+                                     (["top", path + "@-9h", "--batch", "1"], 1, "begins only"),
+                                     (["top", path, path], 1,
+                                      "is a file; top needs a running process"),
                                      (["top", path], 2, "--batch N prints N frames")):
             done = run_cli(*words)
-            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+            check(done.returncode == code and message in done.stderr,
+                  f"{words}: {done.returncode} {done.stderr}")
 
 
 def frames_of(path):
     """What top --batch prints for each moment of a recording."""
-    return [json.loads(line) for line in run_cli("top", path, "--batch", "1000", "--json", "--limit", "500").stdout.splitlines()]
+    return [json.loads(line) for line in run_cli("top", path, "--batch", "1000", "--json",
+                                                 "--limit", "500").stdout.splitlines()]
 
 
 def churned(contexts):
     """The contexts of churn's own chunks among those that diff or top prints."""
     paths = ((context, context["path"]) for context in contexts)
-    return [context for context, path in paths if (path if isinstance(path, str) else path[0]).startswith("churn ")]
+    return [context for context, path in paths
+            if (path if isinstance(path, str) else path[0]).startswith("churn ")]
 
 
 @test
@@ -882,25 +954,30 @@ def recording_of_a_context_that_grows_late():
         path = recording_of(directory, target.pid)
         wait_moments(path, 3)
         target.say("churn")
-        wait_until(lambda: any(churned(frame["list"]) for frame in frames_of(path)), "churn in the recording", timeout_s=60)
+        wait_until(lambda: any(churned(frame["list"]) for frame in frames_of(path)),
+                   "churn in the recording", timeout_s=60)
         target.kill()
         frames, moments = frames_of(path), postmortem_of(path)["moments"]
         first = next(i for i, frame in enumerate(frames) if churned(frame["list"]))
         check(first > 0, "churn is large at the first moment")
         row = churned(frames[first]["list"])[0]
-        check_equal((row["requested_bytes"], row["allocs_per_s"]), (8 << 20, None), "the rate of churn")
-        rates = [one["allocs_per_s"] for one in frames[first]["list"] if one["path"] == "[smaller contexts]"]
+        check_equal((row["requested_bytes"], row["allocs_per_s"]), (8 << 20, None),
+                    "the rate of churn")
+        rates = [one["allocs_per_s"]
+                 for one in frames[first]["list"] if one["path"] == "[smaller contexts]"]
         check_equal(rates, [None], "the rate of the smaller contexts")
         back_ms = int((moments[-1]["uptime_s"] - moments[first - 1]["uptime_s"]) * 1000)
         diff = json.loads(run_cli("diff", "--json", f"{path}@-{back_ms}ms", path).stdout)
         row = churned(diff["contexts"])[0]
-        check_equal((row["growth"]["allocs"], row["growth"]["requested_bytes"]), (None, 8 << 20), "the growth of churn")
+        check_equal((row["growth"]["allocs"], row["growth"]["requested_bytes"]), (None, 8 << 20),
+                    "the growth of churn")
         check(diff["totals"]["growth"]["allocs"] > 0, "the growth of all contexts")
 
 
 @contextlib.contextmanager
 def phases(**env):
-    """Starts recorded_phases.c under memctx run --record; yields it and the path of its recording."""
+    """Starts recorded_phases.c under memctx run --record; yields it and the path of its
+    recording."""
     program = harness.build_program("tests/control/recorded_phases.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
         argv = [harness.CLI, "run", f"--record={directory}", "--", program]
@@ -922,7 +999,8 @@ def recording_of_paths_that_were_dropped():
             check_equal(target.ask(f"phase {number}"), "done", "a phase")
         target.kill()
         check_whole_sums(early := dump_of(f"{path}@-5s"))
-        check(bytes_of(early, "[forgotten paths]") > early["totals"]["requested_bytes"] / 2, f"forgotten: {early['totals']}")
+        check(bytes_of(early, "[forgotten paths]") > early["totals"]["requested_bytes"] / 2,
+              f"forgotten: {early['totals']}")
         check(bytes_of(early, "[smaller contexts]") < 100000, "the smaller contexts")
         last = dump_of(path)
         check_equal(bytes_of(last, "[forgotten paths]"), 0, "forgotten at the end")
@@ -950,8 +1028,8 @@ SINCE = 0x53444352
 
 @test
 def recording_of_ids_that_changed_their_meaning():
-    """After a path got the id of a removed one, the directory says from which moment on the ids have
-    their meaning. Figures of earlier moments are [forgotten paths]."""
+    """After a path got the id of a removed one, the directory says from which moment on the ids
+    have their meaning. Figures of earlier moments are [forgotten paths]."""
     with phases(MEMCTX_TABLES="1M") as (target, path):
         target.ask("phase 0")
         for number in range(1, 60):
@@ -959,30 +1037,38 @@ def recording_of_ids_that_changed_their_meaning():
             if number % 15 == 0:
                 target.ask(f"phase {number // 15 % 4}")
                 wait_moments(path, len(moments_of(read(path))) + 2)
-                newest = max((block_at(read(path), at, DIRECTORY) or (0, b"") for at in (4096, (4096 + RING_AT) // 2)))
+                newest = max((block_at(read(path), at, DIRECTORY) or (0, b"")
+                              for at in (4096, (4096 + RING_AT) // 2)))
                 if pieces_of(newest[1], SINCE):
                     break
             time.sleep(0.3)
         target.kill()
         data = bytearray(read(path))
-        found = {at: block for at in (4096, (4096 + RING_AT) // 2) if (block := block_at(data, at, DIRECTORY))}
+        found = {at: block for at in (4096, (4096 + RING_AT) // 2)
+                 if (block := block_at(data, at, DIRECTORY))}
         at = max(found, key=lambda at: found[at][0])
         pieces = pieces_of(found[at][1], SINCE)
-        listed = [pair for offset, length in pieces for pair in struct.iter_unpack("<II", found[at][1][offset:offset + length])]
+        listed = [pair for offset, length in pieces
+                  for pair in struct.iter_unpack("<II", found[at][1][offset:offset + length])]
         check(listed and listed == sorted(listed), f"since: {listed}")
         last = moments_of(data)[-1]
-        check_equal(len(listed), struct.unpack_from("<I", last[2], 20)[0], "an element for each entry of the last moment")
-        check(any(since for _, since in listed) and all(since <= last[1] for _, since in listed), f"since: {listed}")
+        check_equal(len(listed), struct.unpack_from("<I", last[2], 20)[0],
+                    "an element for each entry of the last moment")
+        check(any(since for _, since in listed) and all(since <= last[1] for _, since in listed),
+              f"since: {listed}")
         before = dump_of(path)
         for offset, length in pieces:  # as if all ids had got their meaning just now
-            new = b"".join(struct.pack("<II", number, last[1]) for number, _ in struct.iter_unpack("<II", found[at][1][offset:offset + length]))
+            new = b"".join(struct.pack("<II", number, last[1])
+                           for number, _ in struct.iter_unpack("<II", found[at][1][offset:offset +
+                                                                                   length]))
             patch(data, at, offset, new)
         with open(path, "wb") as file:
             file.write(data)
         check_equal(dump_of(path)["contexts"], before["contexts"], "the last moment")
         first = dump_of(f"{path}@start")
         check_whole_sums(first)
-        check_equal(bytes_of(first, "[forgotten paths]") + bytes_of(first, "[smaller contexts]"), first["totals"]["requested_bytes"], "the first moment")
+        check_equal(bytes_of(first, "[forgotten paths]") + bytes_of(first, "[smaller contexts]"),
+                    first["totals"]["requested_bytes"], "the first moment")
 
 
 @test
@@ -992,7 +1078,8 @@ def top_shows_a_recording():
     with contextlib.contextmanager(first_moments)() as path:
         count = len(postmortem_of(path)["moments"])
         env = {**harness.clean_env(), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-        with screen.Terminal([harness.CLI, "top", path, "--interval", "0.1"], env, 24, 120) as terminal:
+        with screen.Terminal([harness.CLI, "top", path, "--interval", "0.1"], env, 24,
+                             120) as terminal:
             def at(moment):
                 terminal.wait(rf"moment {moment} of {count}, 2", f"moment {moment}")
 
@@ -1019,7 +1106,8 @@ def top_shows_a_recording():
             terminal.press("v")
             terminal.wait("TREE OF CALL PATHS", "the tree")
             terminal.press("g")
-            terminal.until(lambda: "whole program" in terminal.screen.marked()[-1], "the root is marked")
+            terminal.until(lambda: "whole program" in terminal.screen.marked()[-1],
+                           "the root is marked")
             terminal.wait(r"total +(▁\S*█ .*\S) *\nline +\1 *\n", "the axis of the whole tree")
             terminal.press("q")
             check_equal(terminal.ended(), 0, "the exit code after q")
@@ -1033,7 +1121,8 @@ def top_goes_from_a_process_to_its_recording():
     with recorded() as (target, directory), runtime_dir() as runtime:
         wait_moments(recording_of(directory, target.pid), 3)
         env = {**target.cli_env, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-        with screen.Terminal([harness.CLI, "top", str(target.pid), "--interval", "0.2"], env, 24, 120) as terminal:
+        with screen.Terminal([harness.CLI, "top", str(target.pid), "--interval", "0.2"], env, 24,
+                             120) as terminal:
             terminal.wait(rf"memctx top: pid {target.pid} \(recorded\), up", "the process")
             terminal.press("[")
             terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded", "its recording")
@@ -1044,7 +1133,8 @@ def top_goes_from_a_process_to_its_recording():
             target.kill()
             terminal.wait("was killed by signal 9", "its end")
             terminal.press("[")
-            terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded", "the recording of the ended process")
+            terminal.wait(rf"moment \d+ of \d+, 2.*; pid {target.pid}, recorded",
+                          "the recording of the ended process")
             terminal.wait("recorded.c:", "names of the ended process")
             terminal.press("b")
             terminal.wait("was killed by signal 9", "its end again")
@@ -1053,20 +1143,25 @@ def top_goes_from_a_process_to_its_recording():
         with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as other:
             other.hear()
             other.wait_socket()
-            with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24, 120) as terminal:
+            with screen.Terminal([harness.CLI, "top", str(other.pid)], {**env, **other.cli_env}, 24,
+                                 120) as terminal:
                 terminal.wait("resident", "the process")
                 terminal.press("[")
-                terminal.wait(f"this process writes no recording; memctx set {other.pid} record=DIR begins one", "none")
+                terminal.wait(f"this process writes no recording; memctx set {other.pid} "
+                              "record=DIR begins one", "none")
                 done = run_cli("set", str(other.pid), f"record={directory}", env=other.cli_env)
                 check_equal(done.returncode, 0, done.stderr)
                 wait_moments(recording_of(directory, other.pid))
                 terminal.press("[")
-                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that began later")
+                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded",
+                              "a recording that began later")
                 terminal.press("b")
                 terminal.wait(rf"memctx top: pid {other.pid} \(recorded\), up", "the process again")
-                check_equal(run_cli("set", str(other.pid), "record=off", env=other.cli_env).returncode, 0, "record=off")
+                check_equal(run_cli("set", str(other.pid), "record=off",
+                                    env=other.cli_env).returncode, 0, "record=off")
                 terminal.press("[")
-                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded", "a recording that was switched off")
+                terminal.wait(rf"moment \d+ of \d+, 2.*; pid {other.pid}, recorded",
+                              "a recording that was switched off")
                 terminal.press("b")
                 os.remove(recording_of(directory, other.pid))
                 terminal.press("[")
@@ -1080,9 +1175,11 @@ def recording_in_a_container_is_read_from_outside():
     if os.geteuid() != 0:
         raise Skip("making namespaces takes root")
     program = harness.build_program("tests/control/recorded.c")
-    script = ("mount --make-rprivate / && mount -t tmpfs tmpfs /opt && mkdir /opt/rec && cp \"$1\" /opt/recorded && "
+    script = ("mount --make-rprivate / && mount -t tmpfs tmpfs /opt && mkdir /opt/rec && cp \"$1\" "
+              "/opt/recorded && "
               "exec \"$2\" run --record=/opt/rec -- /opt/recorded")
-    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh", program, harness.CLI]
+    argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh",
+            program, harness.CLI]
     with runtime_dir() as runtime, harness.Target(argv, runtime, preload=False) as target:
         if target.hear() != "ready 1":
             raise Skip("this machine makes no such namespaces")
@@ -1092,8 +1189,10 @@ def recording_in_a_container_is_read_from_outside():
         told = postmortem_of(path)
         check_equal((told["ended"], told["pid"]), ("running", 1), "how it ended")
         # The ids of threads in the dump are those of the container's pid namespace.
-        threads = json.loads(run_cli("dump", "--outside", "--threads", "--json", "--no-symbols", str(pid)).stdout)["threads"]
-        check((1, "recorded") in {(thread["tid"], thread["name"]) for thread in threads}, f"threads: {threads}")
+        threads = json.loads(run_cli("dump", "--outside", "--threads", "--json", "--no-symbols",
+                                     str(pid)).stdout)["threads"]
+        check((1, "recorded") in {(thread["tid"], thread["name"]) for thread in threads},
+              f"threads: {threads}")
         check_equal(run_cli("postmortem", "--names", path).returncode, 0, "keeping names")
         with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
             copy = shutil.copy(path, os.path.join(directory, "copy.rec"))

@@ -106,7 +106,8 @@ def a_user_finds_a_process_without_a_readable_map():
             target.wait_socket()
             for words in (("dump", str(target.pid)), ("dump", "undumpable"), ("ps",)):
                 done = as_user(NOBODY, [harness.CLI, *words], target.cli_env)
-                check(done.returncode == 0 and str(target.pid) in done.stdout and "not asked" not in done.stdout,
+                check(done.returncode == 0 and str(target.pid) in done.stdout and
+                      "not asked" not in done.stdout,
                       f"{words}: {done.returncode} {done.stdout} {done.stderr}")
             done = as_user(OTHER_UID, [harness.CLI, "ps"], target.cli_env)
             check(str(target.pid) not in done.stdout, f"ps of another user: {done.stdout}")
@@ -303,7 +304,8 @@ def socket_appears(path, **env):
 def runtime_dir_unset_or_odd():
     """Without a usable XDG_RUNTIME_DIR the socket is below /run/user/UID, or else
     /tmp/memctx-UID."""
-    for value in (None, "", "relative/path", "."):  # by the XDG specification relative paths are ignored
+    # by the XDG specification relative paths are ignored
+    for value in (None, "", "relative/path", "."):
         socket_appears(usual_place(), XDG_RUNTIME_DIR=value)
     with runtime_dir() as directory:
         socket_appears(f"{directory}/memctx", XDG_RUNTIME_DIR=directory + "/")

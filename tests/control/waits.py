@@ -28,18 +28,20 @@ def waits_start_the_thread():
     """A program that waits in any waiting function of libc gets its socket, without allocating
     again."""
     with runtime_dir() as directory, contextlib.ExitStack() as stack:
-        targets = {name: stack.enter_context(harness.Target([program(), name], directory)) for name in WAITS}
+        targets = {name: stack.enter_context(harness.Target([program(), name], directory))
+                   for name in WAITS}
         targets["sleep 60"] = stack.enter_context(harness.Target(["sleep", "60"], directory))
         for target in targets.values():
             target.wait_socket()
         for name in ("pause", "sleep 60"):
-            check_equal(targets[name].dump()["pid"], targets[name].pid, f"pid in the dump of {name}")
+            check_equal(targets[name].dump()["pid"], targets[name].pid,
+                        f"pid in the dump of {name}")
 
 
 @test
 def waits_that_are_short():
-    """A wait of some milliseconds in a process younger than 0.5 s, or with MEMCTX_CONTROL=off, starts
-    no control thread."""
+    """A wait of some milliseconds in a process younger than 0.5 s, or with MEMCTX_CONTROL=off,
+    starts no control thread."""
     with runtime_dir() as directory:
         for _ in range(20):  # on a busy machine the run may take 0.5 s; then the test tries again
             begin = time.monotonic()
@@ -50,8 +52,10 @@ def waits_that_are_short():
         with harness.Target([program(), "sleep"], directory, MEMCTX_CONTROL="off") as off:
             with harness.Target([program(), "sleep"], directory) as automatic:
                 automatic.wait_socket()
-            harness.wait_until(lambda: harness.read_status(off.pid, "State").startswith("S"), "its sleep")
-            check_equal(harness.read_status(off.pid, "Threads"), "1", "threads with MEMCTX_CONTROL=off")
+            harness.wait_until(lambda: harness.read_status(off.pid, "State").startswith("S"),
+                               "its sleep")
+            check_equal(harness.read_status(off.pid, "Threads"), "1",
+                        "threads with MEMCTX_CONTROL=off")
 
 
 @test
@@ -62,7 +66,8 @@ def waits_keep_their_meaning():
     check_equal(want.returncode, 0, "without the library")
     with runtime_dir() as directory:
         for control in ("auto", "off", "eager"):
-            check_equal(run("same", XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control), want.stdout, control)
+            check_equal(run("same", XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control), want.stdout,
+                        control)
 
 
 @test
@@ -73,7 +78,8 @@ def waits_of_young_processes():
     check_equal(want.returncode, 0, "without the library")
     with runtime_dir() as directory:
         check_equal(run("young", XDG_RUNTIME_DIR=directory), want.stdout, "results")
-        for _ in range(20):  # a child that was scheduled after 20 ms has a control thread, so the test tries again
+        # a child that was scheduled after 20 ms has a control thread, so the test tries again
+        for _ in range(20):
             lines = run("ready", XDG_RUNTIME_DIR=directory).splitlines()
             alone = [line for line in lines if line.endswith(", 1")]
             if len(alone) >= len(lines) / 2:
@@ -87,10 +93,13 @@ def waits_in_odd_places():
     qsort, in a vfork child or in a process with seccomp starts no control thread. A wait in a
     handler that interrupted a system call starts it."""
     with runtime_dir() as directory:
-        got = dict(line.split(": ") for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
+        got = dict(line.split(": ")
+                   for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
         want = {"in a handler": "1", "in a handler below qsort": "1", "below qsort": "1",
-                "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1", "in a child": "2",
-                "in a child of a handler": "1", "in a child of a handler that interrupted a system call": "2",
+                "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1",
+                "in a child": "2",
+                "in a child of a handler": "1",
+                "in a child of a handler that interrupted a system call": "2",
                 "before": "1", "plainly": "2"}
         check_equal(got, want, "threads after a wait")
 
@@ -111,5 +120,6 @@ def waits_beside_other_preloads():
     other = harness.build_program("tests/control/between.c", "between.so", ("-shared", "-fPIC"))
     with runtime_dir() as directory:
         for order in ((harness.LIB, other), (other, harness.LIB)):
-            check_equal(run("poll-once", XDG_RUNTIME_DIR=directory, LD_PRELOAD=":".join(order)), "100\n",
+            check_equal(run("poll-once", XDG_RUNTIME_DIR=directory, LD_PRELOAD=":".join(order)),
+                        "100\n",
                         f"poll with {[os.path.basename(path) for path in order]}")
