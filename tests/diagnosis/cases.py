@@ -7,16 +7,19 @@ import socket
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import (PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed,
+from planted import (PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks,
+                     planted, check_first, installed,
                      command, found_at)
 
 
 def plant(case, wrapper, ident, function):
     def run():
-        with runtime_dir() as directory, planted(directory, case, wrapper, **SETTINGS.get(case, {})) as target:
+        with runtime_dir() as directory, planted(directory, case, wrapper,
+                                                 **SETTINGS.get(case, {})) as target:
             *_, last = looks(target)
             check_first(last, ident, function)
-            check(case not in SEVERE or last["findings"][0]["severity"] in ALARMING, f"only told: {last['findings'][0]}")
+            check(case not in SEVERE or last["findings"][0]["severity"] in ALARMING,
+                  f"only told: {last['findings'][0]}")
             if case in CHUNKS_TOGETHER:
                 evidence = last["findings"][0]["evidence"]
                 chunks = int(re.search(r"(\d+) chunks", evidence)[1])
@@ -26,7 +29,8 @@ def plant(case, wrapper, ident, function):
 
 
 for planted_case, (planted_id, culprit) in PLANTED.items():
-    for by in ("malloc", "xmalloc", "new", "strdup") if culprit and planted_case not in PLAIN else ("malloc",):
+    for by in ("malloc", "xmalloc", "new",
+               "strdup") if culprit and planted_case not in PLAIN else ("malloc",):
         plant(planted_case, by, planted_id, culprit)
 
 
@@ -49,7 +53,8 @@ def keep_healthy(case):
     test_named(f"healthy-{case}")(harness.in_tries(run) if "vocabulary" in case else run)
 
 
-for healthy_case in ("full-cache", "filling-cache", "steady", "table", "grows-and-stays", "map-of-strings", "small",
+for healthy_case in ("full-cache", "filling-cache", "steady", "table", "grows-and-stays",
+                     "map-of-strings", "small",
                      "sawtooth", "days", "vocabulary", "late-vocabulary", "reloaded"):
     keep_healthy(healthy_case)
 
@@ -67,7 +72,10 @@ PERL_WORK = """
 $| = 1;
 my %kept = map { $_ => "x" x 50 } 1 .. 50000;
 for my $round (1 .. 4) {
-    for my $i (1 .. 20) { my %h = map { $_ => [1 .. 10] } 1 .. 2000; my $s = join ",", sort keys %h; }
+    for my $i (1 .. 20) {
+        my %h = map { $_ => [1 .. 10] } 1 .. 2000;
+        my $s = join ",", sort keys %h;
+    }
     print "look\\n";
     <STDIN>;
 }
@@ -77,7 +85,8 @@ const fs = require('fs'), line = Buffer.alloc(1);
 const kept = new Map(Array.from({length: 50000}, (_, i) => [i, 'x'.repeat(50)]));
 for (let round = 0; round < 4; round++) {
     for (let i = 0; i < 30; i++)
-        JSON.parse(JSON.stringify(Array.from({length: 5000}, (_, k) => ({key: k, value: 'v' + k}))));
+        JSON.parse(JSON.stringify(
+            Array.from({length: 5000}, (_, k) => ({key: k, value: 'v' + k}))));
     fs.writeSync(1, 'look\\n');
     fs.readSync(0, line);
 }
@@ -99,7 +108,8 @@ REAL = {
 
 def keep_real(name, argv):
     def run():
-        with runtime_dir() as directory, Target([installed(argv[0]), *argv[1:]], directory, MEMCTX_CONTROL="eager") as target:
+        with runtime_dir() as directory, Target([installed(argv[0]), *argv[1:]], directory,
+                                                MEMCTX_CONTROL="eager") as target:
             return check_healthy(target)
     test_named(f"healthy-{name}")(run)
 
@@ -118,9 +128,12 @@ def check_round(target, count):
 
 @test
 def healthy_sqlite3():
-    work = ("begin;", "insert into t select value, hex(randomblob(20)) from generate_series(1, 20000);",
-            "select count(*) from t where b like '%7A%';", "delete from t;", "commit;", ".print look")
-    with runtime_dir() as directory, Target([installed("sqlite3")], directory, MEMCTX_CONTROL="eager") as target:
+    work = ("begin;", "insert into t select value, hex(randomblob(20)) from generate_series(1, "
+                      "20000);",
+            "select count(*) from t where b like '%7A%';", "delete from t;", "commit;",
+            ".print look")
+    with runtime_dir() as directory, Target([installed("sqlite3")], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         target.say("create table t(a, b); create index i on t(b);")
         for count in range(4):
             for line in work:
@@ -136,7 +149,8 @@ def redis():
     answers."""
     with runtime_dir() as directory:
         path = os.path.join(directory, "redis.sock")
-        arguments = [installed("redis-server"), "--port", "0", "--unixsocket", path, "--save", "", "--dir", directory]
+        arguments = [installed("redis-server"), "--port", "0", "--unixsocket", path, "--save", "",
+                     "--dir", directory]
         with Target(arguments, directory, MEMCTX_CONTROL="eager") as target:
             with socket.socket(socket.AF_UNIX) as client:
                 # between bind and listen, redis-server refuses connections
@@ -165,8 +179,10 @@ def healthy_redis():
 def deep_recursion_is_one_finding():
     """Leaks of a recursion are one finding, although MEMCTX_DEPTH cuts the outer end off some
     paths."""
-    with runtime_dir() as directory, planted(directory, "leaky-recursion", MEMCTX_DEPTH="10") as target:
+    with runtime_dir() as directory, planted(directory, "leaky-recursion",
+                                             MEMCTX_DEPTH="10") as target:
         found = found_at(target, 4)
     check_first(found, "growth", "node_label")
-    listed = [(finding["path"][:6], finding["evidence"]) for finding in found["findings"] if finding["id"] == "growth"]
+    listed = [(finding["path"][:6], finding["evidence"])
+              for finding in found["findings"] if finding["id"] == "growth"]
     check_equal(len(listed), 1, f"findings of one leak: {listed}")

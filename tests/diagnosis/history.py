@@ -32,17 +32,19 @@ def history(directory, case, **extra):
 
 
 def python(directory, most):
-    return Target(["/usr/bin/python3", "-c", PYTHON, str(most)], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager")
+    return Target(["/usr/bin/python3", "-c", PYTHON, str(most)], directory, MEMCTX_MARKS=MARKS,
+                  MEMCTX_CONTROL="eager")
 
 
-# Takes memory without malloc, 40 MB/s. "objects": python's own allocator keeps small objects. "maps":
-# keeps mappings of 1 MiB. "buffer": fills a mapping of 800 MB. "once": touches 120 MB after 0.5 s.
-# "malloc": keeps chunks of malloc.
+# Takes memory without malloc, 40 MB/s. "objects": python's own allocator keeps small objects.
+# "maps": keeps mappings of 1 MiB. "buffer": fills a mapping of 800 MB. "once": touches 120 MB after
+# 0.5 s. "malloc": keeps chunks of malloc.
 ELSEWHERE = """
 import mmap, select, sys, time
 case, kept, start, made, said = sys.argv[1], [], time.monotonic(), 0, False
 step = b"x" * (1 << 20)
-buffer = mmap.mmap(-1, 800 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if case == "buffer" else None
+private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+buffer = mmap.mmap(-1, 800 << 20, flags=private) if case == "buffer" else None
 while not select.select([0], [], [], 0.005)[0]:
     now = time.monotonic() - start
     while made < now * 40 and made < 800 and case != "once":
@@ -66,7 +68,8 @@ while not select.select([0], [], [], 0.005)[0]:
 
 
 def elsewhere(directory, case, **extra):
-    return Target(["/usr/bin/python3", "-c", ELSEWHERE, case], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager", **extra)
+    return Target(["/usr/bin/python3", "-c", ELSEWHERE, case], directory, MEMCTX_MARKS=MARKS,
+                  MEMCTX_CONTROL="eager", **extra)
 
 
 def growth_of(target):
@@ -88,13 +91,15 @@ def history_late_leak():
     with runtime_dir() as directory, history(directory, "late") as target:
         check_equal(target.hear(60), "look", "what the program says")
         begun = time.time() - target.dump("--no-symbols")["uptime_s"]
-        in_zone = {zone: run_cli("doctor", target.pid, env=dict(target.cli_env, TZ=zone)).stdout for zone in ("UTC0", "XYZ-5:30")}
+        in_zone = {zone: run_cli("doctor", target.pid, env=dict(target.cli_env, TZ=zone)).stdout
+                   for zone in ("UTC0", "XYZ-5:30")}
         leave_room(target, 64 << 20)
         listed = marks_of(target)
         first = doctor(target)["findings"][0]
         text = told(target)
         page = run_cli("report", target.pid, "-o", "-", env=target.cli_env).stdout
-    check("memory is used up at " in page and "(RLIMIT_AS)" in page, "the page does not say when memory is used up")
+    check("memory is used up at " in page and "(RLIMIT_AS)" in page,
+          "the page does not say when memory is used up")
     check_equal(first["id"], "growth", "the first finding")
     check(names(first, "record_keep"), f"path: {first['path'][:4]}")
     rate, planted_rate = first["growth"]["bytes_per_s"], 8000 * 500
@@ -102,18 +107,25 @@ def history_late_leak():
     # The leak began 0.7 s after the program's start, which must lie between the two marks of the
     # finding.
     since = first["growth"]["since_uptime_s"]
-    later = min((mark["uptime_s"] for mark in listed if mark["uptime_s"] > since + 0.001), default=99)
-    check(first["growth"]["began"] and since - 0.3 <= 0.7 <= later + 0.1, f"since when: {first['growth']}, the next mark is at {later}")
+    later = min((mark["uptime_s"] for mark in listed if mark["uptime_s"] > since + 0.001),
+                default=99)
+    check(first["growth"]["began"] and since - 0.3 <= 0.7 <= later + 0.1,
+          f"since when: {first['growth']}, the next mark is at {later}")
     out = first["out"]
     check_equal(out["limit"], "RLIMIT_AS", "the limit")
     # The program grows by 4 MB a second until doctor looks.
     check(24 << 20 < out["left_bytes"] < 65 << 20, f"what is left: {out}")
     # RLIMIT_AS counts the blocks of the chunks, of 512 bytes each.
     check(abs(out["bytes_per_s"] - rate * 512 / 500) < rate / 100, f"a rate of {rate}: {out}")
-    check(abs(out["seconds"] - out["left_bytes"] / out["bytes_per_s"]) < 0.1, f"when it is used up: {out}")
-    check(re.search(r"growth of [34]\.\d MiB/s since \d\d:\d\d:\d\d \(record_keep, history.c:\d+\)", verdict(text)), text)
-    check(re.search(r"^\d\d:\d\d:\d\d, or up to \d\.\d s later: \+[34]\.\d MiB/s", labelled(text, 1, "since")), text)
-    check(re.search(r"^memory is used up at \d\d:\d\d:\d\d, in 1?\d\.\d s, if this goes on: [2-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")), text)
+    check(abs(out["seconds"] - out["left_bytes"] / out["bytes_per_s"]) < 0.1,
+          f"when it is used up: {out}")
+    check(re.search(r"growth of [34]\.\d MiB/s since \d\d:\d\d:\d\d \(record_keep, history.c:\d+\)",
+                    verdict(text)), text)
+    check(re.search(r"^\d\d:\d\d:\d\d, or up to \d\.\d s later: \+[34]\.\d MiB/s",
+                    labelled(text, 1, "since")), text)
+    check(re.search(r"^memory is used up at \d\d:\d\d:\d\d, in 1?\d\.\d s, if this goes on: "
+                    r"[2-6]\d\.\d MiB are left of .* \(RLIMIT_AS\)$", labelled(text, 1, "out")),
+          text)
     check("too few to find leaks" not in text, text)
     for zone, offset in (("UTC0", 0), ("XYZ-5:30", 19800)):  # times are in the user's time zone
         since = re.search(r"since (\d\d):(\d\d):(\d\d)", verdict(in_zone[zone]))
@@ -135,7 +147,8 @@ def history_memory_that_was_never_touched():
     rate = growth[0]["growth"]["bytes_per_s"]
     check(rate > 10 << 20, f"it asks for {rate} bytes/s")
     out = labelled(text, 1, "out")
-    told_s = re.search(r"in about ([0-9.]+) (s|min|h|days) at this rate; .*; of what this growth asks for, (\d+) % is in memory, and only that counts", out)
+    told_s = re.search(r"in about ([0-9.]+) (s|min|h|days) at this rate; .*; of what this growth "
+                       r"asks for, (\d+) % is in memory, and only that counts", out)
     check(told_s, text)
     seconds = float(told_s[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[told_s[2]]
     # The text is from a later run than the figures, so they differ a little.
@@ -149,21 +162,26 @@ def history_memory_that_was_never_touched():
 def history_python():
     """In python a list that grows without end is an alarm; one that stays at a fixed length is
     none."""
-    with runtime_dir() as directory, python(directory, 0) as target, python(directory, 500) as healthy:
+    with runtime_dir() as directory, python(directory, 0) as target, \
+         python(directory, 500) as healthy:
         growth, text = growth_of(target), told(target)
         alarms = [finding for finding in growth_of(healthy) if finding["severity"] in ALARMING]
     check(not alarms, f"{alarms}")
     check(growth and growth[0]["severity"] in ALARMING, f"found: {growth}")
     rate, planted_rate = growth[0]["growth"]["bytes_per_s"], 2000 * 2000
     check(abs(rate - planted_rate) < planted_rate / 4, f"{rate} bytes/s instead of {planted_rate}")
-    check(growth[0]["out"]["seconds"] is None, f"the machine's memory is far away: {growth[0]['out']}")
+    check(growth[0]["out"]["seconds"] is None,
+          f"the machine's memory is far away: {growth[0]['out']}")
     moment = r"\d\d:\d\d:\d\d"
     began = re.search(rf"growth of \S+ MiB/s since (before )?{moment} \(", verdict(text))
     check(began, text)
     # On a busy machine the first marks may be older than the program's start.
-    said = rf"{moment}, or up to \d\.\d s later" if not began[1] else rf"before {moment}, when memctx first looked"
-    check(re.search(rf"^{said}: \+\S+ MiB/s from then on, steadily$", labelled(text, 1, "since")), text)
-    rough = re.search(r"^memory is used up in about ([0-9.]+) (s|min|h|days) at this rate; a rough figure, because the growth was watched for ([0-9.]+) s only: "
+    said = (rf"{moment}, or up to \d\.\d s later" if not began[1]
+            else rf"before {moment}, when memctx first looked")
+    check(re.search(rf"^{said}: \+\S+ MiB/s from then on, steadily$", labelled(text, 1, "since")),
+          text)
+    rough = re.search(r"^memory is used up in about ([0-9.]+) (s|min|h|days) at this rate; a rough "
+                      r"figure, because the growth was watched for ([0-9.]+) s only: "
                       r"\S+ \S+ are left of \S+ \S+ \(.*\)$", labelled(text, 1, "out"))
     check(rough, text)
     seconds = float(rough[1]) * {"s": 1, "min": 60, "h": 3600, "days": 86400}[rough[2]]
@@ -175,15 +193,18 @@ def history_python():
 @test
 @in_tries
 def history_healthy():
-    with runtime_dir() as directory, history(directory, "cache") as cache, history(directory, "work") as work:
+    with runtime_dir() as directory, history(directory, "cache") as cache, \
+         history(directory, "work") as work:
         for case, target in (("cache", cache), ("work", work)):
             growth = growth_of(target)
-            alarms = [finding for finding in growth if finding["severity"] in ALARMING or finding["out"]]
+            alarms = [finding for finding in growth if finding["severity"] in ALARMING or
+                      finding["out"]]
             check(not alarms, f"{case}: {alarms}")
 
 
 def marks_of(target):
-    return json.loads(run_cli("mark", "--list", "--json", target.pid, env=target.cli_env).stdout)["marks"]
+    return json.loads(run_cli("mark", "--list", "--json", target.pid,
+                              env=target.cli_env).stdout)["marks"]
 
 
 def set_marks(target, value, status=0):
@@ -198,31 +219,39 @@ def history_marks_are_the_newest():
     child has none."""
     with runtime_dir() as directory:
         program = ("import os, sys, time\nprint('ready', flush=True)\nsys.stdin.readline()\n"
-                   "parent = os.getpid()\nchild = os.fork()\nif child:\n    print(child, flush=True)\n    sys.stdin.readline()\n"
-                   "while not child and os.getppid() == parent:\n    bytearray(3000000)\n    time.sleep(0.01)\n")
-        with Target(["/usr/bin/python3", "-c", program], directory, MEMCTX_CONTROL="eager") as target:
+                   "parent = os.getpid()\nchild = os.fork()\nif child:\n    print(child, "
+                   "flush=True)\n    sys.stdin.readline()\n"
+                   "while not child and os.getppid() == parent:\n    bytearray(3000000)\n    "
+                   "time.sleep(0.01)\n")
+        with Target(["/usr/bin/python3", "-c", program], directory,
+                    MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(), "ready", "what the program says")
             target.wait_socket()
             check_equal(marks_of(target), [], "marks by default")
-            check_equal(run_cli("mark", target.pid, "auto-2", env=target.cli_env).returncode, 0, "a mark of the user's")
+            check_equal(run_cli("mark", target.pid, "auto-2", env=target.cli_env).returncode, 0,
+                        "a mark of the user's")
             check("marks is now 100ms,3" in set_marks(target, "100ms,3"), "the answer")
             seen = [marks_of(target)]
             while int(seen[-1][-1]["name"].split("-")[1]) < 6:  # until mark auto-6
                 time.sleep(0.03)
                 seen.append(marks_of(target))
             check_equal(max(len(marks) for marks in seen), 4, "most marks, with the user's")
-            set_marks(target, "1h,3")  # with an interval of 1 h no new mark comes; the old ones stay
+            # with an interval of 1 h no new mark comes; the old ones stay
+            set_marks(target, "1h,3")
             listed = marks_of(target)
             last = int(listed[-1]["name"].split("-")[1])
-            check_equal([mark["name"] for mark in listed[1:]], [f"auto-{number}" for number in range(last - 2, last + 1)], "the newest")
-            check_equal((listed[0]["name"], last >= 6), ("auto-2", True), "the user's, which is older")
+            check_equal([mark["name"] for mark in listed[1:]],
+                        [f"auto-{number}" for number in range(last - 2, last + 1)], "the newest")
+            check_equal((listed[0]["name"], last >= 6), ("auto-2", True),
+                        "the user's, which is older")
             steps = [b["uptime_s"] - a["uptime_s"] for a, b in zip(listed[1:], listed[2:])]
             check(all(0 < step < harness.PATIENCE_S for step in steps), f"their intervals: {steps}")
             # No mark is early; an interval may be short after a late mark. The name auto-2 is the
             # user's, so auto-3 is the second automatic mark.
             begun = listed[0]["uptime_s"]
             early = [mark for mark in listed[1:]
-                     if mark["uptime_s"] < begun + 0.1 * (int(mark["name"].split("-")[1]) - 1) - 0.002]
+                     if mark["uptime_s"] < begun +
+                     0.1 * (int(mark["name"].split("-")[1]) - 1) - 0.002]
             check(not early, f"too early: {early}, since {begun}")
             taken = run_cli("mark", target.pid, listed[-1]["name"], env=target.cli_env)
             check(taken.returncode == 1 and "MEMCTX_MARKS" in taken.stderr, taken.stderr)
@@ -246,18 +275,22 @@ def history_marks_stay_small():
     small contexts, and the user can still set a mark."""
     def tables():
         lines = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout.splitlines()
-        return {line.split()[0]: int(line.split()[1]) for line in lines if len(line.split()) > 1 and line.split()[1].isdigit()}
+        return {line.split()[0]: int(line.split()[1])
+                for line in lines if len(line.split()) > 1 and line.split()[1].isdigit()}
     program = harness.build_program("tests/control/many_contexts.c")
-    with runtime_dir() as directory, Target([program, "4000"], directory, MEMCTX_CONTROL="eager", MEMCTX_FOLD="off") as target:
+    with runtime_dir() as directory, Target([program, "4000"], directory, MEMCTX_CONTROL="eager",
+                                            MEMCTX_FOLD="off") as target:
         check(target.hear().startswith("ready"), "what the program says")
         before = tables()
         set_marks(target, "100ms,32")
         harness.wait_until(lambda: len(marks_of(target)) >= 4, "four marks", step_s=0.1)
         listed, after = marks_of(target), tables()
-        rise, share = after["tables_bytes"] - before["tables_bytes"], after["tables_limit_bytes"] // 16
+        rise, share = (after["tables_bytes"] - before["tables_bytes"],
+                       after["tables_limit_bytes"] // 16)
         check(0 < rise <= share + 8192, f"the tables grew by {rise} bytes; the share is {share}")
         check(all(mark["left_out_contexts"] > 0 for mark in listed), f"left out: {listed}")
-        check_equal(run_cli("mark", target.pid, "mine", env=target.cli_env).returncode, 0, "a mark of the user's")
+        check_equal(run_cli("mark", target.pid, "mine", env=target.cli_env).returncode, 0,
+                    "a mark of the user's")
         set_marks(target, "off")
         harness.wait_until(lambda: len(marks_of(target)) == 1, "the end of the marks")
         return f"{rise >> 10} KiB"
@@ -267,21 +300,28 @@ def history_marks_stay_small():
 def history_bad_settings():
     """A wrong MEMCTX_MARKS gives a warning and no marks; a wrong --marks is refused."""
     with runtime_dir() as directory:
-        with Target(["/usr/bin/python3", "-c", "print('ready', flush=True); input()"], directory, MEMCTX_MARKS="10m,99",
+        with Target(["/usr/bin/python3", "-c", "print('ready', flush=True); input()"], directory,
+                    MEMCTX_MARKS="10m,99",
                     MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(), "ready", "what the program says")
             target.wait_socket()
-            options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
+            options = {option["name"]: option
+                       for option in command(target, "options", target.pid)["options"]}
             check_equal(options["marks"]["value"], "off", "the value")
             _, errors = target.finish()
-            check("MEMCTX_MARKS=10m,99 is not understood; it takes off, TIME or TIME,COUNT" in errors, errors)
-    for value in ("", "10m,", "10m,0", "10m,33", "99ms,3", "31d,3", "10 m", "1.5h,3", "10m,3x", "99999999999999999999d", "on"):
+            check("MEMCTX_MARKS=10m,99 is not understood; it takes off, TIME or TIME,COUNT"
+                  in errors, errors)
+    for value in ("", "10m,", "10m,0", "10m,33", "99ms,3", "31d,3", "10 m", "1.5h,3", "10m,3x",
+                  "99999999999999999999d", "on"):
         done = run_cli("run", "--marks", value, "--", "true")
         check_equal(done.returncode, 2, f"--marks {value!r}: {done.stderr}")
-    for value, told_as in (("600s,5", "10m,5"), ("1h", "1h,24"), ("100ms,1", "100ms,1"), ("30d,32", "30d,32"), ("90", "90s,24"), ("off", "off")):
-        with runtime_dir() as directory, Target(["/bin/cat"], directory, MEMCTX_MARKS=value, MEMCTX_CONTROL="eager") as target:
+    for value, told_as in (("600s,5", "10m,5"), ("1h", "1h,24"), ("100ms,1", "100ms,1"),
+                           ("30d,32", "30d,32"), ("90", "90s,24"), ("off", "off")):
+        with runtime_dir() as directory, Target(["/bin/cat"], directory, MEMCTX_MARKS=value,
+                                                MEMCTX_CONTROL="eager") as target:
             target.wait_socket()
-            options = {option["name"]: option for option in command(target, "options", target.pid)["options"]}
+            options = {option["name"]: option
+                       for option in command(target, "options", target.pid)["options"]}
             check_equal(options["marks"]["value"], told_as, f"MEMCTX_MARKS={value}")
 
 
@@ -299,22 +339,28 @@ def history_of_memory_that_is_not_from_malloc():
             check_equal(target.hear(60), "look", "what the program says")
             found = not_from_malloc(doctor(target))
             listed = marks_of(target)
-            check(all(mark["rss_bytes"] > 1 << 20 for mark in listed), f"resident sets of the marks: {listed}")
+            check(all(mark["rss_bytes"] > 1 << 20 for mark in listed),
+                  f"resident sets of the marks: {listed}")
             saved = os.path.join(directory, "saved")
-            check_equal(run_cli("dump", target.pid, "-o", saved, env=target.cli_env).returncode, 0, "dump -o")
+            check_equal(run_cli("dump", target.pid, "-o", saved, env=target.cli_env).returncode, 0,
+                        "dump -o")
             name = listed[-1]["name"]
             text = run_cli("diff", target.pid, name, env=target.cli_env).stdout
             shown = command(target, "diff", target.pid, name)
             rss = harness.rss_kib(target.pid) << 10
-            for one, severity in ((found, "warning"), (not_from_malloc(doctor(target, pid=saved)), "info")):
+            for one, severity in ((found, "warning"),
+                                  (not_from_malloc(doctor(target, pid=saved)), "info")):
                 check(len(one) == 1 and one[0]["severity"] == severity, f"{case}: {one}")
                 grown = rss - listed[0]["rss_bytes"]
-                check(grown / 8 < one[0]["bytes"] < grown, f"{case}: {one[0]['bytes']} of {grown}: {one[0]['evidence']}")
-                check(re.search(r"did not come from malloc are resident now, and at the first of \d+ marks, [0-9.]+ s ago, the whole resident set was",
+                check(grown / 8 < one[0]["bytes"] < grown,
+                      f"{case}: {one[0]['bytes']} of {grown}: {one[0]['evidence']}")
+                check(re.search(r"did not come from malloc are resident now, and at the first of "
+                                r"\d+ marks, [0-9.]+ s ago, the whole resident set was",
                                 one[0]["evidence"]), one[0]["evidence"])
                 check("PYTHONMALLOC=malloc" in one[0]["advice"], one[0]["advice"])
         check(re.search(r"Resident set: \d+ at the mark, \d+ now", text), text)
-        check_equal(shown["from"]["rss_bytes"], listed[-1]["rss_bytes"], "the mark's resident set in diff --json")
+        check_equal(shown["from"]["rss_bytes"], listed[-1]["rss_bytes"],
+                    "the mark's resident set in diff --json")
 
 
 @test
@@ -322,8 +368,8 @@ def history_of_memory_that_is_not_from_malloc():
 def history_of_healthy_mappings():
     """A buffer of fixed size that the program fills, memory that it maps once, and chunks of malloc
     are no growth of memory that is not from malloc."""
-    with runtime_dir() as directory, elsewhere(directory, "buffer") as buffer, elsewhere(directory, "once") as once, \
-         elsewhere(directory, "malloc") as chunks:
+    with runtime_dir() as directory, elsewhere(directory, "buffer") as buffer, \
+         elsewhere(directory, "once") as once, elsewhere(directory, "malloc") as chunks:
         for case, target in (("buffer", buffer), ("once", once), ("malloc", chunks)):
             check_equal(target.hear(60), "look", "what the program says")
             check_equal(not_from_malloc(doctor(target)), [], case)
@@ -334,7 +380,9 @@ def history_of_healthy_mappings():
 def history_of_a_machine_that_slept():
     """If the machine slept three hours, times of marks include the sleep and the rate does not."""
     program = harness.build_program("tests/diagnosis/asleep.c")
-    with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS, MEMCTX_CONTROL="eager", MEMCTX_RECORD=directory) as target:
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_MARKS=MARKS,
+                                            MEMCTX_CONTROL="eager",
+                                            MEMCTX_RECORD=directory) as target:
         check_equal(target.hear(60), "look", "what the program says")
         looked = time.time()
         env = dict(target.cli_env, TZ="UTC0")
@@ -343,17 +391,21 @@ def history_of_a_machine_that_slept():
         first = doctor(target)["findings"][0]
         dump = command(target, "dump", target.pid)
         target.finish()
-        recorded = command(target, "dump", os.path.join(directory, f"memctx-{target.pid}-asleep.rec"))
+        recorded = command(target, "dump",
+                           os.path.join(directory, f"memctx-{target.pid}-asleep.rec"))
     rate = first["growth"]["bytes_per_s"]
     check(abs(rate - 8000 * 500) < 8000 * 500 / 3, f"a rate of {rate}")
     since = labelled(text, 1, "since")
     check("the machine slept 3.0 h" in since, since)
     told_at = re.match(r"(?:before )?(?:\w+day )?(\d+):(\d+)", since)
     wanted = time.gmtime(looked - 3 * 3600 - 2)
-    off = (int(told_at[1]) * 60 + int(told_at[2]) - wanted.tm_hour * 60 - wanted.tm_min + 720) % 1440 - 720
+    off = (int(told_at[1]) * 60 + int(told_at[2]) - wanted.tm_hour * 60 - wanted.tm_min +
+           720) % 1440 - 720
     check(abs(off) <= 2, f"since {told_at[0]}, {wanted.tm_hour}:{wanted.tm_min} is wanted")
     ago = [float(re.search(r"([0-9.]+) s ago", line)[1]) for line in listed]
     check(ago[0] > 3 * 3600 and ago[-1] < 100, f"marks of so many seconds ago: {ago}")
-    check(abs(dump["slept_s"] - dump["marks"][0].get("slept_s", 0) - 3 * 3600) < 1, f"{dump['marks'][0]}")
+    check(abs(dump["slept_s"] - dump["marks"][0].get("slept_s", 0) - 3 * 3600) < 1,
+          f"{dump['marks'][0]}")
     moment = recorded["marks"][-1]  # recorded after the sleep
-    check(moment["uptime_s"] > 1 and abs(recorded["slept_s"] - moment.get("slept_s", 0)) < 1, f"sleep since {moment}: {recorded['slept_s']}")
+    check(moment["uptime_s"] > 1 and abs(recorded["slept_s"] - moment.get("slept_s", 0)) < 1,
+          f"sleep since {moment}: {recorded['slept_s']}")

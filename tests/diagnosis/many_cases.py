@@ -23,7 +23,8 @@ def look_at_many(target):
         check_equal(target.hear(120), "look", "what the program says")
         target.wait_socket()
         if number < 3:
-            check_equal(run_cli("mark", target.pid, f"look-{number}", env=target.cli_env).returncode, 0, "memctx mark")
+            check_equal(run_cli("mark", target.pid, f"look-{number}",
+                                env=target.cli_env).returncode, 0, "memctx mark")
             target.say("go on")
     rows = command(target, "ps")["processes"]
     contexts = next(row["contexts"] for row in rows if row["pid"] == target.pid)
@@ -33,8 +34,10 @@ def look_at_many(target):
     seconds = time.monotonic() - started
     check(found["findings"], "nothing was found")
     first = found["findings"][0]
-    check_equal((first["id"], first["severity"] in ALARMING), ("growth", True), f"the first of {first}")
-    check_equal([one["evidence"] for one in found["findings"] if one["id"] == "temporary"], [], "none was freed")
+    check_equal((first["id"], first["severity"] in ALARMING), ("growth", True),
+                f"the first of {first}")
+    check_equal([one["evidence"] for one in found["findings"] if one["id"] == "temporary"], [],
+                "none was freed")
     return f"{contexts} contexts in {seconds:.2f} s"
 
 
@@ -76,7 +79,8 @@ def read_slowly(directory, snapshot, words, stderr, may_go_on):
             slow.write(snapshot[len(snapshot) // 2:])
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    with subprocess.Popen([harness.CLI, words[0], path, *words[1:]], stdout=subprocess.PIPE, stderr=stderr,
+    with subprocess.Popen([harness.CLI, words[0], path, *words[1:]], stdout=subprocess.PIPE,
+                          stderr=stderr,
                           env=harness.clean_env()) as process:
         out = process.communicate(timeout=2 * harness.PATIENCE_S)[0]
     writer.join(60)

@@ -34,13 +34,15 @@ def of_id(found, ident):
 # --- growth that is not malloc's ------------------------------------------------------------------
 
 def check_mapped_growth(found, kind, place):
-    listed = [(finding["id"], finding["severity"], finding["evidence"]) for finding in found["findings"]]
+    listed = [(finding["id"], finding["severity"], finding["evidence"])
+              for finding in found["findings"]]
     check(listed, "nothing was found")
     check_equal(listed[0][0], "growth-not-malloc", f"the first of {listed}")
     check(listed[0][1] in ALARMING, f"only told: {listed}")
     evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
     check(evidence.startswith(kind), f"what grows: {evidence}")
-    check(re.search(r"is in [0-9a-f]+-[0-9a-f]+ " + place, evidence), f"the mapping that grew: {evidence}")
+    check(re.search(r"is in [0-9a-f]+-[0-9a-f]+ " + place, evidence),
+          f"the mapping that grew: {evidence}")
     return evidence
 
 
@@ -52,7 +54,8 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=Non
             found = watched(target)
         said = [finding["evidence"] for finding in of_id(found, "growth")]
         check(not growth or [one for one in said if re.search(growth, one)], f"{growth} in {said}")
-        check_equal((found["findings"][0]["function"] or "").split(",")[0], culprit or "", f"who: {found['findings'][0]}")
+        check_equal((found["findings"][0]["function"] or "").split(",")[0], culprit or "",
+                    f"who: {found['findings'][0]}")
         evidence = check_mapped_growth(found, kind, place)
         check(re.search(ends + "$", evidence), evidence)
         return evidence
@@ -64,8 +67,10 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=Non
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
 keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend",
-                   growth="about [0-9]+ threads are new, and there are 1 of these chunks for each new thread$")
-keep_mapped_growth("heaps", "mappings that the program made itself", r"\[anon\]", culprit="worker_start",
+                   growth="about [0-9]+ threads are new, and there are 1 of these chunks for each "
+                          "new thread$")
+keep_mapped_growth("heaps", "mappings that the program made itself", r"\[anon\]",
+                   culprit="worker_start",
                    ends=r"; about [0-9]+ threads are new, with 2[0-9][0-9]\.[0-9] KiB for each")
 keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
 keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
@@ -127,13 +132,17 @@ def keep_mapped_diff(case, key, says, start=more_c):
             check_equal(target.hear(), "look", "what the program says")
             target.wait_socket()
             file = os.path.join(directory, "before")
-            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
+            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0,
+                        "memctx dump -o")
             begun = harness.rss_kib(target.pid)
             harness.wait_until(lambda: harness.rss_kib(target.pid) > begun + (8 << 10), "growth")
-            found = json.loads(run_cli("diff", file, target.pid, "--json", env=target.cli_env).stdout)
-            grown = {name: found["to"][name] - found["from"][name] for name in found["to"] if name.endswith("_bytes")}
+            found = json.loads(run_cli("diff", file, target.pid, "--json",
+                                       env=target.cli_env).stdout)
+            grown = {name: found["to"][name] - found["from"][name]
+                     for name in found["to"] if name.endswith("_bytes")}
             check(grown[key] > 6 << 20, f"growth: {grown}")
-            others = [name for name in grown if name not in (key, "rss_bytes") and grown[name] > 1 << 20]
+            others = [name for name in grown if name not in (key, "rss_bytes") and
+                      grown[name] > 1 << 20]
             check_equal(others, [], f"growth of something else: {grown}")
             text = run_cli("diff", file, target.pid, env=target.cli_env).stdout
             check(f"Not from malloc: {says}" in text, text[-400:])
@@ -156,18 +165,21 @@ def growth_of_malloc_is_not_told_twice():
 @test
 @in_tries  # on a busy machine the growth may slow down
 def an_array_that_fills():
-    """Of an array that is not full yet, --watch tells how fast it fills, and when it will be full."""
+    """Of an array that is not full yet, --watch tells how fast it fills, and when it will be
+    full."""
     with runtime_dir() as directory, more_c(directory, "array") as target:
         first = watched(target, 1)["findings"][0]
     check_equal((first["id"], first["severity"]), ("growth", "info"), f"{first}")
     check_equal(first["function"].split(",")[0], "array_fill", "who")
-    told = re.fullmatch(r"since the first look ([0-9.]+) MiB more of a chunk of 256.0 MiB became resident; at this rate, "
+    told = re.fullmatch(r"since the first look ([0-9.]+) MiB more of a chunk of 256.0 MiB became "
+                        r"resident; at this rate, "
                         r"the chunk is full in about ([0-9.]+) s", first["evidence"])
     check(told and 1 < float(told[1]) < 250 and float(told[2]) > 0, first["evidence"])
 
 
 def check_no_alarm(found):
-    alarms = [(finding["id"], finding["evidence"]) for finding in found["findings"] if finding["severity"] in ALARMING]
+    alarms = [(finding["id"], finding["evidence"])
+              for finding in found["findings"] if finding["severity"] in ALARMING]
     check_equal(alarms, [], "alarms")
 
 
@@ -186,14 +198,16 @@ def buffers_that_fill_are_no_alarm():
                 found = watched(target, seconds)
             check_no_alarm(found)
             evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
-            check(evidence.endswith("this mapping keeps its size of 256.0 MiB"), f"{case}: {evidence}")
+            check(evidence.endswith("this mapping keeps its size of 256.0 MiB"),
+                  f"{case}: {evidence}")
 
 
 NODE_WORKS = """
 const kept = new Map(Array.from({length: 50000}, (_, i) => [i, 'x'.repeat(50)]));
 function work() {
     for (let i = 0; i < 20; i++)
-        JSON.parse(JSON.stringify(Array.from({length: 1000}, (_, k) => ({key: k, value: 'v' + k}))));
+        JSON.parse(JSON.stringify(
+            Array.from({length: 1000}, (_, k) => ({key: k, value: 'v' + k}))));
 }
 for (let i = 0; i < 200; i++)
     work();
@@ -205,7 +219,8 @@ console.log('look');
 
 @test
 def a_node_that_works_is_no_alarm():
-    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_WORKS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_WORKS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         check_no_alarm(watched(target, 3))
 
 
@@ -213,7 +228,8 @@ def a_node_that_works_is_no_alarm():
 
 MANY_PATHS = """
 import sys
-source = "def f%d(n, kept):\\n  kept.append([n, str(n) * 3])\\n  return f%d(n - 1, kept) if n else 0"
+source = ("def f%d(n, kept):\\n  kept.append([n, str(n) * 3])\\n"
+          "  return f%d(n - 1, kept) if n else 0")
 for i in range(40):
     exec(source % (i, (i * 7 + 1) % 40))
 for round in range(3):
@@ -230,26 +246,33 @@ def own_memory_is_not_the_programs():
     """doctor does not blame the program for the large tables of memctx in a program with many
     paths."""
     argv = ["/usr/bin/python3", "-c", MANY_PATHS]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc",
-                                            MEMCTX_TABLES="400M", MEMCTX_FOLD="off", MEMCTX_DEPTH="64") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc",
+                                            MEMCTX_TABLES="400M", MEMCTX_FOLD="off",
+                                            MEMCTX_DEPTH="64") as target:
         files = []
         for count in range(3):
             check_equal(target.hear(), "look", "what the program says")
             for _ in range(4):
                 target.dump("--threads")
             files.append(os.path.join(directory, f"look-{count}"))
-            check_equal(run_cli("dump", target.pid, "-o", files[-1], env=target.cli_env).returncode, 0, "dump")
+            check_equal(run_cli("dump", target.pid, "-o", files[-1], env=target.cli_env).returncode,
+                        0, "dump")
             check_equal(of_id(doctor(target), "past-peak"), [], "a peak in the past")
-            row = next(one for one in command(target, "ps")["processes"] if one["pid"] == target.pid)
-            ledger = {line["name"]: line["bytes"] for line in command(target, "frag", target.pid)["ledger"]["lines"]}
+            row = next(one for one in command(target, "ps")["processes"]
+                       if one["pid"] == target.pid)
+            ledger = {line["name"]: line["bytes"]
+                      for line in command(target, "frag", target.pid)["ledger"]["lines"]}
             own = ledger["metadata_bytes"] + ledger["control_bytes"]
-            check(abs(row["memctx_bytes"] - own) < 1 << 20, f"ps says {row['memctx_bytes']}, frag {own}")
+            check(abs(row["memctx_bytes"] - own) < 1 << 20,
+                  f"ps says {row['memctx_bytes']}, frag {own}")
             target.say("")
         check(own > 2 << 20, f"the tables have only {own} bytes")
         found = json.loads(run_cli("diff", files[0], files[2], "--json").stdout)
         said = run_cli("diff", files[0], files[2]).stdout
         wanted = [found[end]["rss_bytes"] - found[end]["memctx_bytes"] for end in ("from", "to")]
-        check(f"Resident set without memctx itself: {wanted[0]} before, {wanted[1]} after" in said, f"{wanted}: {said[-300:]}")
+        check(f"Resident set without memctx itself: {wanted[0]} before, {wanted[1]} after" in said,
+              f"{wanted}: {said[-300:]}")
         check(found["to"]["memctx_bytes"] > 2 << 20, f"diff: {found['to']}")
         file = os.path.join(directory, "heap.txt")
         run_cli("export", files[2], "--heaptrack", file)
@@ -280,18 +303,23 @@ def a_peak_of_memctx_itself_is_not_told():
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
         file = os.path.join(directory, "look.json")
-        check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0, "dump")
+        check_equal(run_cli("dump", target.pid, "--json", "-o", file,
+                            env=target.cli_env).returncode, 0, "dump")
         with open(file, encoding="utf-8") as lines:
             dump = json.load(lines)
-        check_equal(found_in(directory, dump, "past-peak", above_rss=200 << 20, metadata_mapped=180 << 20), [], "a peak that may be memctx's")
-        told = found_in(directory, dump, "past-peak", above_rss=400 << 20, metadata_mapped=100 << 20)
+        check_equal(found_in(directory, dump, "past-peak", above_rss=200 << 20,
+                             metadata_mapped=180 << 20), [], "a peak that may be memctx's")
+        told = found_in(directory, dump, "past-peak", above_rss=400 << 20,
+                        metadata_mapped=100 << 20)
         check(len(told) == 1 and 280 <= told[0] <= 310, f"a peak of the program's: {told}")
         dump["uptime_s"] = 20
         once = found_in(directory, dump, "thrashing", above_rss=8 << 30, returned_bytes=8 << 30)
         again = found_in(directory, dump, "thrashing", above_rss=1 << 30, returned_bytes=8 << 30)
-        check_equal([once, again], [[], [7 << 10]], "8 GiB given back once, and of these 7 GiB needed again")
+        check_equal([once, again], [[], [7 << 10]],
+                    "8 GiB given back once, and of these 7 GiB needed again")
         del dump["mappings"]
-        check_equal(found_in(directory, dump, "thrashing"), [], "8 GiB given back by a process whose peak is not known")
+        check_equal(found_in(directory, dump, "thrashing"), [],
+                    "8 GiB given back by a process whose peak is not known")
 
 
 # --- peaks of threads that have ended -------------------------------------------------------------
@@ -299,7 +327,8 @@ def a_peak_of_memctx_itself_is_not_told():
 def check_not_temporary(target):
     check_equal(target.hear(), "look", "what the program says")
     found = doctor(target)
-    check_equal([(one["path"][:3], one["evidence"]) for one in of_id(found, "temporary")], [], "short-lived chunks")
+    check_equal([(one["path"][:3], one["evidence"]) for one in of_id(found, "temporary")], [],
+                "short-lived chunks")
     return found
 
 
@@ -329,7 +358,8 @@ sys.stdin.readline()
 @test
 def what_ended_threads_of_python_held_is_not_temporary():
     argv = ["/usr/bin/python3", "-c", THREADS_HOLD]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         check_not_temporary(target)
 
 
@@ -345,7 +375,8 @@ def isolating_what_an_ended_thread_thinned_out_is_not_promised():
         placed = command(target, "isolate", target.pid, "--site", "item_new")
         check_equal(placed["predicted_bytes"], promised, "what isolate says")
         said = run_cli("isolate", target.pid, "--site", "item_new", env=target.cli_env)
-        check("the saving cannot be predicted; several threads use these contexts" in said.stdout, said.stdout)
+        check("the saving cannot be predicted; several threads use these contexts" in said.stdout,
+              said.stdout)
         shown = run_cli("frag", target.pid, env=target.cli_env).stdout
         check("memctx isolate" not in shown, shown)
         before = harness.rss_kib(target.pid) << 10
@@ -356,7 +387,8 @@ def isolating_what_an_ended_thread_thinned_out_is_not_promised():
         check_equal(promised, None, "what is promised where the peak is not known")
         verified = command(target, "verify", target.pid)["actions"][0]
         check_equal((verified["predicted_bytes"], verified["ratio"]), (None, 0), "verify")
-        isolated = [one["now"] for one in doctor(target)["findings"] if "memctx isolate" in (one["now"] or "")]
+        isolated = [one["now"] for one in doctor(target)["findings"]
+                    if "memctx isolate" in (one["now"] or "")]
         check_equal(isolated, [], "isolate in the findings")
         return f"saved {saved >> 10} KiB of {before >> 10}"
 
@@ -374,7 +406,8 @@ def chunks_of_the_c_library_are_the_callers():
         text = told(target)
     check_equal(len(growth), 1, text)
     check(growth[0]["function"].startswith("label_make, planted_more.c:"), text)
-    check(re.search(r"label_make \(planted_more.c:\d+\) < .*, via \w*asprintf", labelled(text, 1, "who")), text)
+    check(re.search(r"label_make \(planted_more.c:\d+\) < .*, via \w*asprintf",
+                    labelled(text, 1, "who")), text)
 
 
 @test
@@ -385,8 +418,10 @@ def rounding_that_was_never_touched_is_no_waste():
         found = doctor(target)
         dump = target.dump()
     sectors = max((one["self"] for one in dump["contexts"]), key=lambda one: one["requested_bytes"])
-    check(sectors["block_bytes"] > 1.5 * sectors["requested_bytes"] > 16 << 20, f"the blocks are no larger: {sectors}")
-    check_equal([one["evidence"] for one in found["findings"] if one["id"] == "rounding"], [], "rounding")
+    check(sectors["block_bytes"] > 1.5 * sectors["requested_bytes"] > 16 << 20,
+          f"the blocks are no larger: {sectors}")
+    check_equal([one["evidence"] for one in found["findings"] if one["id"] == "rounding"], [],
+                "rounding")
 
 
 def check_waste_is_resident(target, live_is_touched):
@@ -401,7 +436,8 @@ def check_waste_is_resident(target, live_is_touched):
     if live_is_touched:
         # On a busy machine threads get their own heaps sooner, and touch fewer of their bytes: 6 %
         # instead of 1 % are not resident.
-        check(abs(lines["not_resident_bytes"]) < rss / 10, f"not explained by touched memory: {lines}")
+        check(abs(lines["not_resident_bytes"]) < rss / 10,
+              f"not explained by touched memory: {lines}")
     for finding in found["findings"]:
         check(finding["bytes"] <= free * 1.1, f"only {free} bytes are free: {finding}")
     return found, free
@@ -411,7 +447,8 @@ def check_waste_is_resident(target, live_is_touched):
 def waste_of_sleeping_threads_is_what_they_touched():
     with runtime_dir() as directory, more_c(directory, "sleepers") as target:
         found, free = check_waste_is_resident(target, True)
-        return f"{free >> 10} KiB are free; {[(finding['id'], finding['bytes'] >> 10) for finding in found['findings']]}"
+        return (f"{free >> 10} KiB are free; "
+                f"{[(finding['id'], finding['bytes'] >> 10) for finding in found['findings']]}")
 
 
 @test
@@ -428,7 +465,8 @@ def waste_of_buffers_is_what_they_touched():
         predicted = held["what_if"]["trim_bytes"]
         check(abs(predicted - came) < came / 10, f"trim of {predicted} bytes gave back {came}")
         actions = command(target, "verify", target.pid)["actions"]
-        check(actions[0]["saved_bytes"] > came * 0.9 and actions[0]["ratio"] > 0.9, f"verify: {actions}, and {came} came back")
+        check(actions[0]["saved_bytes"] > came * 0.9 and actions[0]["ratio"] > 0.9,
+              f"verify: {actions}, and {came} came back")
         return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"
 
 
@@ -447,7 +485,8 @@ sys.stdin.readline()
 def empty_pages_beside_large_chunks():
     """Large chunks do not hide that the small chunks of their path keep nearly empty pages."""
     argv = ["/usr/bin/python3", "-c", MIXED_SIZES]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         check_equal(target.hear(), "look", "what the program says")
         found = of_id(doctor(target), "nearly-empty-pages")
     check(found and 25 << 20 < found[0]["bytes"] < 40 << 20, f"{found}")
@@ -461,9 +500,11 @@ def check_verify_looks_again(target, function):
     check_equal(target.hear(), "look", "what the program says")
     target.wait_socket()
     held = pinner(target, function)
-    trimmed = command(target, "trim", target.pid, *([held["context"]] if held["context"] else ["--site", function]))
+    trimmed = command(target, "trim", target.pid,
+                      *([held["context"]] if held["context"] else ["--site", function]))
     check_equal(trimmed["threads_waiting"], 1, "threads that sleep")
-    check(command(target, "verify", target.pid)["actions"][0]["ratio"] < 0.5, "given back while it sleeps")
+    check(command(target, "verify", target.pid)["actions"][0]["ratio"] < 0.5,
+          "given back while it sleeps")
     target.say("go on")
     check_equal(target.hear(), "look", "what the program says")
     action = command(target, "verify", target.pid)["actions"][0]
@@ -494,5 +535,6 @@ sys.stdin.readline()
 @test
 def verify_looks_again_at_python():
     argv = ["/usr/bin/python3", "-c", PYTHON_SPARSE]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         return check_verify_looks_again(target, "_PyObject_MakeTpCall")

@@ -17,13 +17,16 @@ def check_told(target, kind, fix, following):
     """Checks that the first finding of `doctor --watch` is the growth of this kind of memory."""
     check_equal(target.hear(), "look", "what the program says")
     text = told(target, "--watch", "2")
-    check(re.search(rf"in use: in [0-9.]+ s, {AMOUNT} were added to {kind}(;|$)", verdict(text)), text)
+    check(re.search(rf"in use: in [0-9.]+ s, {AMOUNT} were added to {kind}(;|$)", verdict(text)),
+          text)
     check(re.search(r"^\n1\. (warning|critical): growth of memory", text, re.M), text)
-    for label, says in (("since", r"^at least [0-9.]+ s ago$"), ("who", None), ("why", "^The program, its libraries"), ("fix", fix),
+    for label, says in (("since", r"^at least [0-9.]+ s ago$"), ("who", None),
+                        ("why", "^The program, its libraries"), ("fix", fix),
                         ("now", "^memctx cannot return memory that is not from malloc$"),
                         ("sure", "^likely: it grew while memctx watched"), ("next", following)):
         said = labelled(text, 1, label)
-        check(bool(re.search(says, said or "")) if says else said is None, f"{label}, {says}: {text}")
+        check(bool(re.search(says, said or "")) if says else said is None,
+              f"{label}, {says}: {text}")
     wide = [line for line in text.splitlines() if len(line) > 80 and not is_command(line)]
     check_equal(wide, [], "lines that do not fit")
     return verdict(text)
@@ -32,7 +35,8 @@ def check_told(target, kind, fix, following):
 def keep_told(case, kind, start):
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
-            return check_told(target, kind, "^Find out which code maps this memory", "^grep -A 22 .*/smaps$")
+            return check_told(target, kind, "^Find out which code maps this memory",
+                              "^grep -A 22 .*/smaps$")
     test_named(f"growth-elsewhere-is-told-{case}")(run)
 
 
@@ -44,7 +48,8 @@ keep_told("moved", "mappings that the program made itself", more_cc)
 def growth_elsewhere_is_told_python():
     argv = ["/usr/bin/python3", "-c", PYTHON_GROWS]
     with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
-        return check_told(target, "mappings that the program made itself", "PYTHONMALLOC=malloc, each object has a call path",
+        return check_told(target, "mappings that the program made itself",
+                          "PYTHONMALLOC=malloc, each object has a call path",
                           "^start the program again, with PYTHONMALLOC=malloc")
 
 
@@ -52,17 +57,21 @@ def growth_elsewhere_is_told_python():
 def growth_elsewhere_is_told_php():
     """The runtime is known by the name of its program."""
     with runtime_dir() as directory:
-        program = shutil.copy(harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c"), os.path.join(directory, "php8.2"))
+        program = shutil.copy(harness.build_program("tests/diagnosis/planted_more.c",
+                                                    "planted-more-c"),
+                              os.path.join(directory, "php8.2"))
         with Target([program, "maps"], directory, MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(), "look", "what the program says")
             text = told(target, "--watch", "1")
-    check(labelled(text, 1, "next") == "start the program again, with USE_ZEND_ALLOC=0, then look again", text)
+    check(labelled(text, 1, "next") == "start the program again, with USE_ZEND_ALLOC=0, then look "
+                                       "again", text)
 
 
 @test
 def a_report_says_that_no_policy_saves_rounding():
     """memctx report also says why no policy saves the rounding of a finding."""
-    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0",
+                                            "any") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
         page = os.path.join(directory, "page.html")

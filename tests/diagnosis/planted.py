@@ -32,7 +32,8 @@ PLANTED = {  # case -> (id of the finding, function to blame)
 }
 # Cases without the variants: they allocate by realloc, or run only with malloc.
 PLAIN = ("one-buffer", "few-large", "wider", "waves", "one-dip")
-SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves", "one-dip")
+SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves",
+          "one-dip")
 ALARMING = ("warning", "critical")
 # case -> chunks that the first finding must join. The recursion leaks 11 700, at any depth.
 CHUNKS_TOGETHER = {"leaky-recursion": 11000}
@@ -96,7 +97,8 @@ def check_first(found, ident, function):
     check(listed, "nothing was found")
     first = found["findings"][0]
     check_equal(first["id"], ident, f"the first of {listed}")
-    check(function is None or names(first, function), f"{function} is not in the path of the first of {listed}")
+    check(function is None or names(first, function),
+          f"{function} is not in the path of the first of {listed}")
 
 
 def installed(name):
@@ -118,4 +120,5 @@ def pinner(target, function):
 
 
 def check_near(what, predicted, real):
-    check(predicted > 0 and abs(real - predicted) <= predicted / 5, f"{what}: predicted {predicted}, but it was {real}")
+    check(predicted > 0 and abs(real - predicted) <= predicted / 5,
+          f"{what}: predicted {predicted}, but it was {real}")

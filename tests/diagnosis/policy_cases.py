@@ -8,7 +8,9 @@ from more_cases import more_c, more_cc
 from planted import command, doctor
 from text import labelled, told
 
-ROWS = {  # case -> (rows, smallest and largest bytes, alignment, order of frees, policies that must be offered)
+# case -> (rows, smallest and largest bytes, alignment, order of frees, policies that must be
+# offered)
+ROWS = {
     "one-size": (20000, 1040, 1040, 0, "any", "slab"),
     "one-size-in-order": (20000, 1040, 1040, 0, "fifo", "slab generation"),
     "just-above-128": (150000, 130, 130, 0, "any", "slab"),
@@ -34,12 +36,16 @@ def check_prediction(target, policy, offered, function):
     command(target, "trim", target.pid)
     before = harness.rss_kib(target.pid) << 10
     frag = command(target, "frag", target.pid)
-    context = max((one for one in frag["contexts"] if function in one["path"][0]), key=lambda one: one["requested_bytes"])
-    predicted = command(target, "set", target.pid, context["id"], f"policy={policy}")["predicted_bytes"]
-    check((predicted > before / 50) == offered, f"{policy} is predicted to save {predicted} bytes of {before}")
+    context = max((one for one in frag["contexts"] if function in one["path"][0]),
+                  key=lambda one: one["requested_bytes"])
+    predicted = command(target, "set", target.pid, context["id"],
+                        f"policy={policy}")["predicted_bytes"]
+    check((predicted > before / 50) == offered,
+          f"{policy} is predicted to save {predicted} bytes of {before}")
     told = [one["now"] for one in doctor(target)["findings"] if "policy=slab" in (one["now"] or "")]
     check_equal(told, [], "slab proposed where a policy was set already")
-    again = [one["what_if"] for one in command(target, "frag", target.pid)["pinners"] if one["context"] == context["id"]]
+    again = [one["what_if"] for one in command(target, "frag", target.pid)["pinners"]
+             if one["context"] == context["id"]]
     for what_if in again:
         check_equal((what_if["slab_bytes"], what_if["generation_bytes"]), (0, 0), "proposed again")
     for _ in range(2):
@@ -48,7 +54,8 @@ def check_prediction(target, policy, offered, function):
     command(target, "trim", target.pid)
     saved = before - (harness.rss_kib(target.pid) << 10)
     if offered:
-        check(abs(predicted - saved) < before / 10, f"{policy} saved {saved} of {before} bytes, predicted {predicted}")
+        check(abs(predicted - saved) < before / 10,
+              f"{policy} saved {saved} of {before} bytes, predicted {predicted}")
     return f"{policy}: predicted {predicted >> 10} KiB, saved {saved >> 10} of {before >> 10}"
 
 
@@ -56,7 +63,8 @@ def keep_rows(case, words):
     def run():
         notes = []
         for policy in ("slab", "generation", "bump"):
-            with runtime_dir() as directory, more_c(directory, "rows", *map(str, words[:5])) as target:
+            with runtime_dir() as directory, more_c(directory, "rows",
+                                                    *map(str, words[:5])) as target:
                 check_equal(target.hear(), "look", "what the program says")
                 target.wait_socket()
                 wanted = policy.replace("bump", "generation") in words[5].split()
@@ -98,7 +106,8 @@ while True:
 @test
 def policy_python_rows():
     argv = ["/usr/bin/python3", "-c", PYTHON_ROWS]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
         return check_prediction(target, "slab", True, "")
@@ -122,7 +131,8 @@ def check_rounding(target, now, fix):
 @test
 def rounding_of_nodes_is_no_alarm():
     """Nodes of 40 bytes need blocks of 48, because malloc aligns chunks to 16 bytes."""
-    with runtime_dir() as directory, more_c(directory, "rows", "1200000", "40", "40", "0", "fifo") as target:
+    with runtime_dir() as directory, more_c(directory, "rows", "1200000", "40", "40", "0",
+                                            "fifo") as target:
         check_equal(target.hear(60), "look", "what the program says")
         found = [one for one in doctor(target)["findings"] if one["id"] == "rounding"]
     check_equal([one["severity"] for one in found], ["info"], f"{found}")
@@ -130,19 +140,24 @@ def rounding_of_nodes_is_no_alarm():
 
 @test
 def rounding_above_8192_has_no_cure():
-    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
-        return check_rounding(target, "^no policy saves this memory, because chunks above 8192 bytes take whole OS pages$",
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0",
+                                            "any") as target:
+        return check_rounding(target, "^no policy saves this memory, because chunks above 8192 "
+                                      "bytes take whole OS pages$",
                               "^8 bytes less in each chunk")
 
 
 @test
 def rounding_of_wide_samples_has_no_cure():
     with runtime_dir() as directory, more_cc(directory, "wide-samples") as target:
-        return check_rounding(target, "^no policy is known to save most of this memory; other sizes", "^Slightly smaller chunks")
+        return (check_rounding(target, "^no policy is known to save most of this memory; other "
+                                       "sizes", "^Slightly smaller chunks"))
 
 
 @test
 def rounding_of_chunks_in_order_has_a_cure():
-    with runtime_dir() as directory, more_c(directory, "rows", "140000", "513", "600", "0", "fifo") as target:
-        return check_rounding(target, "policy=generation puts the next chunks one behind the other, which would save [0-9.]+ MiB, if",
+    with runtime_dir() as directory, more_c(directory, "rows", "140000", "513", "600", "0",
+                                            "fifo") as target:
+        return check_rounding(target, "policy=generation puts the next chunks one behind the "
+                                      "other, which would save [0-9.]+ MiB, if",
                               "^Slightly smaller chunks")

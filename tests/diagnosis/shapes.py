@@ -19,12 +19,15 @@ def taken():
     """Takes a snapshot of a program that keeps records and does work; returns it and the contexts
     of both."""
     program = harness.build_program("tests/diagnosis/history.c")
-    with runtime_dir() as directory, Target([program, "late"], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([program, "late"], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")
         target.wait_socket()
-        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid, env=target.cli_env).stdout)
+        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid,
+                                  env=target.cli_env).stdout)
     functions = harness.context_names(dump)
-    found = {name: [one for one in dump["contexts"] if functions[one["id"]][0] == name and one["self"]["allocs"] > 0]
+    found = {name: [one for one in dump["contexts"] if functions[one["id"]][0] == name and
+                    one["self"]["allocs"] > 0]
              for name in (KEPT, WORK)}
     check(found[KEPT] and found[WORK], f"contexts: {set(functions.values())}")
     for one in found[WORK]:  # give the work a fixed number of allocations, most of all
@@ -51,11 +54,13 @@ def keep_work(dump, found):
     kept, (work, *others) = found[KEPT][0], [one["id"] for one in found[WORK]]
     for mark in dump["marks"]:
         row = next(one for one in mark["contexts"] if one["id"] == kept["id"])
-        mark["contexts"] = [one for one in mark["contexts"] if one["id"] not in (work, *others)] + [{**row, "id": work}]
+        mark["contexts"] = [one for one in mark["contexts"]
+                            if one["id"] not in (work, *others)] + [{**row, "id": work}]
     for context in dump["contexts"]:
         if context["id"] in (work, *others):
             for key in FIGURES:
-                context["self"][key] = context["total"][key] = kept["self"][key] if context["id"] == work else 0
+                value = kept["self"][key] if context["id"] == work else 0
+                context["self"][key] = context["total"][key] = value
 
 
 def looked(series, change=None, **ledger):
@@ -71,9 +76,12 @@ def looked(series, change=None, **ledger):
         size, live, made = share[KEPT] if context in found[KEPT] else (0, 0, row[3] / last[3])
         whole = context["self"]
         allocs, chunks = round(whole["allocs"] * made), round(whole["live_chunks"] * live)
-        return {"id": context["id"], "requested_bytes": round(whole["requested_bytes"] * size), "live_chunks": chunks,
-                "allocs": allocs, "frees": allocs - chunks, "requested_cum_bytes": round(whole["requested_cum_bytes"] * made)}
-    dump["marks"] = [{"name": f"look-{number}", "uptime_s": row[0], "contexts": [at(one, row) for one in found[KEPT] + found[WORK]]}
+        return {"id": context["id"], "requested_bytes": round(whole["requested_bytes"] * size),
+                "live_chunks": chunks,
+                "allocs": allocs, "frees": allocs - chunks,
+                "requested_cum_bytes": round(whole["requested_cum_bytes"] * made)}
+    dump["marks"] = [{"name": f"look-{number}", "uptime_s": row[0],
+                      "contexts": [at(one, row) for one in found[KEPT] + found[WORK]]}
                      for number, row in enumerate(marks)]
     if change:
         change(dump, found)
@@ -90,12 +98,15 @@ def looked(series, change=None, **ledger):
 
 def rows(seconds, sizes, work=None):
     """Rows with records of a fixed size."""
-    return list(zip(seconds, sizes, sizes, work or [1 + number for number in range(len(sizes))], strict=True))
+    return list(zip(seconds, sizes, sizes, work or [1 + number for number in range(len(sizes))],
+                    strict=True))
 
 
 def array(seconds, sizes):
-    """Rows with one record, an array that is copied into a larger one. Size 0: it is not made yet."""
-    return [(second, size, min(size, 1), second) for second, size in zip(seconds, sizes, strict=True)]
+    """Rows with one record, an array that is copied into a larger one. Size 0: it is not made
+    yet."""
+    return [(second, size, min(size, 1), second)
+            for second, size in zip(seconds, sizes, strict=True)]
 
 
 EVEN = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -108,24 +119,33 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak-with-pauses": (True, rows((1, 2, 6, 7, 11), (10, 20, 30, 40, 50))),
     "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
     # A queue that falls behind in bursts; the last row is in a dip.
-    "queue-in-bursts": (True, rows(range(1, 16), (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256, 253))),
-    "leak-after-an-idle-start": (True, rows(EVEN, (10, 10, 10, 10, 20, 30, 40, 50), (1, 1, 1, 1, 20, 40, 60, 80))),
+    "queue-in-bursts": (True, rows(range(1, 16),
+                                   (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256,
+                                    253))),
+    "leak-after-an-idle-start":
+          (True, rows(EVEN, (10, 10, 10, 10, 20, 30, 40, 50), (1, 1, 1, 1, 20, 40, 60, 80))),
     # Marks of four hours dilute a leak of the last minutes.
-    "leak-after-idle-hours": (True, rows((100, 3600, 7200, 10800, 14400, 14420, 14440, 14460, 14480), (10, 10, 10, 10, 10, 20, 30, 40, 50))),
+    "leak-after-idle-hours": (True, rows((100, 3600, 7200, 10800, 14400, 14420, 14440, 14460,
+                                          14480), (10, 10, 10, 10, 10, 20, 30, 40, 50))),
     # The program loads much at its start, is idle, and then leaks a little, not quite evenly.
     "leak-after-a-large-start": (True, rows((1, 2, 3, 4, 5), (800, 800, 900, 995, 1085))),
     # An array that doubles when it is full, and fills evenly: the next step will be at 34 s.
-    "array-that-doubles": (True, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
-    "array-that-is-made-later": (True, array(range(1, 34), (0, 0, 1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
+    "array-that-doubles":
+          (True, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
+    "array-that-is-made-later":
+          (True, array(range(1, 34), (0, 0, 1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
     # Memory of a garbage collector: the low points rise by chance, the high points rise much more.
     "collector": (False, rows(EVEN, (5, 12, 4, 15, 5, 20, 6.2, 21))),
-    "pool-that-swings": (False, rows(range(1, 16), (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165, 161, 164))),
+    "pool-that-swings": (False, rows(range(1, 16),
+                                     (20, 40, 60, 80, 100, 120, 140, 160, 163, 157, 164, 158, 165,
+                                      161, 164))),
     # A cache of all keys that were asked for, also in a program that pauses.
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
     "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
     # The load begins shortly before the fifth look.
-    "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97), (1, 1, 1, 1, 5, 20, 40, 60, 80))),
+    "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97),
+                                             (1, 1, 1, 1, 5, 20, 40, 60, 80))),
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
@@ -140,14 +160,20 @@ def judge(case, alarming, series):
     def run():
         found, _ = looked(series)
         growth = [one for one in found if one["id"] == "growth"]
-        alarms = [(one["severity"], one["evidence"]) for one in growth if one["severity"] in ALARMING]
+        alarms = [(one["severity"], one["evidence"])
+                  for one in growth if one["severity"] in ALARMING]
         if not alarming:
             check(not alarms, f"alarms: {alarms}")
             return
         check(alarms, f"no alarm: {[(one['severity'], one['evidence']) for one in growth]}")
         check(names(growth[0], KEPT), f"path: {growth[0]['path']}")
         rises = all(before[1] < after[1] for before, after in zip(series, series[1:]))
-        said = "grew in steps, each by a quarter or more" if case.startswith("array") else f"grew in each of {len(series) - 1} intervals" if rises else f"grew over {len(series) - 1} intervals, with pauses or small dips"
+        intervals = len(series) - 1
+        said = f"grew over {intervals} intervals, with pauses or small dips"
+        if case.startswith("array"):
+            said = "grew in steps, each by a quarter or more"
+        elif rises:
+            said = f"grew in each of {intervals} intervals"
         check(said in growth[0]["evidence"], growth[0]["evidence"])
     test_named(f"shape-{case}")(run)
 
@@ -166,7 +192,8 @@ def shape_leak_of_little_in_a_large_process():
 
 def come_and_go(dump, found):
     """Makes 1000 records come and go between two marks."""
-    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]):
+    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] +
+                                  [dump["contexts"]]):
         row = next(one for one in rows if one["id"] == found[KEPT][0]["id"])
         for figures in (row["self"], row["total"]) if "self" in row else (row,):
             figures["allocs"] += 1000 * number
@@ -182,19 +209,23 @@ def reset_last(dump, found):
 
 @test
 def shape_leak_with_a_reset():
-    """If the counters were reset in between, an even leak is an alarm, and a cache that fills is none."""
+    """If the counters were reset in between, an even leak is an alarm, and a cache that fills is
+    none."""
     for case, alarming in (("leak", True), ("keys", False)):
         found, _ = looked(SHAPES[case][1], change=reset_last)
         growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {case}: {growth}")
+        check_equal(any(one[0] in ALARMING for one in growth), alarming,
+                    f"alarm about {case}: {growth}")
 
 
 def many_threads(dump, found):
-    """Gives the dump 33 threads besides those that have exited, a GiB of free memory in mixed pages,
-    and counts of remote frees: those of exited threads stand in two records of one pair."""
+    """Gives the dump 33 threads besides those that have exited, a GiB of free memory in mixed
+    pages, and counts of remote frees: those of exited threads stand in two records of one pair."""
     dump.pop("pages", None)
-    dump["threads"] = [{"tid": number, "name": f"worker-{number}" if number else "exited"} for number in range(34)]
-    dump["ledger"].update(mixed_reserved=dump["ledger"]["mixed_block_bytes"] + (1 << 30), rss_bytes=2 << 30)
+    dump["threads"] = [{"tid": number, "name": f"worker-{number}" if number else "exited"}
+                       for number in range(34)]
+    dump["ledger"].update(mixed_reserved=dump["ledger"]["mixed_block_bytes"] + (1 << 30),
+                          rss_bytes=2 << 30)
     frees = [(0, 7, 600000), (8, 9, 1000000), (0, 7, 600000)]
     dump["remote_frees"] = [dict(zip(("freed_by", "owner", "frees"), row)) for row in frees]
     for one in found[WORK]:
@@ -208,18 +239,21 @@ def shape_threads_that_have_exited():
     number in the text."""
     told = {one["id"]: one["evidence"] for one in looked(SHAPES["leak"][1], change=many_threads)[0]}
     check(told["thread-memory"].startswith("33 threads have mixed pages"), told["thread-memory"])
-    check(told["remote-frees"].endswith("most frees for another thread are by threads that have exited: 1200000 chunks in pages of thread 7 "
+    check(told["remote-frees"].endswith("most frees for another thread are by threads that have "
+                                        "exited: 1200000 chunks in pages of thread 7 "
                                         "(worker-7)"), told["remote-frees"])
 
 
 @test
 def shape_records_that_come_and_go():
-    """A number of records that varies by chance is no growth, even if it is larger each time; an even
-    rise of as many records is growth."""
-    for alarming, counts in ((False, (9000, 9002, 9035, 9040, 9060)), (True, (9000, 9015, 9030, 9045, 9060))):
+    """A number of records that varies by chance is no growth, even if it is larger each time; an
+    even rise of as many records is growth."""
+    for alarming, counts in ((False, (9000, 9002, 9035, 9040, 9060)),
+                             (True, (9000, 9015, 9030, 9045, 9060))):
         found, _ = looked(rows(EVEN[:5], counts), change=come_and_go)
         growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {counts}: {growth}")
+        check_equal(any(one[0] in ALARMING for one in growth), alarming,
+                    f"alarm about {counts}: {growth}")
 
 
 def replace(dump, found):
@@ -227,7 +261,8 @@ def replace(dump, found):
     replace one."""
     kept = found[KEPT][0]["id"]
     last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
-    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]):
+    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] +
+                                  [dump["contexts"]]):
         row = next(one for one in rows if one["id"] == kept)
         for figures in (row["self"], row["total"]) if "self" in row else (row,):
             figures["allocs"] = last * number // 2 + last // 100
@@ -236,13 +271,15 @@ def replace(dump, found):
 
 @test
 def shape_slots_that_are_filled_at_random():
-    """A table of which ever more slots are in use is no alarm, if chance makes it grow a little more in
-    the last interval than in the one before; a leak beside a table that is full is one."""
+    """A table of which ever more slots are in use is no alarm, if chance makes it grow a little
+    more in the last interval than in the one before; a leak beside a table that is full is one."""
     seconds = (1, 2, 6, 7, 11, 16, 21)
-    for alarming, sizes in ((False, (1, 207, 312, 390, 442, 458, 492)), (True, (1, 207, 237, 261, 291, 315, 345))):
+    for alarming, sizes in ((False, (1, 207, 312, 390, 442, 458, 492)),
+                            (True, (1, 207, 237, 261, 291, 315, 345))):
         found, _ = looked(rows(seconds, sizes), change=replace)
         growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"alarm about {sizes}: {growth}")
+        check_equal(any(one[0] in ALARMING for one in growth), alarming,
+                    f"alarm about {sizes}: {growth}")
 
 
 def small_chunks_go(dump, found):
@@ -262,7 +299,8 @@ def shape_small_chunks_that_go_as_large_ones_come():
     """A program that frees a small chunk for each large one that it keeps grows."""
     found, _ = looked(SHAPES["leak"][1], change=small_chunks_go)
     growth = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
-    check(growth and names(growth[0], KEPT), f"{[(one['id'], one['severity'], one['evidence']) for one in found]}")
+    check(growth and names(growth[0], KEPT),
+          f"{[(one['id'], one['severity'], one['evidence']) for one in found]}")
 
 
 def number_chunks(dump, found):
@@ -278,8 +316,8 @@ def number_chunks(dump, found):
 
 @test
 def shape_arena():
-    """An arena, which takes one ever larger chunk when it is full, grows. A pool that takes chunks of
-    one size at equal times may have a bound: it is no alarm."""
+    """An arena, which takes one ever larger chunk when it is full, grows. A pool that takes chunks
+    of one size at equal times may have a bound: it is no alarm."""
     arena = (8, 8, 12, 12, 12, 18, 18, 18, 18, 27, 27, 27, 27, 27, 27)
     for length in (15, 10):  # at the end of the shorter one, the arena has just grown
         found = looked(array(range(1, length + 1), arena[:length]), change=number_chunks)[0]
@@ -287,18 +325,21 @@ def shape_arena():
         check(growth and names(growth[0], KEPT), f"{length}: {growth}")
         if length == 15:
             evidence = growth[0]["evidence"]
-            check("grew in steps, each by a quarter or more" in evidence and "; it is an arena, " in evidence, evidence)
+            check("grew in steps, each by a quarter or more" in evidence and
+                  "; it is an arena, " in evidence, evidence)
     pool = [1 + number // 3 for number in range(15)]
-    growth = [one for one in looked(array(range(1, 16), pool), change=number_chunks)[0] if one["id"] == "growth"]
+    growth = [one for one in looked(array(range(1, 16), pool), change=number_chunks)[0]
+              if one["id"] == "growth"]
     check(not [one for one in growth if "grew in steps" in one["evidence"]], f"{growth}")
 
 
 @test
 def shape_words_for_doubtful_growth():
-    """If growth slows down, or was seen in one interval only, the text does not say that it does not
-    stop."""
+    """If growth slows down, or was seen in one interval only, the text does not say that it does
+    not stop."""
     text = looked(SHAPES["keys"][1])[1]
-    check("1. info: growth that slows down, " in text and ", which slows down (record_keep" in verdict(text), text)
+    check("1. info: growth that slows down, " in text and
+          ", which slows down (record_keep" in verdict(text), text)
     check(labelled(text, 1, "why").startswith("A cache that fills grows like this"), text)
     check("1. info: growth that may go on, " in looked(rows((1, 2), (10, 20)))[1], "one interval")
 
@@ -307,7 +348,8 @@ def shape_words_for_doubtful_growth():
 def shape_cache_whose_entries_have_two_chunks():
     """A cache whose entries have two chunks of different paths is no alarm: the second path's
     allocations are not taken for a load."""
-    growth = [(one["severity"], one["evidence"]) for one in looked(SHAPES["keys"][1], change=keep_work)[0] if one["id"] == "growth"]
+    growth = [(one["severity"], one["evidence"])
+              for one in looked(SHAPES["keys"][1], change=keep_work)[0] if one["id"] == "growth"]
     check(growth and not [one for one in growth if one[0] in ALARMING], f"growth: {growth}")
 
 
@@ -317,20 +359,24 @@ def beside_falling(shares, wrapped=False):
     def change(dump, found):
         contexts = {one["id"]: one for one in dump["contexts"]}
         kept, work = contexts[found[KEPT][0]["id"]], contexts[found[WORK][0]["id"]]
-        size, chunks, site = kept["self"]["requested_bytes"], kept["self"]["live_chunks"], kept["frame"]
+        size, chunks = kept["self"]["requested_bytes"], kept["self"]["live_chunks"]
+        site = kept["frame"]
         new = {}
         for one in (kept, work) if wrapped else ():
             new[one["id"]] = len(contexts) + 100 + len(new)
-            dump["contexts"].append({**copy.deepcopy(one), "id": new[one["id"]], "parent": one["id"], "frame": {**site, "function": "xmalloc"}})
+            dump["contexts"].append({**copy.deepcopy(one), "id": new[one["id"]],
+                                     "parent": one["id"], "frame": {**site, "function": "xmalloc"}})
             one["self"] = dict.fromkeys(one["self"], 0)
         if not wrapped:
             work["frame"] = site
-        for share, rows in zip(shares, [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]], strict=True):
+        for share, rows in zip(shares, [mark["contexts"] for mark in dump["marks"]] +
+                               [dump["contexts"]], strict=True):
             for row in rows if rows is not dump["contexts"] else ():
                 row["id"] = new.get(row["id"], row["id"])
             row = next(one for one in rows if one["id"] == new.get(work["id"], work["id"]))
             for figures in (row["self"], row["total"]) if "self" in row else (row,):
-                figures["requested_bytes"], figures["live_chunks"] = round(size * share), round(chunks * share)
+                figures["requested_bytes"] = round(size * share)
+                figures["live_chunks"] = round(chunks * share)
                 figures["frees"] = figures["allocs"] - figures["live_chunks"]
     return change
 
@@ -341,10 +387,13 @@ def shape_leak_beside_memory_that_was_freed():
     half as much in each interval, their entries are replaced, and the growth is no leak. Paths that
     only share a wrapper of malloc have different sites."""
     once, always = (0.6, 0, 0, 0, 0), (0.65, 0.53, 0.41, 0.29, 0.17)
-    for shares, wrapped, alarming in ((once, False, True), (always, False, False), (always, True, True)):
+    for shares, wrapped, alarming in ((once, False, True), (always, False, False),
+                                      (always, True, True)):
         found, _ = looked(SHAPES["leak"][1], change=beside_falling(shares, wrapped))
-        growth = [(one["severity"], one["evidence"], one["path"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{shares}, {wrapped}: {growth}")
+        growth = [(one["severity"], one["evidence"], one["path"])
+                  for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming,
+                    f"{shares}, {wrapped}: {growth}")
 
 
 @test
@@ -397,8 +446,10 @@ def shape_uneven():
     found, text = looked(rows([0.1 + number / 10 for number in range(20)], sizes))
     growth = [one for one in found if one["id"] == "growth"]
     check(growth and names(growth[0], KEPT), f"found: {found}")
-    check(not growth[0]["growth"] and not growth[0]["out"], f"made up: {growth[0]['growth']} {growth[0]['out']}")
-    check(not labelled(text, 1, "out") and labelled(text, 1, "since").startswith("at least 1.9 s"), text)
+    check(not growth[0]["growth"] and not growth[0]["out"],
+          f"made up: {growth[0]['growth']} {growth[0]['out']}")
+    check(not labelled(text, 1, "out") and labelled(text, 1, "since").startswith("at least 1.9 s"),
+          text)
     check("growth of " in verdict(text) and " in 1.9 s (record_keep" in verdict(text), text)
 
 
@@ -406,6 +457,7 @@ def shape_uneven():
 def shape_larger_chunks():
     """If bytes grow and the number of chunks hardly does, the finding says that the chunks are
     larger."""
-    found, _ = looked([(second, size, 1000 + second, second) for second, size in zip(EVEN, (10, 20, 30, 40, 50))])
+    found, _ = looked([(second, size, 1000 + second, second)
+                       for second, size in zip(EVEN, (10, 20, 30, 40, 50))])
     evidence = next(one["evidence"] for one in found if one["id"] == "growth")
     check("the number of chunks hardly grew, so the chunks are larger" in evidence, evidence)

@@ -17,7 +17,8 @@ def spread(directory, language, case):
 
 def check_recorded(target, file):
     """The next command also works with a mark that is named like those of a recording."""
-    check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0, "memctx dump")
+    check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0,
+                "memctx dump")
     with open(file, encoding="utf-8") as saved:
         dump = saved.read()
     with open(file, "w", encoding="utf-8") as saved:
@@ -30,23 +31,30 @@ def check_recorded(target, file):
 def leaks(language, case, function, paths, planted_bytes, bursts=False):
     def run():
         with runtime_dir() as directory, spread(directory, language, case) as target:
-            found = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+            found = [finding for finding in found_at(target, 4)["findings"]
+                     if finding["id"] == "growth"]
             text = told(target)
             if case == "main":
                 check_recorded(target, os.path.join(directory, "look.json"))
-        check_equal(len(found), 1, f"findings about growth: {[finding['function'] for finding in found]}")
+        check_equal(len(found), 1,
+                    f"findings about growth: {[finding['function'] for finding in found]}")
         first = found[0]
         check(first["severity"] in ALARMING, f"only told: {first['evidence']}")
         check(first["function"].startswith(function + ", "), f"the cause is {first['function']}")
         check(names(first, function.split("<")[0]), f"path: {first['path']}")
-        check(abs(first["contexts"] - paths) <= paths / 7, f"{first['contexts']} call paths instead of {paths}")
-        check(abs(first["bytes"] - planted_bytes) <= planted_bytes / 20, f"{first['bytes']} bytes instead of {planted_bytes}")
-        check(f"each of the {first['contexts']} call paths alone grew by fewer than 16 chunks" in first["evidence"] or bursts,
+        check(abs(first["contexts"] - paths) <= paths / 7,
+              f"{first['contexts']} call paths instead of {paths}")
+        check(abs(first["bytes"] - planted_bytes) <= planted_bytes / 20,
+              f"{first['bytes']} bytes instead of {planted_bytes}")
+        check(bursts or f"each of the {first['contexts']} call paths alone grew by fewer than 16 "
+              "chunks" in first["evidence"], first["evidence"])
+        check(not bursts or
+              f"none of the {first['contexts']} call paths alone grew" in first["evidence"],
               first["evidence"])
-        check(not bursts or f"none of the {first['contexts']} call paths alone grew" in first["evidence"], first["evidence"])
         check(labelled(text, 1, "who").startswith(f"{function} (spread.{language}:"), text)
         check(re.search(rf"in {first['contexts']} call paths:", labelled(text, 1, "who")), text)
-        check_equal(first["action"], f"memctx diff {target.pid} look-1 --limit 100", "what to do next")
+        check_equal(first["action"], f"memctx diff {target.pid} look-1 --limit 100",
+                    "what to do next")
         return first["evidence"]
     test_named(f"spread-{language}-{case}")(run)
 
@@ -63,9 +71,11 @@ def spread_below_the_function_of_another_finding():
     """Spread growth below the function of larger growth is a sentence of that finding, not a second
     finding."""
     with runtime_dir() as directory, spread(directory, "c", "served") as target:
-        found = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+        found = [finding for finding in found_at(target, 4)["findings"]
+                 if finding["id"] == "growth"]
     check_equal([finding["function"].split(",")[0] for finding in found], ["serve"], "what grew")
-    check(re.search(r"; below the function that these paths share, 300 more call paths \(handlers_run, spread.c:\d+\) grew by 3\.9 MiB in all",
+    check(re.search(r"; below the function that these paths share, 300 more call paths "
+                    r"\(handlers_run, spread.c:\d+\) grew by 3\.9 MiB in all",
                     found[0]["evidence"]), found[0]["evidence"])
 
 
@@ -74,7 +84,8 @@ def spread_healthy():
     """Paths that replace chunks of other paths, and growth that stops, are no alarm."""
     for language, case in (("c", "replaced"), ("c", "full"), ("c", "phases"), ("cc", "bounded")):
         with runtime_dir() as directory, spread(directory, language, case) as target:
-            growth = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+            growth = [finding for finding in found_at(target, 4)["findings"]
+                      if finding["id"] == "growth"]
             check(not growth, f"{language} {case}: {growth}")
 
 

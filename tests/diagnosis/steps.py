@@ -44,7 +44,8 @@ def program(language, directory):
 
 
 def start(directory, language, case):
-    argv = ["/usr/bin/python3", "-c", case] if language == "py" else [program(language, directory), case]
+    argv = ["/usr/bin/python3", "-c", case] if language == "py" else [program(language, directory),
+                                                                      case]
     return Target(argv, directory, MEMCTX_CONTROL="eager")
 
 
@@ -63,14 +64,18 @@ def in_small_steps(language, case, function, calls, grown_bytes, at_least_copied
             text = told(target)
             counts = counted(target)
         check(found, "nothing was found")
-        check_equal([one["id"] for one in found if one["id"] != "growth"], ["small-steps"], "findings")
+        check_equal([one["id"] for one in found if one["id"] != "growth"], ["small-steps"],
+                    "findings")
         first = found[0]
         check(names(first, function), f"{function} is not in the path: {first['path']}")
         check(abs(counts["reallocs"] - calls) <= calls / 1000, f"{calls} calls: {counts}")
-        check(abs(counts["grown_bytes"] - grown_bytes) <= grown_bytes / 1000, f"{grown_bytes} bytes more: {counts}")
-        check(counts["copied_bytes"] >= at_least_copied, f"copied at least {at_least_copied}: {counts}")
+        check(abs(counts["grown_bytes"] - grown_bytes) <= grown_bytes / 1000,
+              f"{grown_bytes} bytes more: {counts}")
+        check(counts["copied_bytes"] >= at_least_copied,
+              f"copied at least {at_least_copied}: {counts}")
         check(counts["copies"] <= counts["grows"] <= counts["reallocs"], f"{counts}")
-        check(f"{counts['grows']} calls of realloc made chunks larger" in first["evidence"], first["evidence"])
+        check(f"{counts['grows']} calls of realloc made chunks larger" in first["evidence"],
+              first["evidence"])
         check(f"{counts['copies']} of the calls copied" in first["evidence"], first["evidence"])
         check(re.search(rf"\b{function}\b", labelled(text, 1, "who")), text)
         check("by a factor" in labelled(text, 1, "fix"), text)
@@ -119,7 +124,8 @@ def steps_of_arrays_that_double_and_stay():
     check(names(found[0], "array_double"), f"path: {found[0]['path']}")
     check(found[0]["sure"].startswith("certain"), found[0]["sure"])
     check_equal(counts["reallocs"], 1500, f"{counts}")
-    check(f"realloc was called 1500 times, and copied a chunk to another place {counts['copies']} times" in found[0]["evidence"],
+    check(f"realloc was called 1500 times, and copied a chunk to another place {counts['copies']} "
+          "times" in found[0]["evidence"],
           found[0]["evidence"])
     check_equal(found[0]["bytes"], counts["copied_bytes"], "bytes")
     return found[0]["evidence"]
@@ -136,8 +142,10 @@ def by_copies(case, mean_freed):
         found, text = looked_at(case)
         check_equal([one["id"] for one in found], ["copies"], "findings")
         check(names(found[0], "text_push"), f"path: {found[0]['path']}")
-        check("arrays seem to grow in small steps by being copied" in found[0]["evidence"], found[0]["evidence"])
-        check(f" chunks of {mean_freed} on average were freed" in found[0]["evidence"], found[0]["evidence"])
+        check("arrays seem to grow in small steps by being copied" in found[0]["evidence"],
+              found[0]["evidence"])
+        check(f" chunks of {mean_freed} on average were freed" in found[0]["evidence"],
+              found[0]["evidence"])
         check(labelled(text, 1, "fix").startswith("Let the array grow by a factor"), text)
     test_named(f"steps-c-{case}-copied")(run)
 
@@ -161,7 +169,8 @@ def steps_c_reserved():
     found, text = looked_at("reserved")
     check_equal([one["id"] for one in found], ["untouched"], "findings")
     check_equal(found[0]["function"].split(",")[0], "rows_reserve", text)
-    check(abs(found[0]["bytes"] - 20 * ((2 << 20) + (64 << 10))) < 1 << 20, f"{found[0]['bytes']} bytes: {text}")
+    check(abs(found[0]["bytes"] - 20 * ((2 << 20) + (64 << 10))) < 1 << 20,
+          f"{found[0]['bytes']} bytes: {text}")
     check("40 chunks, 41.2 MiB in all: " in text.replace("\n", " "), text)
 
 
@@ -177,8 +186,10 @@ def steps_are_kept_in_a_file_and_reset():
             done = run_cli("dump", target.pid, "-o", path, env=target.cli_env)
             check_equal(done.returncode, 0, f"memctx dump: {done.stderr}")
             check_equal(command(target, "dump", path)["reallocs"], live, path)
-            check_equal(doctor(target, pid=path)["findings"][0]["id"], "small-steps", f"doctor of {path}")
+            check_equal(doctor(target, pid=path)["findings"][0]["id"], "small-steps",
+                        f"doctor of {path}")
         done = run_cli("reset", target.pid, env=target.cli_env)
         check_equal(done.returncode, 0, f"memctx reset: {done.stderr}")
         check_equal(command(target, "dump", target.pid)["reallocs"], [], "after the reset")
-        check(not [one for one in doctor(target)["findings"] if one["id"] == "small-steps"], "told after the reset")
+        check(not [one for one in doctor(target)["findings"] if one["id"] == "small-steps"],
+              "told after the reset")

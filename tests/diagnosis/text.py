@@ -21,7 +21,8 @@ class Order:
 for round in range(4):
     for number in range(round * 20000, round * 20000 + 20000):
         kept[str(number)] = Order(number)
-        log.append({"number": number, "all": (number, str(number * 7)), "price": [float(number), number * 1.5]})
+        log.append({"number": number, "all": (number, str(number * 7)),
+                    "price": [float(number), number * 1.5]})
     print("look", flush=True)
     sys.stdin.readline()
 """
@@ -32,15 +33,19 @@ def causes(directory, case, **extra):
     if case == "rust":
         program = os.path.join(directory, "causes-rs")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "causes.rs")
-        made = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", program], os.environ)
+        made = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", program],
+                                   os.environ)
         check_equal(made.returncode, 0, f"rustc: {made.stderr}")
         return Target([program], directory, MEMCTX_CONTROL="eager")
-    suffix, name = ("cc", "causes-cc") if case in ("orders", "strings", "threads") else ("c", "causes")
-    return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case], directory, MEMCTX_CONTROL="eager", **extra)
+    suffix, name = ("cc", "causes-cc") if case in ("orders", "strings",
+                                                   "threads") else ("c", "causes")
+    return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case],
+                  directory, MEMCTX_CONTROL="eager", **extra)
 
 
 def leaking_python(directory):
-    return Target(["/usr/bin/python3", "-c", PYTHON_LEAK], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc")
+    return Target(["/usr/bin/python3", "-c", PYTHON_LEAK], directory, MEMCTX_CONTROL="eager",
+                  PYTHONMALLOC="malloc")
 
 
 def told(target, *options):
@@ -76,17 +81,24 @@ def one_finding(case, ident, function, parts, looks):
         found = said["findings"]
         same = [finding for finding in found if finding["id"] == ident]
         check_equal(len(same), 1, f"findings {ident}: {[finding['path'][:4] for finding in same]}")
-        check(same[0]["function"].startswith(function + ", "), f"the cause is {same[0]['function']}")
+        check(same[0]["function"].startswith(function + ", "),
+              f"the cause is {same[0]['function']}")
         check(len(same[0]["parts"]) >= parts, f"parts: {same[0]['parts']}")
-        check(sum(part["bytes"] for part in same[0]["parts"]) == same[0]["bytes"], f"parts do not add up: {same[0]}")
-        check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001, f"shares do not add up: {same[0]}")
+        check(sum(part["bytes"] for part in same[0]["parts"]) == same[0]["bytes"],
+              f"parts do not add up: {same[0]}")
+        check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001,
+              f"shares do not add up: {same[0]}")
         check(names(same[0], function), f"path: {same[0]['path']}")
         # The largest part is named, too, if that is another line than the cause.
-        place = re.search(rf"\({function}, causes\.\w+:\d+(; (largest part:|nearly all through) \w+, causes\.c:\d+)?\)", verdict(text))
+        place = re.search(rf"\({function}, causes\.\w+:\d+(; (largest part:|nearly all through) "
+                          r"\w+, causes\.c:\d+)?\)", verdict(text))
         check(place, text)
-        check(" MiB resident, " in said["verdict"] and place[0] in said["verdict"], f"the verdict in JSON: {said['verdict']}")
-        check_equal(place[2], {"sessions": "largest part:", "requests": "largest part:", "buffers": "largest part:",
-                               "frames": "nearly all through"}.get(case), f"a function nearer to malloc: {text}")
+        check(" MiB resident, " in said["verdict"] and place[0] in said["verdict"],
+              f"the verdict in JSON: {said['verdict']}")
+        check_equal(place[2], {"sessions": "largest part:", "requests": "largest part:",
+                               "buffers": "largest part:",
+                               "frames": "nearly all through"}.get(case),
+                    f"a function nearer to malloc: {text}")
         check(labelled(text, 1, "who").startswith(f"{function} (causes."), text)
         check_equal(text.count(f"({ident})"), 1, text)
         return labelled(text, 1, "who")
@@ -115,11 +127,13 @@ sys.stdin.readline()
 def what_python_maps_itself():
     """A single look at memory that python maps itself says how to get its call paths
     (PYTHONMALLOC)."""
-    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_SMALL], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_SMALL], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(60), "look", "what the program says")
         text = told(target)
         check("(not-malloc)" in text, text)
-        check("PYTHONMALLOC=malloc" in labelled(text, 1, "fix") and "PYTHONMALLOC=malloc" in labelled(text, 1, "next"), text)
+        check("PYTHONMALLOC=malloc" in labelled(text, 1, "fix") and
+              "PYTHONMALLOC=malloc" in labelled(text, 1, "next"), text)
 
 
 @test
@@ -129,20 +143,28 @@ def one_cause_in_python():
     with runtime_dir() as directory, leaking_python(directory) as target:
         found = found_at(target, 4)["findings"]
         text = told(target)
-        grown = [finding for finding in found if finding["id"] == "growth" and finding["severity"] != "info"]
-        check_equal(len(grown), 1, f"{[(one['id'], one['severity'], one['evidence'], one['path'][:4]) for one in found]}")
-        check(len(grown[0]["parts"]) > 5 and "_PyEval_EvalFrameDefault" in grown[0]["path"], f"{grown[0]}")
+        grown = [finding for finding in found if finding["id"] == "growth" and
+                 finding["severity"] != "info"]
+        check_equal(len(grown), 1, str([(one["id"], one["severity"], one["evidence"],
+                                         one["path"][:4]) for one in found]))
+        check(len(grown[0]["parts"]) > 5 and "_PyEval_EvalFrameDefault" in grown[0]["path"],
+              f"{grown[0]}")
         check(re.search(r"^ +and \d+ more$", text, re.M), f"more than five call paths: {text}")
         check_equal(text.count(" %, "), 5, f"paths with their shares: {text}")
-        check("tracemalloc" in labelled(text, 1, "fix"), f"how to find the line of the script: {text}")
+        check("tracemalloc" in labelled(text, 1, "fix"),
+              f"how to find the line of the script: {text}")
     # The label "next" has lines of python that print, after a minute, the script's line that
     # allocates most.
-    said, *lines = re.search(r"^   next:  (.*\n(?: {10}.*\n)*(?:\S.*\n)*)", text, re.M)[1].splitlines()[-3:]
-    check_equal([line.split()[0] for line in lines], ["import", "threading.Timer(60,"], f"behind {said!r}")
-    script = "\n".join(lines).replace("Timer(60,", "Timer(0.1,") + "\nkept = [str(number) * 100 for number in range(50000)]\n"
+    said, *lines = re.search(r"^   next:  (.*\n(?: {10}.*\n)*(?:\S.*\n)*)", text,
+                             re.M)[1].splitlines()[-3:]
+    check_equal([line.split()[0] for line in lines], ["import", "threading.Timer(60,"],
+                f"behind {said!r}")
+    script = "\n".join(lines).replace("Timer(60,", "Timer(0.1,")
+    script += "\nkept = [str(number) * 100 for number in range(50000)]\n"
     done = harness.run_program(["/usr/bin/python3", "-c", script], harness.clean_env())
     check_equal((done.returncode, done.stderr), (0, ""), script)
-    check(re.search(r'^<string>:3: size=\d+', done.stdout), f"the line that grew most: {done.stdout}")
+    check(re.search(r'^<string>:3: size=\d+', done.stdout),
+          f"the line that grew most: {done.stdout}")
 
 
 LIBRARY_LEAK = """
@@ -160,7 +182,8 @@ for round in range(4):
 def what_a_library_leaks_in_python():
     """tracemalloc does not know what a library takes from malloc, so doctor shows the call path."""
     with runtime_dir() as directory:
-        with Target(["/usr/bin/python3", "-c", LIBRARY_LEAK], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        with Target(["/usr/bin/python3", "-c", LIBRARY_LEAK], directory, MEMCTX_CONTROL="eager",
+                    PYTHONMALLOC="malloc") as target:
             text = found_at(target, 4, told)
     check("ffi_call" in labelled(text, 1, "who"), text)
     check("may be missing there" in labelled(text, 1, "fix"), f"tracemalloc: {text}")
@@ -169,11 +192,12 @@ def what_a_library_leaks_in_python():
 
 @test
 def what_a_program_does_not_free_of_a_library():
-    """If the innermost functions are all in a library without debug information, doctor and frag name
-    the function of the program that called the library, too."""
+    """If the innermost functions are all in a library without debug information, doctor and frag
+    name the function of the program that called the library, too."""
     source = os.path.join(harness.ROOT, "tests/diagnosis/foreign.c")
     with runtime_dir() as directory:
-        library, program = os.path.join(directory, "libforeign.so"), os.path.join(directory, "foreign")
+        library, program = (os.path.join(directory, "libforeign.so"),
+                            os.path.join(directory, "foreign"))
         for flags in (["-DLIBRARY", "-fPIC", "-shared", "-o", library], ["-g", "-o", program]):
             linked = [] if "-shared" in flags else [library, f"-Wl,-rpath,{directory}"]
             done = harness.run_program(["gcc", "-O2", source, *flags, *linked], os.environ)
@@ -181,8 +205,10 @@ def what_a_program_does_not_free_of_a_library():
         with Target([program], directory, MEMCTX_CONTROL="eager") as target:
             text = found_at(target, 4, told)
             frag = run_cli("frag", target.pid, env=target.cli_env).stdout
-    check(re.search(r"\(node_new, libforeign.so; called for feed_load, foreign.c:\d+\)$", verdict(text)), text)
-    path = r"node_new \(libforeign.so\) < document_parse \(libforeign.so\) < document_open \(libforeign.so\) < \.\.\. < feed_load \(foreign.c:\d+\)"
+    check(re.search(r"\(node_new, libforeign.so; called for feed_load, foreign.c:\d+\)$",
+                    verdict(text)), text)
+    path = (r"node_new \(libforeign.so\) < document_parse \(libforeign.so\) < document_open "
+            r"\(libforeign.so\) < \.\.\. < feed_load \(foreign.c:\d+\)")
     check(re.match(path + r" \(context \d+\)$", labelled(text, 1, "who")), text)
     check(re.search(path, re.sub(r"\s+", " ", frag)), frag)
 
@@ -204,7 +230,8 @@ def two_causes_are_two_findings():
         check(verdict(text).endswith("; 1 more below"), "the first line names one of them alone")
         rates = [rate_in(text, number, "since", "from then on") for number in (1, 2)]
         for number in (1, 2):
-            check_near("the rate of all growth", sum(rates), rate_in(text, number, "out", "together"))
+            check_near("the rate of all growth", sum(rates),
+                       rate_in(text, number, "out", "together"))
         check_equal([(finding["function"].split(",")[0], finding["parts"]) for finding in grown],
                     [("cache_fill", []), ("log_keep", [])], "what grew")
 
@@ -214,7 +241,8 @@ def small_chunks_beside_large_ones():
     """Small chunks that do not exist as often as the buffers beside them are another finding."""
     with runtime_dir() as directory, causes(directory, "titles") as target:
         found = found_at(target, 4)["findings"]
-    check_equal([finding["function"].split(",")[0] for finding in found if finding["id"] == "growth"], ["plane_make", "show_title"],
+    check_equal([finding["function"].split(",")[0]
+                 for finding in found if finding["id"] == "growth"], ["plane_make", "show_title"],
                 "what grew")
 
 
@@ -227,15 +255,22 @@ def pages_that_come_back_and_pages_that_are_shared():
         found_at(target, 1)
         text = told(target)
         alone = text.replace("\n  ", "")
-    check(f"set at least three, some time apart, with memctx mark {target.pid} NAME and a new NAME each time, use --watch" in " ".join(text.split()), text)
-    check(re.search(rf"chunks, {amount} in all, keep {amount} of pages in use, of which {amount} are otherwise empty, \d+ % of the resident "
+    check(f"set at least three, some time apart, with memctx mark {target.pid} NAME and a new NAME "
+          "each time, use --watch" in " ".join(text.split()), text)
+    check(re.search(rf"chunks, {amount} in all, keep {amount} of pages in use, of which {amount} "
+                    r"are otherwise empty, \d+ % of the resident "
                     "set; freeing all these chunks returns these pages", alone), alone)
-    with runtime_dir() as directory, causes(directory, "shared", MEMCTX_PROMOTE_BYTES=str(1 << 30)) as target:  # keeps all chunks in mixed pages
+    # keeps all chunks in mixed pages
+    with runtime_dir() as directory, causes(directory, "shared",
+                                            MEMCTX_PROMOTE_BYTES=str(1 << 30)) as target:
         found = found_at(target, 1)["findings"]
         shared = told(target).replace("\n  ", "")
-    check({"name_keep", "label_keep"} <= {finding["function"].split(",")[0] for finding in found}, f"{found}")
-    check(re.search(rf"chunks, {amount} in all, help to keep {amount} of otherwise empty space in pages, \d+ % of the resident set; freeing "
-                    rf"all these chunks returns {amount} of pages, because chunks of other call paths stand in the rest", shared), shared)
+    check({"name_keep", "label_keep"} <= {finding["function"].split(",")[0] for finding in found},
+          f"{found}")
+    check(re.search(rf"chunks, {amount} in all, help to keep {amount} of otherwise empty space in "
+                    r"pages, \d+ % of the resident set; freeing "
+                    rf"all these chunks returns {amount} of pages, because chunks of other call "
+                    r"paths stand in the rest", shared), shared)
 
 
 # --- the label "who" ------------------------------------------------------------------------------
@@ -250,10 +285,13 @@ def leaves_out_what_means_nothing():
             found_at(target, looks)
             text, full = told(target), told(target, "--full")
         who = labelled(text, 1, "who")
-        check(who.startswith(first) and (via is None or re.search(rf", via {via}( \(context \d+\))?$", who)), who)
+        check(who.startswith(first) and
+              (via is None or re.search(rf", via {via}( \(context \d+\))?$", who)), who)
         check(via or {", via Vec", ", via HashMap"} <= set(re.findall(r", via \w+", who)), who)
-        check(who.split(" call paths:")[0].count(" < ") <= 2 and "__libc_start" not in who and "_M_" not in who, who)
-        check_equal([text.count(f"\n{' ' * 10}{ARROW}\n") for text in (text, full)], [1, 1], f"how a path is read: {text}")
+        check(who.split(" call paths:")[0].count(" < ") <= 2 and "__libc_start" not in who and
+              "_M_" not in who, who)
+        check_equal([text.count(f"\n{' ' * 10}{ARROW}\n") for text in (text, full)], [1, 1],
+                    f"how a path is read: {text}")
         check("__libc_start_call_main" in full and labelled(full, 1, "who").count(" < ") > 3, full)
 
 
@@ -264,18 +302,27 @@ def leaves_out_what_means_nothing():
 def first_line_is_the_verdict():
     number = r"\d+(\.\d)? [KMG]iB"
     for case, arguments, expected in (
-            (planted, ("survivors",), rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live chunks \(\S+, planted.cc:\d+\)"),
-            (planted, ("above",), rf"{number} resident, {number} in use: {number} are lost between .* \(get, planted.cc:\d+\)"),
-            (planted, ("small",), rf"{number} resident, {number} in use: no memory problem was found"),
-            (planted, ("mapped",), rf"{number} resident, {number} in use: no memory problem was found; for information only: memory that is not from malloc"),
-            (causes, ("sessions",), rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live chunks "
+            (planted, ("survivors",),
+             rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live "
+             r"chunks \(\S+, planted.cc:\d+\)"),
+            (planted, ("above",), rf"{number} resident, {number} in use: {number} are lost between "
+                                  r".* \(get, planted.cc:\d+\)"),
+            (planted, ("small",),
+             rf"{number} resident, {number} in use: no memory problem was found"),
+            (planted, ("mapped",), rf"{number} resident, {number} in use: no memory problem was "
+                                   r"found; for information only: memory that is not from malloc"),
+            (causes, ("sessions",), rf"{number} resident, {number} in use: {number} of free memory "
+                                    r"are held by \d+ live chunks "
              r"\(session_open, causes.c:\d+; largest part: \w+, causes.c:\d+\)")):
         with runtime_dir() as directory, case(directory, *arguments) as target:
             check_equal(target.hear(60), "look", f"{arguments}")
             text = told(target)
-            check(re.fullmatch(expected, verdict(text)), f"{arguments}: {verdict(text)!r} is not {expected!r}")
-            check("no memory problem" not in text or "warning" not in text and "critical" not in text, text)
-            told_of_others = "did not come from malloc. Marks show at most a part of the growth of this memory" in text.replace("\n", " ")
+            check(re.fullmatch(expected, verdict(text)),
+                  f"{arguments}: {verdict(text)!r} is not {expected!r}")
+            check("no memory problem" not in text or "warning" not in text and
+                  "critical" not in text, text)
+            told_of_others = ("did not come from malloc. Marks show at most a part of the growth "
+                              "of this memory" in text.replace("\n", " "))
             check_equal(told_of_others, arguments == ("mapped",), text)
 
 
@@ -295,15 +342,19 @@ def doctor_in_bytes():
     with runtime_dir() as directory, causes(directory, "sessions") as target:
         found_at(target, 1)
         file = os.path.join(directory, "snapshot")
-        check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump")
+        check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0,
+                    "memctx dump")
         text, known = doctor_of("--bytes", "--all"), json.loads(doctor_of("--bytes", "--json"))
         rounded_text, last_counts = doctor_of(), doctor_of("--bytes", "--human")
     rounded = r"\d [KMG]iB"
     check(not re.search(rounded, text.replace("page of 16 KiB", "")), text)
-    check(f"{known['rss_bytes']} bytes resident, {known['requested_bytes']} bytes in use: " in verdict(text), text)
+    check(f"{known['rss_bytes']} bytes resident, {known['requested_bytes']} bytes in use: "
+          in verdict(text), text)
     first = known["findings"][0]
-    check(first["bytes"] > 1 << 20 and f"{first['bytes']} bytes (" in text.replace("\n", " ") and f"{first['bytes']} bytes" in first["evidence"], f"{first}")
-    check(first["parts"] and all(f", {part['bytes']} bytes: " in re.sub(r"\n +", " ", text) for part in first["parts"]), f"{first['parts']}")
+    check(first["bytes"] > 1 << 20 and f"{first['bytes']} bytes (" in text.replace("\n", " ") and
+          f"{first['bytes']} bytes" in first["evidence"], f"{first}")
+    check(first["parts"] and all(f", {part['bytes']} bytes: " in re.sub(r"\n +", " ", text)
+                                 for part in first["parts"]), f"{first['parts']}")
     check(all(len(line) <= 80 or is_command(line) for line in text.splitlines()), text)
     check(re.search(rounded, rounded_text), "the default")
     check_equal(last_counts, rounded_text, "--human behind --bytes")
@@ -324,43 +375,52 @@ def now_can_be_pasted():
     next malloc."""
     with runtime_dir() as directory, causes(directory, "sessions", MEMCTX_DECAY_MS=10) as target:
         first = found_at(target, 1)["findings"][0]
-        check(first["now"].startswith(f"memctx trim {target.pid} --context "), f"now: {first['now']}")
+        check(first["now"].startswith(f"memctx trim {target.pid} --context "),
+              f"now: {first['now']}")
         # Wait until the freelist has gone back to the kernel.
-        harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0, "an empty freelist")
+        harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0,
+                           "an empty freelist")
         before = harness.rss_kib(target.pid) << 10
         done = run_cli(*first["now"].split()[1:], "--json", env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx trim")
         check_near("by trim", first["now_bytes"], json.loads(done.stdout)["predicted_bytes"])
         target.ask("")
-        check_near("the resident set", first["now_bytes"], before - (harness.rss_kib(target.pid) << 10))
+        check_near("the resident set", first["now_bytes"],
+                   before - (harness.rss_kib(target.pid) << 10))
         return f"{first['now_bytes'] >> 10} KiB"
 
 
 @test
 def no_command_for_a_process_that_cannot_act():
-    """No command has the pid of a snapshot's process, which may belong to another process now, and a
-    process that does not answer gets no command that it would have to obey. A file name with a
+    """No command has the pid of a snapshot's process, which may belong to another process now, and
+    a process that does not answer gets no command that it would have to obey. A file name with a
     space is quoted."""
     acts = r"kill -USR1 \d+|memctx (trim|set|isolate) \d+"
     with runtime_dir() as directory:
-        program = shutil.copy(harness.build_program("tests/diagnosis/planted.cc"), os.path.join(directory, "node"))
+        program = shutil.copy(harness.build_program("tests/diagnosis/planted.cc"),
+                              os.path.join(directory, "node"))
         file = os.path.join(directory, "my file.mctx")
         with Target([program, "mapped"], directory, MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(60), "look", "what the program says")
-            check(re.search("kill -USR1", told(target)), "the runtime's own tool for a process that runs")
-            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
+            check(re.search("kill -USR1", told(target)),
+                  "the runtime's own tool for a process that runs")
+            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0,
+                        "memctx dump -o")
             os.kill(target.pid, signal.SIGSTOP)
             os.waitid(os.P_PID, target.pid, os.WSTOPPED)
             stopped = run_cli("doctor", target.pid, env=target.cli_env).stdout
         with planted(directory, "survivors") as target:
             target.hear()
             check(re.search(acts, told(target)), "a command for a process that runs")
-            check_equal(run_cli("dump", target.pid, "-o", file + "2", env=target.cli_env).returncode, 0, "memctx dump -o")
+            check_equal(run_cli("dump", target.pid, "-o", file + "2",
+                                env=target.cli_env).returncode, 0, "memctx dump -o")
             os.kill(target.pid, signal.SIGSTOP)
             os.waitid(os.P_PID, target.pid, os.WSTOPPED)
             held = run_cli("doctor", target.pid, env=target.cli_env).stdout
-        texts = [stopped, held] + [run_cli(verb, name).stdout for verb in ("doctor", "frag") for name in (file, file + "2")]
-    check("(not-malloc)" in stopped and "(not-malloc)" in texts[2] and "(nearly-empty-pages)" in held, f"{stopped}{held}")
+        texts = [stopped, held] + [run_cli(verb, name).stdout for verb in ("doctor", "frag")
+                                   for name in (file, file + "2")]
+    check("(not-malloc)" in stopped and "(not-malloc)" in texts[2] and
+          "(nearly-empty-pages)" in held, f"{stopped}{held}")
     for text in texts:
         check(text and not re.search(acts, text), text)
     check("/proc/" not in texts[2], texts[2])
@@ -375,9 +435,11 @@ def context_chooses_for_verbs_that_act():
         selector = re.search(r"--context (\S+)", first["action"])[1]
         for words in (["isolate"], ["merge"], ["set", "policy=slab"], ["trim"]):
             verb, *rest = words
-            done = run_cli(verb, target.pid, "--context", selector, *rest, "--json", env=target.cli_env)
+            done = run_cli(verb, target.pid, "--context", selector, *rest, "--json",
+                           env=target.cli_env)
             check_equal((done.returncode, done.stderr), (0, ""), f"memctx {words}")
-            check_equal(json.loads(done.stdout).get("contexts", first["contexts"]), first["contexts"], f"{words}")
+            check_equal(json.loads(done.stdout).get("contexts", first["contexts"]),
+                        first["contexts"], f"{words}")
         for words in (["set", "policy=slab,own"], ["set", "unfold"], ["isolate"]):
             bad = "x" if words == ["isolate"] else selector
             done = run_cli(words[0], target.pid, "--context", bad, *words[1:], env=target.cli_env)
@@ -391,10 +453,14 @@ def frag_names_who_holds():
         found_at(target, 1)
         done = run_cli("frag", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
-        check(all(len(line) <= 80 or line.startswith(" " * 20 + "memctx ") for line in done.stdout.splitlines()), done.stdout)
+        check(all(len(line) <= 80 or line.startswith(" " * 20 + "memctx ")
+                  for line in done.stdout.splitlines()), done.stdout)
         joined = re.sub(r"\n(?: {4}| {18})(?=\S)", " ", done.stdout)  # join continuation lines
-        who = r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc"
+        who = (r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions "
+               r"\(causes.c:\d+\), via xmalloc")
         check(re.search(rf" context \d+: {who}", joined), done.stdout)
         check(re.search(rf"^( +\d+){{4}}  \d+ {who}$", joined, re.M), done.stdout)
-        counted = run_cli("frag", target.pid, "--human", "--sort", "allocs", "--limit", "1", env=target.cli_env).stdout
-        check(re.search(r"^\.\.\. \d+ more contexts, \d+ \(allocs\)$", counted, re.M), f"a count is no size: {counted}")
+        counted = run_cli("frag", target.pid, "--human", "--sort", "allocs", "--limit", "1",
+                          env=target.cli_env).stdout
+        check(re.search(r"^\.\.\. \d+ more contexts, \d+ \(allocs\)$", counted, re.M),
+              f"a count is no size: {counted}")

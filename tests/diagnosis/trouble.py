@@ -20,7 +20,8 @@ def redis_with_holes():
     dice = random.Random(1)
     with redis() as (target, ask):
         for first in range(0, 300000, 1000):
-            ask([b"SET key:%d %s\r\n" % (i, b"v" * (100 + i % 100)) for i in range(first, first + 1000)], 1000)
+            ask([b"SET key:%d %s\r\n" % (i, b"v" * (100 + i % 100))
+                 for i in range(first, first + 1000)], 1000)
         gone = [i for i in range(300000) if dice.random() < 0.9]
         dice.shuffle(gone)
         for first in range(0, len(gone), 1000):
@@ -32,7 +33,8 @@ def redis_with_holes():
         # redis-server.
         check("(setCommand, redis-server" in told and "redis-check-rdb" not in told, told)
         check_first(found, "nearly-empty-pages", "setCommand")
-        check(names(found["findings"][0], "sdsResize"), f"not the values' path: {found['findings'][0]['path']}")
+        check(names(found["findings"][0], "sdsResize"),
+              f"not the values' path: {found['findings'][0]['path']}")
         return found["findings"][0]["evidence"]
 
 
@@ -51,7 +53,8 @@ sys.stdin.readline()
 @test
 def python3_with_a_dict_shrunk():
     argv = ["/usr/bin/python3", "-c", PYTHON_HOLES]
-    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         target.hear()
         found = doctor(target)
         check_first(found, "nearly-empty-pages", "_PyEval_EvalFrameDefault")
@@ -74,19 +77,26 @@ def postgres_backend():
             owner = harness.NOBODY
     with runtime_dir(owner) as directory:
         data, env = os.path.join(directory, "data"), harness.clean_env(HOME=directory, LC_ALL="C")
-        done = harness.run_program([f"{programs[-1]}/initdb", "-D", data, "-A", "trust", "-U", "tester", "-N"], env, uid=owner)
+        done = harness.run_program([f"{programs[-1]}/initdb", "-D", data, "-A", "trust", "-U",
+                                    "tester", "-N"], env, uid=owner)
         check_equal(done.returncode, 0, f"initdb: {done.stderr}")
-        server = [f"{programs[-1]}/postgres", "-D", data, "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off",
-                  "-c", "max_parallel_workers_per_gather=0", "-c", "shared_buffers=16MB", "-c", "jit=off"]
-        preload = {"LD_PRELOAD": harness.public_copy(harness.LIB) if owner is not None else harness.LIB}
+        server = [f"{programs[-1]}/postgres", "-D", data, "-k", directory, "-c",
+                  "listen_addresses=", "-c", "fsync=off",
+                  "-c", "max_parallel_workers_per_gather=0", "-c", "shared_buffers=16MB", "-c",
+                  "jit=off"]
+        preload = {"LD_PRELOAD": harness.public_copy(harness.LIB) if owner is not None
+                   else harness.LIB}
         with open(os.path.join(directory, "log"), "w", encoding="utf-8") as log, subprocess.Popen(
-                server, env={**env, **preload, "XDG_RUNTIME_DIR": directory, "MEMCTX_CONTROL": "eager"}, cwd="/",
+                server, env={**env, **preload, "XDG_RUNTIME_DIR": directory,
+                             "MEMCTX_CONTROL": "eager"}, cwd="/",
                 stdout=log, stderr=log, **harness.as_user(owner)) as process:
             try:
                 # The server creates its socket before it is ready.
                 ready = [f"{programs[-1]}/pg_isready", "-q", "-h", directory]
-                harness.wait_until(lambda: harness.run_program(ready, env).returncode == 0, "postgres", 60)
-                psql = [f"{programs[-1]}/psql", "-X", "-h", directory, "-U", "tester", "-d", "postgres", "-Atq"]
+                harness.wait_until(lambda: harness.run_program(ready, env).returncode == 0,
+                                   "postgres", 60)
+                psql = [f"{programs[-1]}/psql", "-X", "-h", directory, "-U", "tester", "-d",
+                        "postgres", "-Atq"]
                 with Target(psql, directory, preload=False, LC_ALL="C") as session:
                     backend = int(session.ask("select pg_backend_pid();"))
                     yield session, backend
@@ -101,14 +111,16 @@ def postgres_after_a_large_sort():
     with postgres_backend() as (session, backend):
         session.say("set work_mem = '600MB';")
         before = harness.rss_kib(backend)
-        rows = session.ask("select count(*) from (select md5(g::text) as m from generate_series(1, 1500000) g order by m offset 1) s;", 120)
+        rows = session.ask("select count(*) from (select md5(g::text) as m from generate_series(1, "
+                           "1500000) g order by m offset 1) s;", 120)
         check_equal(rows, "1499999", "rows")
         found = doctor(session, pid=backend)
         check_first(found, "past-peak", None)
         alarms = [one for one in found["findings"] if one["severity"] in ALARMING]
         check(not alarms, f"{alarms}")
         paths = {name for one in found["findings"] for name in one["path"]}
-        check(any("tuplesort" in name for name in paths), f"nothing of the sort is named: {found['findings']}")
+        check(any("tuplesort" in name for name in paths),
+              f"nothing of the sort is named: {found['findings']}")
         after = harness.rss_kib(backend)
         check(after < before + (40 << 10), f"resident: {before} KiB before, {after} KiB after")
         return f"{before} KiB before, {after} KiB after; {found['findings'][0]['evidence']}"

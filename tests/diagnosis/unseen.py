@@ -17,7 +17,8 @@ from text import labelled, told, verdict
 @contextlib.contextmanager
 def started(case, name=None, *flags):
     program = harness.build_program("tests/diagnosis/unseen.cc", name, flags=["-O2", *flags])
-    with runtime_dir() as directory, Target([program, case], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([program, case], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         yield target
 
 
@@ -37,7 +38,8 @@ def unseen_list_that_many_functions_fill():
         growth, text = growth_at(target)
     check(growth["contexts"] > 590, f"{growth['contexts']} call paths")
     check("; nearly all through Registry::add, unseen.cc:" in verdict(text), text)
-    check(re.search(r"in \d+ call paths, nearly all through Registry::add \(unseen.cc:\d+\):", labelled(text, 1, "who")), text)
+    check(re.search(r"in \d+ call paths, nearly all through Registry::add \(unseen.cc:\d+\):",
+                    labelled(text, 1, "who")), text)
 
 
 @test
@@ -46,12 +48,16 @@ def unseen_buffers_that_two_functions_fill():
     larger."""
     with started("tenants") as target:
         growth, text = growth_at(target)
-        flat = run_cli("dump", "--flat", "--human", "--limit", "2", target.pid, env=target.cli_env).stdout
-    check("so the chunks are larger; the program adds more to them than it removes" in growth["evidence"], growth["evidence"])
+        flat = run_cli("dump", "--flat", "--human", "--limit", "2", target.pid,
+                       env=target.cli_env).stdout
+    check("so the chunks are larger; the program adds more to them than it removes"
+          in growth["evidence"], growth["evidence"])
     check("make these chunks smaller" in labelled(text, 1, "fix"), text)
     check("nearly all through buffer_add, unseen.cc:" in verdict(text), text)
-    check(re.search(r"nearly all through buffer_add \(unseen.cc:\d+\) < tenant_log \(unseen.cc:\d+\):", labelled(text, 1, "who")), text)
-    check(re.search(r"^buffer_add\(.*\n    realloc: \d+ calls, of which \d+ copied the chunk, \S+ MiB in all\n    < tenant_log\(", flat, re.M), flat)
+    check(re.search(r"nearly all through buffer_add \(unseen.cc:\d+\) < tenant_log "
+                    r"\(unseen.cc:\d+\):", labelled(text, 1, "who")), text)
+    check(re.search(r"^buffer_add\(.*\n    realloc: \d+ calls, of which \d+ copied the chunk, \S+ "
+                    r"MiB in all\n    < tenant_log\(", flat, re.M), flat)
 
 
 @test
@@ -60,7 +66,8 @@ def unseen_closures_in_a_local_class():
     the C++ library, whose names may lack std::."""
     with started("observers") as target:
         growth, text = growth_at(target)
-    check(growth["function"].startswith("observers_grow::Window::observe, unseen.cc:"), growth["function"])
+    check(growth["function"].startswith("observers_grow::Window::observe, unseen.cc:"),
+          growth["function"])
     check("_M_" not in labelled(text, 1, "who"), text)
 
 
@@ -70,11 +77,14 @@ def unseen_wrappers_of_wrappers():
     leaks, also if the innermost function ended in a tail call."""
     with started("wrapped") as target:
         _, text = growth_at(target)
-    check(re.search(r"\(memory_take, unseen.cc:\d+; called for certificate_load, unseen.cc:\d+\)$", verdict(text)), text)
-    check(re.match(r"memory_take \(\S+\) < zone_take \(\S+\) < object_make \(\S+\) < certificate_load \(\S+\) \(context", labelled(text, 1, "who")), text)
+    check(re.search(r"\(memory_take, unseen.cc:\d+; called for certificate_load, unseen.cc:\d+\)$",
+                    verdict(text)), text)
+    check(re.match(r"memory_take \(\S+\) < zone_take \(\S+\) < object_make \(\S+\) < "
+                   r"certificate_load \(\S+\) \(context", labelled(text, 1, "who")), text)
     with started("jumped") as target:
         _, text = growth_at(target)
-    check(re.search(r"\(memory_get \[tail call\], unseen.cc:\d+; called for session_open, unseen.cc:\d+\)$", verdict(text)), text)
+    check(re.search(r"\(memory_get \[tail call\], unseen.cc:\d+; called for session_open, "
+                    r"unseen.cc:\d+\)$", verdict(text)), text)
 
 
 @test
@@ -151,7 +161,8 @@ def unseen_functions_without_names():
     with started("queries", "unseen-stripped", "-rdynamic", "-Wl,-s") as target:
         growth, text = growth_at(target)
     check(growth["function"].startswith("query_get, "), growth["function"])
-    check("nearly all through" not in text, text)  # nearly all came through a function without a name
+    # nearly all came through a function without a name
+    check("nearly all through" not in text, text)
     check("largest part:" not in verdict(text), text)  # its functions have no names
 
 
@@ -169,8 +180,10 @@ def unseen_namespaces_with_names_of_rust():
     library of Rust is."""
     with started("namespaces") as target:
         growth, text = growth_at(target)
-    check(growth["function"].startswith("core::Engine::texture_load, unseen.cc:"), growth["function"])
-    check(re.match(r"core::Engine::texture_load \(\S+\) < alloc::frame_draw \(\S+\) <", labelled(text, 1, "who")), text)
+    check(growth["function"].startswith("core::Engine::texture_load, unseen.cc:"),
+          growth["function"])
+    check(re.match(r"core::Engine::texture_load \(\S+\) < alloc::frame_draw \(\S+\) <",
+                   labelled(text, 1, "who")), text)
 
 
 def growth_in_rust(*arguments):
@@ -227,7 +240,8 @@ for my $round (1 .. 4) {
 def unseen_objects_of_perl():
     """Growth of a script's objects is one finding, which says that its call paths do not show the
     lines of the script."""
-    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_KEEPS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         growth, text = growth_at(target)
     check("Perl_runops_standard" in growth["path"], f"{growth['path']}")
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
@@ -237,7 +251,10 @@ PERL_HASH = """
 $| = 1;
 my (%kept, $count);
 for my $round (1 .. 9) {
-    for (1 .. 100) { my %h = map { $_ => "v" x ($_ % 50) } 1 .. 50; my @parts = split /,/, join ",", sort keys %h; }
+    for (1 .. 100) {
+        my %h = map { $_ => "v" x ($_ % 50) } 1 .. 50;
+        my @parts = split /,/, join ",", sort keys %h;
+    }
     $kept{"key-$count"} = "value of " . $count++ for 1 .. 6000;
     print "look\\n";
     <STDIN>;
@@ -249,7 +266,8 @@ for my $round (1 .. 9) {
 def unseen_hash_of_perl():
     """The table of a hash, which becomes twice as large whenever it is full, belongs to the finding
     about the entries."""
-    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_HASH], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_HASH], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         growth, _ = growth_at(target, 9)
     check("Perl_runops_standard" in growth["path"], f"{growth['path']}")
 
@@ -271,7 +289,8 @@ for my $round (1 .. 4) {
 def unseen_texts_of_perl():
     """The text says that call paths show no lines of the script also if one function of the
     interpreter allocated all of the memory."""
-    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_TEXTS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_TEXTS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         growth, text = growth_at(target)
     check(not growth["function"].startswith("Perl_runops"), growth["function"])
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
@@ -341,7 +360,10 @@ def unseen_module_that_calls_the_interpreter():
 
 NODE_KEEPS = """
 const kept = [];
-setInterval(() => { for (let i = 0; i < 4000; i++) kept.push({id: i, name: 'name ' + i, tags: ['a' + i, 'b' + i]}); }, 5);
+setInterval(() => {
+    for (let i = 0; i < 4000; i++)
+        kept.push({id: i, name: 'name ' + i, tags: ['a' + i, 'b' + i]});
+}, 5);
 process.stdin.on('data', () => process.exit());
 console.log('look');
 """
@@ -351,13 +373,17 @@ console.log('look');
 def unseen_objects_of_node():
     """Growth of node's objects is one alarm (the engine's tables, which grow too, are none), and
     its next step needs no restart."""
-    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_KEEPS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
-        harness.wait_until(lambda: harness.rss_kib(target.pid) > 250 << 10, "a heap of more than it may fill", timeout_s=60)
+        harness.wait_until(lambda: harness.rss_kib(target.pid) > 250 << 10,
+                           "a heap of more than it may fill", timeout_s=60)
         found = doctor(target, "--watch", "2")["findings"]
         alarms = [one["id"] for one in found if one["severity"] in ALARMING]
-        check_equal(alarms, ["growth-not-malloc"], f"alarms: {[(one['id'], one['evidence']) for one in found]}")
-        check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome://inspect"), found[0]["action"])
+        check_equal(alarms, ["growth-not-malloc"],
+                    f"alarms: {[(one['id'], one['evidence']) for one in found]}")
+        check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome://inspect"),
+              found[0]["action"])
 
 
 NODE_STARTS = """
@@ -368,7 +394,13 @@ function answer() {
     return JSON.stringify(rows);
 }
 const last = [];
-setInterval(() => { for (let i = 0; i < 10; i++) { last.push(answer()); if (last.length > 500) last.shift(); } }, 5);
+setInterval(() => {
+    for (let i = 0; i < 10; i++) {
+        last.push(answer());
+        if (last.length > 500)
+            last.shift();
+    }
+}, 5);
 process.stdin.on('data', () => process.exit());
 console.log('look');
 """
@@ -378,7 +410,8 @@ console.log('look');
 def unseen_node_that_has_just_started():
     """node's heap right after its start grows up to the first garbage collection, which is no
     alarm."""
-    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_STARTS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_STARTS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         check_equal(target.hear(), "look", "what the program says")
         found = doctor(target, "--watch", "2")["findings"]
     alarms = [(one["id"], one["evidence"]) for one in found if one["severity"] in ALARMING]
@@ -399,7 +432,8 @@ def unseen_heap_that_is_filled_before_it_is_collected():
     check_equal([one["severity"] for one in growth], ["info"] * 3, f"{found}")
     for one in growth:
         if one["evidence"].startswith("code generated"):
-            check(one["sure"].startswith("open: this runtime keeps the code that it generates"), f"{one}")
+            check(one["sure"].startswith("open: this runtime keeps the code that it generates"),
+                  f"{one}")
         else:
             check(one["sure"].startswith("open: this runtime lets its heap grow"), f"{one}")
             check(one["action"].startswith(f"jcmd {target.pid} GC.class_histogram"), f"{one}")
@@ -436,14 +470,19 @@ def unseen_direct_buffers_of_java():
         source = os.path.join(directory, "Keeps.java")
         with open(source, "w", encoding="utf-8") as out:
             out.write(JAVA_KEEPS)
-        with Target([installed("java"), "-Xint", "-Xshare:auto", source], directory, MEMCTX_CONTROL="eager") as target:
-            growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth" and one["severity"] in ALARMING]
+        with Target([installed("java"), "-Xint", "-Xshare:auto", source], directory,
+                    MEMCTX_CONTROL="eager") as target:
+            growth = [one for one in found_at(target, 4)["findings"] if one["id"] == "growth" and
+                      one["severity"] in ALARMING]
             text = told(target)
     check_equal(len(growth), 1, f"alarms: {text}")
     check_equal(growth[0]["function"], "Unsafe_AllocateMemory0, libjvm.so", text)
-    check(growth[0]["advice"].startswith("Objects of Java own this memory: a direct buffer"), growth[0]["advice"])
-    check_equal(growth[0]["action"], f"jcmd {target.pid} GC.class_histogram, twice, some time apart", "what comes next")
-    check(not re.search(r"0x[0-9a-f]{6}", labelled(text, 1, "who")), f"an address of code without a name: {text}")
+    check(growth[0]["advice"].startswith("Objects of Java own this memory: a direct buffer"),
+          growth[0]["advice"])
+    check_equal(growth[0]["action"],
+                f"jcmd {target.pid} GC.class_histogram, twice, some time apart", "what comes next")
+    check(not re.search(r"0x[0-9a-f]{6}", labelled(text, 1, "who")),
+          f"an address of code without a name: {text}")
 
 
 PYTHON_KEEPS = """
@@ -460,14 +499,17 @@ for round in range(5):
 def unseen_growth_that_marks_do_not_show():
     """With marks only, doctor says that memory which malloc did not give may grow unseen, and names
     --watch."""
-    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_KEEPS], directory, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_KEEPS], directory,
+                                            MEMCTX_CONTROL="eager") as target:
         found_at(target, 4)
         text = told(target)
-        wanted = f" MiB did not come from malloc. Marks show at most a part of the growth of this memory, but memctx doctor {target.pid} --watch 60 shows all"
+        wanted = (" MiB did not come from malloc. Marks show at most a part of the growth of this "
+                  f"memory, but memctx doctor {target.pid} --watch 60 shows all")
         check(wanted in text.replace("\n", " "), text)
     with started("registry") as target:
         found_at(target, 4)
-        check("did not come from malloc" not in told(target), "told of a program that has hardly any")
+        check("did not come from malloc" not in told(target),
+              "told of a program that has hardly any")
 
 
 @test
@@ -479,17 +521,21 @@ def unseen_rows_whose_room_others_took():
         target.wait_socket()
         dump = target.dump()
         functions = harness.context_names(dump)
-        rows = [one for one in dump["contexts"] if functions[one["id"]][0].startswith("row_new") and one["self"]["live_chunks"] > 100]
+        rows = [one for one in dump["contexts"] if functions[one["id"]][0].startswith("row_new") and
+                one["self"]["live_chunks"] > 100]
         first = min(rows, key=lambda one: one["self"]["live_chunks"])
-        check(first["self"]["peak_requested_bytes"] > 4 * first["self"]["requested_bytes"], f"{first}")
+        check(first["self"]["peak_requested_bytes"] > 4 * first["self"]["requested_bytes"],
+              f"{first}")
         before = harness.rss_kib(target.pid)
-        predicted = command(target, "set", target.pid, first["id"], "policy=slab")["predicted_bytes"]
+        predicted = command(target, "set", target.pid, first["id"],
+                            "policy=slab")["predicted_bytes"]
         target.say("go on")
         check_equal(target.hear(), "look", "what the program says")
         target.say("go on")
         check_equal(target.hear(), "look", "what the program says")
         came = before - harness.rss_kib(target.pid)
-    check(abs(came - predicted / 1024) < before / 10 or predicted == 0, f"predicted {predicted >> 10} KiB, {came} KiB came of {before}")
+    check(abs(came - predicted / 1024) < before / 10 or predicted == 0,
+          f"predicted {predicted >> 10} KiB, {came} KiB came of {before}")
     check_equal(predicted, 0, f"predicted, and {came} KiB came")
     return f"{came} KiB of {before} came"
 
@@ -500,7 +546,8 @@ def unseen_ages_beyond_the_uptime():
     with runtime_dir() as directory, planted(directory, "survivors", "malloc") as target:
         check_equal(target.hear(120), "look", "what the program says")
         target.wait_socket()
-        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid, env=target.cli_env).stdout)
+        dump = json.loads(run_cli("dump", "--json", "-o", "/dev/stdout", target.pid,
+                                  env=target.cli_env).stdout)
         file = os.path.join(directory, "look.json")
         for page in dump["pages"]:
             page[10] += 100  # age of the oldest chunk

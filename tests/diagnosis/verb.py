@@ -24,14 +24,18 @@ def watches_one_program():
     """If the process executes another program during --watch, doctor says so instead of comparing
     the contexts of two programs. So does export --seconds."""
     program = ["/bin/sh", "-c", "sleep 0.7; exec sleep 9"]
-    with runtime_dir() as directory, Target(program, directory, MEMCTX_CONTROL="eager") as target, ThreadPoolExecutor() as pool:
+    with runtime_dir() as directory, ThreadPoolExecutor() as pool, \
+            Target(program, directory, MEMCTX_CONTROL="eager") as target:
         target.wait_socket()
         profile = os.path.join(directory, "profile.pb.gz")
-        verbs = ["doctor", target.pid, "--watch", "1"], ["export", target.pid, "--pprof", profile, "--seconds", "1"]
-        for words, done in zip(verbs, pool.map(lambda words: run_cli(*words, env=target.cli_env), verbs)):
+        verbs = ["doctor", target.pid, "--watch", "1"], ["export", target.pid, "--pprof", profile,
+                                                         "--seconds", "1"]
+        for words, done in zip(verbs, pool.map(lambda words: run_cli(*words, env=target.cli_env),
+                                               verbs)):
             # 1: between two looks; 3: during a look
             check(done.returncode in (1, 3) and not done.stdout, f"memctx {words}: {done}")
-            check(re.search("executed another program while (memctx watched|it was asked)", done.stderr), f"memctx {words}: {done.stderr}")
+            check(re.search("executed another program while (memctx watched|it was asked)",
+                            done.stderr), f"memctx {words}: {done.stderr}")
         check_equal(os.path.exists(profile), False, "a profile")
 
 
@@ -51,16 +55,19 @@ def snapshot_has_the_same_findings():
         check_first(live, "growth", "header_intern")
         for found in (live, kept):
             for finding in found["findings"]:
-                finding["action"] = re.sub(r"(?<= )(\d+|\S+\.mctx)(?= )", "TARGET", finding["action"])
+                finding["action"] = re.sub(r"(?<= )(\d+|\S+\.mctx)(?= )", "TARGET",
+                                           finding["action"])
                 finding["evidence"] = re.sub(r"in [0-9.]+ s\b", "", finding["evidence"])
-                for key in ("since", "growth", "now", "now_bytes", "out"):  # differ with time, or need a process
+                # differ with time, or need a process
+                for key in ("since", "growth", "now", "now_bytes", "out"):
                     del finding[key]
         check_equal(kept["findings"], live["findings"], "what is found in the snapshot")
 
 
 def chosen(target, selector):
     """The innermost functions of the call paths that `dump --context` prints."""
-    done = run_cli("dump", target.pid, "--flat", "--limit", "0", "--context", selector, env=target.cli_env)
+    done = run_cli("dump", target.pid, "--flat", "--limit", "0", "--context", selector,
+                   env=target.cli_env)
     check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump --context {selector}")
     return re.findall(r"^(?!Grand total|mixed pages)(\S.*?): \d+ total in ", done.stdout, re.M)
 
@@ -68,14 +75,17 @@ def chosen(target, selector):
 @test
 def the_next_command_shows_what_was_found():
     """The selector in a finding's next command chooses exactly the contexts of the finding."""
-    for case, at, function, count in (("plugins", 1, "plugin_state", 400), ("leak", 4, "listener_add", 1),
-                                      ("slow-leak", 4, "header_intern", 1), ("survivors", 1, "session_open", 1)):
+    for case, at, function, count in (("plugins", 1, "plugin_state", 400),
+                                      ("leak", 4, "listener_add", 1),
+                                      ("slow-leak", 4, "header_intern", 1),
+                                      ("survivors", 1, "session_open", 1)):
         with runtime_dir() as directory, planted(directory, case) as target:
             first = found_at(target, at)["findings"][0]
             selector = re.search(r" --context (\S+)", first["action"])
             check(selector, f"{case}: {first['action']}")
             paths = chosen(target, selector[1])
-            check_equal((len(paths), first["contexts"]), (count, count), f"{case}: contexts of {first['action']}")
+            check_equal((len(paths), first["contexts"]), (count, count),
+                        f"{case}: contexts of {first['action']}")
             check(all(function in path for path in paths), f"{case}: {paths[:3]}")
 
 
@@ -90,7 +100,8 @@ def context_refuses_what_it_does_not_know():
                 check_equal(done.returncode, 2, f"{verb} --context {word!r}: {done.stderr}")
                 check(f'got "{word}"' in done.stderr, done.stderr)
             done = run_cli(verb, target.pid, "--context", "4000000", env=target.cli_env)
-            check("has no context 4000000" in done.stderr and done.returncode == 1, f"{done.returncode}: {done.stderr}")
+            check("has no context 4000000" in done.stderr and done.returncode == 1,
+                  f"{done.returncode}: {done.stderr}")
 
 
 @test
@@ -111,12 +122,14 @@ def text_has_the_finding_and_the_next_command():
         target.wait_socket()
         done = run_cli("doctor", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
-        for words in ("1. critical: nearly empty pages", "session_open (planted.cc:", "   why:   memctx returns a page",
+        for words in ("1. critical: nearly empty pages", "session_open (planted.cc:",
+                      "   why:   memctx returns a page",
                       f"   next:  memctx frag {target.pid} --context "):
             check(words in done.stdout, f"{words!r} is not in: {done.stdout}")
         command = re.search(r"next:  memctx (.*)", done.stdout)[1].split()
         shown = run_cli(*command, env=target.cli_env)
-        check(shown.returncode == 0 and "session_open" in shown.stdout, f"the next command: {shown.stdout}{shown.stderr}")
+        check(shown.returncode == 0 and "session_open" in shown.stdout,
+              f"the next command: {shown.stdout}{shown.stderr}")
 
 
 @test
@@ -127,6 +140,8 @@ def copies_are_told_as_counted():
         dump = target.dump("--no-symbols")
     check_equal(found["id"], "copies", "the first finding")
     counts = next(one for one in dump["contexts"] if one["id"] == found["context"])["self"]
-    told = re.search(r"^(\d+) chunks of \S+ \S+ on average were freed, and (\d+) chunks? of", found["evidence"])
+    told = re.search(r"^(\d+) chunks of \S+ \S+ on average were freed, and (\d+) chunks? of",
+                     found["evidence"])
     check(told, found["evidence"])
-    check_equal([int(number) for number in told.groups()], [counts["frees"], counts["live_chunks"]], found["evidence"])
+    check_equal([int(number) for number in told.groups()], [counts["frees"], counts["live_chunks"]],
+                found["evidence"])
