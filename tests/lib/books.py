@@ -41,7 +41,8 @@ def sum_dump(dump):
             continue
         mid = context["parent"]
         path = leaf, functions.get(mid, ""), functions.get(parents.get(mid), "")
-        entries[path] = tuple(map(operator.add, entries[path], figures)) if path in entries else figures
+        entries[path] = tuple(map(operator.add, entries[path],
+                                  figures)) if path in entries else figures
     return entries
 
 

@@ -22,7 +22,8 @@ def playwright():
     stamp = os.path.join(ENVIRONMENT, f"playwright-{PLAYWRIGHT}")
     if not os.path.exists(stamp):
         for words in ([sys.executable, "-m", "venv", ENVIRONMENT],
-                      [os.path.join(ENVIRONMENT, "bin/pip"), "install", "-q", f"playwright=={PLAYWRIGHT}"]):
+                      [os.path.join(ENVIRONMENT, "bin/pip"), "install", "-q",
+                       f"playwright=={PLAYWRIGHT}"]):
             done = subprocess.run(words, capture_output=True, text=True, timeout=300)
             if done.returncode:
                 raise Skip(f"playwright cannot be had: {(done.stderr or done.stdout)[-200:]}")
@@ -39,8 +40,11 @@ def until(page, expression):
 
 def has_ink(page, canvas):
     """True if the canvas has pixels of more than one colour."""
-    return page.evaluate("""(id) => { const canvas = document.getElementById(id) || document.querySelector(id);
-        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
+    return page.evaluate("""(id) => {
+        const canvas = document.getElementById(id) || document.querySelector(id);
+        const {width, height} = canvas;
+        const copy = new OffscreenCanvas(width, height).getContext('2d',
+                                                                   {willReadFrequently: true});
         copy.drawImage(canvas, 0, 0);
-        const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+        const pixels = new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer);
         return new Set(pixels).size > 3; }""", canvas)

@@ -36,8 +36,8 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           "-Wno-unused-result", "-Wno-deprecated-declarations"]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
-# A dump of 50 000 contexts makes some 300 000 dictionaries and lists. Python's default, a collection
-# of garbage after each 700 of them, doubles the time to read a dump and to sum it.
+# A dump of 50 000 contexts makes some 300 000 dictionaries and lists. Python's default, a
+# collection of garbage after each 700 of them, doubles the time to read a dump and to sum it.
 gc.set_threshold(200000)
 # How long a test waits for a state that an idle machine reaches at once. The limit is long, because
 # it only has to detect a program that hangs.
@@ -66,7 +66,8 @@ def check_equal(got, want, what):
 
 
 def build_program(source, name=None, flags=()):
-    """Compiles one C or C++ file into out/test/bin, unless the program is newer than all its sources.
+    """Compiles one C or C++ file into out/test/bin, unless the program is newer than all its
+    sources.
 
     `flags` may contain more source files.
     """
@@ -84,7 +85,8 @@ def build_program(source, name=None, flags=()):
     cxx = source.endswith(".cc")
     compiler = os.environ.get("CXX", "g++") if cxx else os.environ.get("CC", "gcc")
     made = f"{target}.{os.getpid()}.new"  # another suite may build the same program now
-    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source, "-o", made, "-ldl"]
+    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source, "-o",
+               made, "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -154,7 +156,8 @@ def run_program(argv, env, timeout_s=60, stdin="", uid=None):
             process.kill()
             process.communicate()
             raise Failure(f"{argv[0]}: still running after {timeout_s} s") from None
-        except BaseException:  # the test's time limit has expired; leaving `with` would wait for the program
+        # the test's time limit has expired; leaving `with` would wait for the program
+        except BaseException:
             process.kill()
             raise
         return Finished(process.returncode, out, err)
@@ -325,7 +328,8 @@ def function_of(context):
 
 
 def context_names(dump):
-    """For each context id its function names, innermost first. A dump has parents before children."""
+    """For each context id its function names, innermost first. A dump has parents before
+    children."""
     names = {}
     for context in dump["contexts"]:
         above = names[context["parent"]] if context["parent"] is not None else ()
@@ -353,7 +357,8 @@ def check_sums(dump):
     compare(map(sum, zip(*own)), figures(dump["totals"]), "all contexts")
     for context, of_self in zip(dump["contexts"], own):
         children = below.get(context["id"])
-        got, want = tuple(map(sum, zip(of_self, *children))) if children else of_self, figures(context["total"])
+        got, want = (tuple(map(sum, zip(of_self, *children))) if children else of_self,
+                     figures(context["total"]))
         if got != want:
             compare(got, want, f"context {context['id']} with those below it")
 
@@ -445,7 +450,8 @@ def main(arguments=None):
     # A shell starts background jobs with SIGINT ignored, and programs under test would inherit
     # that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally: kills the programs, removes temporary files
+    # exit normally: kills the programs, removes temporary files
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     verdicts = [run_one(name) for name in (arguments or TESTS)]
     counts = {kind: verdicts.count(kind) for kind in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""

@@ -6,18 +6,21 @@ import struct
 import subprocess
 
 MAGIC = b"\x89memctx\n"
-TOTALS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes", "sole_pinned_bytes",
+TOTALS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
+          "sole_pinned_bytes",
           "live_chunks", "allocs", "frees", "requested_cum_bytes", "peak_requested_bytes", "pages"]
 KINDS = ["unknown", "path", "named", "unknown"]
 POLICIES = ["none", "aset", "mixed", "slab", "generation", "bump", "simple"]
 PLACEMENTS = ["default", "apart", "shared", *POLICIES[3:]]
-(TEXTS, PROCESS, FIGURES, MODULES, FUNCTIONS, FRAMES, CONTEXTS, THREADS, VIEWS, REMOTES, MARKS, ENTRIES, PAGES, SHARES,
+(TEXTS, PROCESS, FIGURES, MODULES, FUNCTIONS, FRAMES, CONTEXTS, THREADS, VIEWS, REMOTES, MARKS,
+ ENTRIES, PAGES, SHARES,
  NOTES, TAILS, RESIZES) = range(1, 18)
 WORD = (1 << 64) - 1
 
 
 def zstd(data, *options):
-    return subprocess.run(["zstd", "-q", "-c", *options], input=data, capture_output=True, check=True, timeout=120).stdout
+    return subprocess.run(["zstd", "-q", "-c", *options], input=data, capture_output=True,
+                          check=True, timeout=120).stdout
 
 
 def varint(data, at):
@@ -92,7 +95,8 @@ def blocks_of(body):
 
 def put_block(table, rows, columns):
     content = put_varint(rows) + put_varint(len(columns))
-    content += b"".join(put_varint(number) + put_varint(len(data)) for number, data in columns.items())
+    content += b"".join(put_varint(number) + put_varint(len(data))
+                        for number, data in columns.items())
     content += b"".join(columns.values())
     return put_varint(table) + put_varint(len(content)) + content
 
@@ -144,12 +148,14 @@ def totals_of(table):
     figures = {}
     for number, name in enumerate(TOTALS):
         expected = {
-            "block_bytes": "requested_bytes", "reserved_bytes": "block_bytes", "resident_bytes": "reserved_bytes",
+            "block_bytes": "requested_bytes", "reserved_bytes": "block_bytes",
+            "resident_bytes": "reserved_bytes",
             "allocs": "live_chunks", "requested_cum_bytes": "requested_bytes",
             "peak_requested_bytes": "requested_bytes"}.get(name)
         about = figures[expected] if expected else itertools.repeat(0)
         if name == "frees":
-            about = [(allocs or 0) - (live or 0) for allocs, live in zip(figures["allocs"], figures["live_chunks"])]
+            about = [(allocs or 0) - (live or 0)
+                     for allocs, live in zip(figures["allocs"], figures["live_chunks"])]
         figures[name] = table.figures(32 + number, about)
     return [dict(zip(TOTALS, row)) for row in zip(*figures.values())]
 
@@ -182,7 +188,8 @@ def contexts_of(blocks, texts, modules):
     lists = functions_of(blocks, texts)
     table = Table(blocks, FRAMES)
     frames = [None, *(frame_of(address, modules[module - 1] if module else None, lists[names])
-                      for address, module, names in zip(table.delta(1), table.numbers(2), table.numbers(3)))]
+                      for address, module, names in zip(table.delta(1), table.numbers(2),
+                                                        table.numbers(3)))]
     table = Table(blocks, CONTEXTS)
     occupancy = list(zip(*(table.numbers(16 + number) for number in range(7))))
     contexts, numbers, before = [], [], -1
@@ -192,13 +199,15 @@ def contexts_of(blocks, texts, modules):
         context = {"id": before, "parent": contexts[-up]["id"] if up else None, "kind": KINDS[kind],
                    "policy": word(POLICIES, policy), "self": own, "occupancy": list(bins)}
         context["frame"] = frames[frame] if kind == 1 else None if kind == 0 else {
-            "addr": None, "module": None, "offset": None, "function": texts[label], "file": None, "line": None,
+            "addr": None, "module": None, "offset": None, "function": texts[label], "file": None,
+            "line": None,
             "inlined": []}
         context |= {"placement": word(PLACEMENTS, placement)} if placement else {}
         context |= {"why": texts[why]} if why else {}
         context |= {"exact_address": True} if flags & 1 else {}
         context |= {"recursive": []} if flags & 8 else {}
-        context |= {"recursive_from": loop} if loop else {}  # a row number plus 1; name_loops makes it an id
+        # a row number plus 1; name_loops makes it an id
+        context |= {"recursive_from": loop} if loop else {}
         context |= {"partial": True} if flags & 2 else {}
         context |= {"late": True} if flags & 4 else {}
         contexts.append(context)
@@ -219,7 +228,8 @@ def add_tails(blocks, contexts, frames, numbers):
         if context["kind"] != "path" or not context["frame"]:
             continue
         before = tails.get((calls.get(context["parent"]), number))
-        behind = tails.get((calls.get(context["id"]), 0)) if (context["self"]["allocs"] or 0) > 0 else None
+        behind = tails.get((calls.get(context["id"]), 0)) if (context["self"]["allocs"] or
+                                                              0) > 0 else None
         context["frame"] = {**context["frame"], **({"tail_calls": before} if before else {}),
                             **({"tail_calls_to_malloc": behind} if behind else {})}
 
@@ -245,7 +255,8 @@ def full_paths_of(contexts):
     labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
     for context in contexts:
         labelled[context["id"]] = (labelled.get(context["parent"], False)
-                                   or (context["kind"] == "unknown" and context["parent"] is not None))
+                                   or (context["kind"] == "unknown" and
+                                       context["parent"] is not None))
         for key, value in sums.items():
             if not labelled[context["id"]]:
                 own = context["self"][key]
@@ -262,7 +273,8 @@ def add_views(blocks, contexts, threads):
         context["threads"] = {}
     for row, (further, thread) in enumerate(zip(table.numbers(1), table.numbers(2))):
         at += further
-        rest = contexts[at].setdefault("rest", {name: value or 0 for name, value in contexts[at]["self"].items()})
+        rest = contexts[at].setdefault("rest", {name: value or 0
+                                                for name, value in contexts[at]["self"].items()})
         view = {}
         for number, name in enumerate(TOTALS):
             code = codes[number][row]
@@ -276,9 +288,12 @@ def add_views(blocks, contexts, threads):
 def modules_of(blocks, texts):
     table = Table(blocks, MODULES)
     ids, at, modules = table.raw(6), 0, []
-    for path, start, end, bias, length, closed, symbols in zip(*map(table.numbers, (1, 2, 3, 4, 5, 7, 8))):
-        modules.append({"path": texts[path], "start": hex(start), "end": hex(end), "bias": hex(bias),
-                        "build_id": ids[at:at + length].hex() or None, "closed": closed != 0, "symbols": texts[symbols]})
+    for path, start, end, bias, length, closed, symbols in zip(*map(table.numbers,
+                                                                    (1, 2, 3, 4, 5, 7, 8))):
+        modules.append({"path": texts[path], "start": hex(start), "end": hex(end),
+                        "bias": hex(bias),
+                        "build_id": ids[at:at + length].hex() or None, "closed": closed != 0,
+                        "symbols": texts[symbols]})
         at += length
     return modules
 
@@ -291,15 +306,19 @@ def marks_of(blocks, texts, contexts):
                       for number, name in enumerate(names)))
     table = Table(blocks, MARKS)
     left_out = zip(*map(table.numbers, (5, 6)), *(table.figures(7 + number) for number in range(6)))
-    for (name, bits, has, count, slept), resident, left in zip(zip(*map(table.numbers, (1, 2, 3, 4, 13))), table.figures(14), left_out):
-        mark = {"name": texts[name], "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6)}
+    for (name, bits, has, count, slept), resident, left in zip(zip(*map(table.numbers,
+                                                                        (1, 2, 3, 4, 13))),
+                                                               table.figures(14), left_out):
+        mark = {"name": texts[name],
+                "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6)}
         if slept:
             mark["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
         if resident:
             mark["rss_bytes"] = resident
         if left[0]:
             mark["left_out"] = dict(zip(["contexts", "ids_below", "most_bytes", *names], left))
-        listed = [{"id": contexts[at]["id"], **dict(zip(names, row))} for at, *row in itertools.islice(rows, count)]
+        listed = [{"id": contexts[at]["id"], **dict(zip(names, row))}
+                  for at, *row in itertools.islice(rows, count)]
         marks.append({**mark, "contexts": listed} if has else mark)
     return marks
 
@@ -309,7 +328,8 @@ def pages_of(blocks, contexts):
     shared = zip(shares.numbers(1), shares.numbers(2))
     touched = list(table.numbers(3))
     starts, pages = 0, []
-    rows = zip(table.signed(1), table.numbers(2), touched, table.numbers(4), table.figures(5, touched),
+    rows = zip(table.signed(1), table.numbers(2), touched, table.numbers(4),
+               table.figures(5, touched),
                *map(table.numbers, [*range(6, 17), *range(24, 31), 17, 18]))
     for step, size, *rest, count in rows:
         start = wrap(starts + step)
@@ -329,12 +349,17 @@ def read(data):
     texts = texts_of(blocks)
     table = Table(blocks, PROCESS)
     (pid,), (depth,), (build,) = table.figures(1), table.figures(4), table.figures(8)
-    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,), (lost,), (slept,), (resets,) = map(
-        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17))
-    dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe], "program": texts[program] or texts[exe].rsplit("/", 1)[-1],
+    (exe,), (bits,), (exact,), (ticks,), (version,) = map(table.numbers, (2, 3, 5, 6, 7))
+    (names,), (has_threads,), (has_pages,) = map(table.numbers, (9, 10, 11))
+    (has_mappings,), (program,), (lost,) = map(table.numbers, (12, 13, 14))
+    (slept,), (resets,) = map(table.numbers, (15, 17))
+    dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe],
+            "program": texts[program] or texts[exe].rsplit("/", 1)[-1],
             "depth": depth, "exact": exact != 0,
-            "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6), "start_ticks": ticks,
-            "library_version": texts[version], "build_ns": build, "has_names": names != 0, "filtered": False}
+            "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6),
+            "start_ticks": ticks,
+            "library_version": texts[version], "build_ns": build, "has_names": names != 0,
+            "filtered": False}
     if slept:
         dump["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
     if resets:
@@ -343,7 +368,8 @@ def read(data):
     for group, key in ((1, "ledger"), (2, "mappings")):
         if key == "ledger" or has_mappings:
             dump[key] = {texts[name]: value for kind, name, value
-                         in zip(table.numbers(1), table.numbers(2), table.figures(3)) if kind == group}
+                         in zip(table.numbers(1), table.numbers(2), table.figures(3))
+                         if kind == group}
     dump["rss_bytes"] = dump["ledger"]["rss_bytes"]
     dump["modules"] = modules_of(blocks, texts)
     dump["contexts"] = contexts_of(blocks, texts, dump["modules"])
@@ -351,16 +377,20 @@ def read(data):
     dump["full_paths"] = full_paths_of(dump["contexts"])
     dump["marks"] = marks_of(blocks, texts, dump["contexts"])
     dump["notes"] = [texts[number] for number in Table(blocks, NOTES).numbers(1)]
-    table, counts = Table(blocks, RESIZES), ("reallocs", "copies", "copied_bytes", "grows", "grown_bytes", "grown_from_bytes")
+    table, counts = Table(blocks, RESIZES), ("reallocs", "copies", "copied_bytes", "grows",
+                                             "grown_bytes", "grown_from_bytes")
     dump["lost_reallocs"] = lost
-    dump["reallocs"] = [dict(zip(("context", *counts), (dump["contexts"][at]["id"], *row))) for at, *row
+    dump["reallocs"] = [dict(zip(("context", *counts), (dump["contexts"][at]["id"], *row)))
+                        for at, *row
                         in zip(table.delta(1), *(table.figures(2 + number) for number in range(6)))]
     if has_threads:
         table = Table(blocks, THREADS)
-        dump["threads"] = [{"tid": tid, "name": texts[name]} for tid, name in zip(table.numbers(1), table.numbers(2))]
+        dump["threads"] = [{"tid": tid, "name": texts[name]}
+                           for tid, name in zip(table.numbers(1), table.numbers(2))]
         add_views(blocks, dump["contexts"], dump["threads"])
         table, tids = Table(blocks, REMOTES), [thread["tid"] for thread in dump["threads"]]
-        dump["remote_frees"] = [{"freed_by": tids[by], "owner": tids[owner], "frees": frees} for by, owner, frees
+        dump["remote_frees"] = [{"freed_by": tids[by], "owner": tids[owner], "frees": frees}
+                                for by, owner, frees
                                 in zip(table.numbers(1), table.numbers(2), table.figures(3))]
     if has_pages:
         dump["page_numbers"] = 24

@@ -16,7 +16,8 @@ import time
 
 from harness import PATIENCE_S, Failure, check
 
-SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|\](.*?)(?:\007|\033\\))", re.S)
+SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|"
+                      r"\](.*?)(?:\007|\033\\))", re.S)
 
 
 class Emulator:
@@ -53,7 +54,8 @@ class Emulator:
                 continue
             match = SEQUENCE.match(text, at)
             if not match:
-                check(len(text) - at < 40, f"a sequence that the emulator does not know: {text[at:at + 20]!r}")
+                check(len(text) - at < 40,
+                      f"a sequence that the emulator does not know: {text[at:at + 20]!r}")
                 self.left = text[at:]
                 return
             self.obey(match)
@@ -140,7 +142,8 @@ class Emulator:
 
     def change(self, kind, number):
         if kind == "K":
-            start, end = {0: (self.x, self.columns), 1: (0, self.x + 1), 2: (0, self.columns)}[number]
+            start, end = {0: (self.x, self.columns), 1: (0, self.x + 1),
+                          2: (0, self.columns)}[number]
             self.erase(self.y, start, end)
         elif kind == "X":
             self.erase(self.y, self.x, self.x + max(number, 1))
@@ -153,7 +156,8 @@ class Emulator:
         else:
             count = max(number, 1)
             for line, blank in ((self.cells[self.y], " "), (self.marks[self.y], False)):
-                rest = line[self.x + count:] + [blank] * count if kind == "P" else [blank] * count + line[self.x:]
+                rest = (line[self.x + count:] + [blank] * count if kind == "P"
+                        else [blank] * count + line[self.x:])
                 line[self.x:] = rest[:self.columns - self.x]
 
     def shift(self, kind, count):
@@ -190,7 +194,8 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self.process = subprocess.Popen(argv, env=env, stdin=slave, stdout=slave, stderr=slave, preexec_fn=lead)
+        self.process = subprocess.Popen(argv, env=env, stdin=slave, stdout=slave, stderr=slave,
+                                        preexec_fn=lead)
 
     def __enter__(self):
         return self
@@ -234,7 +239,8 @@ class Terminal:
             if match:
                 return match
             if time.monotonic() > deadline:
-                raise Failure(f"{what}: no /{pattern}/ after {timeout_s} s on this screen:\n{self.text()}")
+                raise Failure(f"{what}: no /{pattern}/ after {timeout_s} s on this screen:\n"
+                              f"{self.text()}")
             self.read(0.05)
 
     def until(self, condition, what, timeout_s=PATIENCE_S):
@@ -251,7 +257,8 @@ class Terminal:
         while self.process.poll() is None:
             self.read(0.05)
             if time.monotonic() > deadline:
-                raise Failure(f"the program has not ended after {timeout_s} s; its screen:\n{self.text()}")
+                raise Failure(f"the program has not ended after {timeout_s} s; its screen:\n"
+                              f"{self.text()}")
         while self.read(0):
             pass
         return self.process.returncode

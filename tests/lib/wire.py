@@ -59,7 +59,8 @@ def piece_request(part, flags=0, start=0, most=0, mark=b"", **fields):
     """A request for a piece of a dump. `part`: a name without WIRE_PART_, or a number."""
     number = constant(f"WIRE_PART_{part}") if isinstance(part, str) else part
     return frame(constant("WIRE_PIECE"), struct_bytes(
-        "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start}, **fields))
+        "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start},
+        **fields))
 
 
 class Closed(Exception):
