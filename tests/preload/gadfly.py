@@ -35,7 +35,8 @@ def is_out_of_mappings(pid):
     """True if the process has nearly the maximum of mappings, so that it may refuse an answer for
     lack of memory."""
     try:
-        with open(f"/proc/{pid}/maps", "rb") as maps, open("/proc/sys/vm/max_map_count", encoding="ascii") as limit:
+        with open(f"/proc/{pid}/maps", "rb") as maps, open("/proc/sys/vm/max_map_count",
+                                                           encoding="ascii") as limit:
             return maps.read().count(b"\n") > int(limit.read()) * 0.9
     except OSError:
         return True

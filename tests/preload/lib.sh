@@ -227,7 +227,8 @@ watch_end() {
 # an answer was wrong.
 gadfly_begin() {
     rm -f "$T/gadfly.stop"
-    "$PYTHON" "$suite_dir/gadfly.py" "$XDG_RUNTIME_DIR/memctx" "$T/gadfly.stop" >"$T/gadfly.out" 2>&1 &
+    "$PYTHON" "$suite_dir/gadfly.py" "$XDG_RUNTIME_DIR/memctx" "$T/gadfly.stop" \
+        >"$T/gadfly.out" 2>&1 &
     gadfly_pid=$!
 }
 

@@ -12,9 +12,10 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
-# Other exports that are allowed. prctl and syscall: to notice a seccomp filter. setns and unshare: to
-# end the control thread before them. The rest of the first line: to notice a long wait.
-readonly exports_allowed='(u|nano|clock_nano)?sleep|pause|sigsuspend|sigwait(info)?|sigtimedwait|(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
+# Other exports that are allowed. prctl and syscall: to notice a seccomp filter. setns and unshare:
+# to end the control thread before them. The rest of the first line: to notice a long wait.
+readonly exports_allowed='(u|nano|clock_nano)?sleep|pause|sigsuspend|sigwait(info)?|sigtimedwait|'\
+'(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
 'prctl|syscall|setns|unshare|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'
 
@@ -73,8 +74,8 @@ END
     capture plain "$PYTHON" "$T/work.py"
     capture ours env PYTHONMALLOC=malloc MEMCTX_VERBOSE=2 "$MEMCTX" run -- "$PYTHON" "$T/work.py"
     mv "$T/ours.err" "$T/usual"
-    capture ours env PYTHONMALLOC=malloc MEMCTX_VERIFY=20 MEMCTX_VERBOSE=2 "$T/older/memctx" run -- \
-        "$PYTHON" "$T/work.py"
+    capture ours env PYTHONMALLOC=malloc MEMCTX_VERIFY=20 MEMCTX_VERBOSE=2 \
+        "$T/older/memctx" run -- "$PYTHON" "$T/work.py"
     mv "$T/ours.err" "$T/figures" # the library's statistics
     : >"$T/ours.err"
     compare

@@ -68,7 +68,8 @@ pg_serve() { # PREFIX COMMAND...: prints the server's answers
     grep -h 'actually processed' "$T/$prefix.bench" "$T/$prefix.select"
     pg_psql -c 'select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts),
         sum(delta) = (select sum(tbalance) from pgbench_tellers) from pgbench_history'
-    pg_rest_begin <<<"select string_agg(md5(i::text), '') is null from generate_series(1, 100000) i;"
+    pg_rest_begin \
+        <<<"select string_agg(md5(i::text), '') is null from generate_series(1, 100000) i;"
     if [ "$prefix" = ours ]; then
         backend=$(pg_resting)
         wait_socket "$backend"
@@ -79,7 +80,8 @@ pg_serve() { # PREFIX COMMAND...: prints the server's answers
     pg_stop
 }
 
-readonly pg_resters="select pid from pg_stat_activity where state = 'idle' and query like 'select 1 as rest%'"
+readonly pg_resters="select pid from pg_stat_activity
+    where state = 'idle' and query like 'select 1 as rest%'"
 
 # Opens a connection that runs the SQL of standard input and then stays open until pg_rest_end.
 pg_rest_begin() {

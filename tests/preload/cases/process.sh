@@ -4,7 +4,8 @@
 # descriptors, a changed environment.
 
 own_program() { # STATUS NAME ARGUMENT...
-    local status=$1 name=$2 PROOF=${PROOF-loader} # most programs end before the control thread starts
+    # most programs end before the control thread starts
+    local status=$1 name=$2 PROOF=${PROOF-loader}
     shift 2
     build "$name"
     same_status "$status" "$bin_dir/$name" "$@"
@@ -15,8 +16,8 @@ test_process_exceptions() {
     own_program 9 exceptions
 }
 
-# The program has its own operator new and delete, realloc and free. The operators and functions that
-# it does not define must call them, as those of the C++ library and of libc do.
+# The program has its own operator new and delete, realloc and free. The operators and functions
+# that it does not define must call them, as those of the C++ library and of libc do.
 test_process_replaced() {
     own_program 0 replaced
 }

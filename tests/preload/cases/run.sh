@@ -6,7 +6,8 @@ test_run_status() {
     local status
     for status in 0 1 7 126 127 255; do
         PROOF=loader same_status "$status" sh -c "exit $status"
-        PROOF=loader same_status "$status" bash -c "exit $status" # bash's exit runs the exit handlers
+        # bash's exit runs the exit handlers
+        PROOF=loader same_status "$status" bash -c "exit $status"
     done
     equal "statuses" "exit status 255" "$(cat "$T/ours.status")"
 }

@@ -7,7 +7,8 @@
 same_sandboxed() { # COMMAND...
     local mode
     capture plain "$@"
-    grep -q 'all in order' "$T/plain.out" || fail "without us: $(cat "$T/plain.status" "$T/plain.err")"
+    grep -q 'all in order' "$T/plain.out" ||
+        fail "without us: $(cat "$T/plain.status" "$T/plain.err")"
     gadfly_begin
     capture ours "$MEMCTX" run -- "$@"
     compare
@@ -102,8 +103,14 @@ test_sandbox_ps() {
     for how in late thread filtered; do
         # The process stays until the other end of its standard input is closed.
         case $how in
-            filtered) "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 stay <"$T/in" >/dev/null & ;;
-            *) env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" "$how" 300 stay <"$T/in" >/dev/null & ;;
+            filtered)
+                "$bin_dir/filtering" clone -- "$MEMCTX" run -- "$bin_dir/sandboxed" none 600 stay \
+                    <"$T/in" >/dev/null &
+                ;;
+            *)
+                env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager "$bin_dir/sandboxed" "$how" 300 \
+                    stay <"$T/in" >/dev/null &
+                ;;
         esac
         pid=$!
         exec 7>"$T/in"
@@ -117,7 +124,7 @@ sandbox_ps_says() { # PID
     "$MEMCTX" ps | grep -A1 "^ *$1 " | grep -q 'not asked: .*its system calls are filtered (seccomp)'
 }
 
-# --- sshd -------------------------------------------------------------------------------------------
+# --- sshd -----------------------------------------------------------------------------------------
 
 sshd_program() {
     PATH=$PATH:/usr/sbin:/sbin type -P sshd
@@ -155,7 +162,8 @@ sshd_use() { # PORT
     rm -rf "$T/there" "$T/back"
     mkdir "$T/there"
     for i in 1 2 3; do
-        ssh "${options[@]}" -p "$1" root@127.0.0.1 'echo "logged in as $(id -un)"; seq 1 50000 | cksum'
+        ssh "${options[@]}" -p "$1" root@127.0.0.1 \
+            'echo "logged in as $(id -un)"; seq 1 50000 | cksum'
         echo "exit status $?"
     done
     scp -q "${options[@]}" -P "$1" "$T/file" "root@127.0.0.1:$T/there/file"
@@ -185,7 +193,8 @@ test_sandbox_sshd() {
     sshd_end
     : >"$T/plain.status"
     : >"$T/ours.status"
-    grep -q 'logged in as root' "$T/plain.out" || fail "no login without us: $(tail -n 5 "$T/sshd.log")"
+    grep -q 'logged in as root' "$T/plain.out" ||
+        fail "no login without us: $(tail -n 5 "$T/sshd.log")"
     local start mode
     for mode in run auto eager; do
         start=("$MEMCTX" run --)
@@ -205,19 +214,20 @@ test_sandbox_sshd() {
     done
 }
 
-# --- chromium ---------------------------------------------------------------------------------------
+# --- chromium -------------------------------------------------------------------------------------
 
 # chromium with its sandbox, which its helpers can enter only with a single thread.
 test_sandbox_chromium() {
     need_root # as root chromium runs only without a sandbox, so the test changes the user
     need chromium setpriv
-    local page='data:text/html,<p id=a>x</p><script>document.getElementById("a").textContent = 6 * 7</script>'
+    local page='data:text/html,<p id=a>x</p>'
+    page+='<script>document.getElementById("a").textContent = 6 * 7</script>'
     local as=(setpriv --reuid=65534 --regid=65534 --clear-groups env "HOME=$T/home")
     chmod 755 "$T"
     chmod 777 "$T/home"
     cp "$LIBRARY" "$T/libmemctx.so"
-    local mode command=(timeout 60 chromium --headless --hide-scrollbars "--user-data-dir=$T/home/profile"
-        --dump-dom "$page")
+    local mode command=(timeout 60 chromium --headless --hide-scrollbars
+        "--user-data-dir=$T/home/profile" --dump-dom "$page")
     capture plain "${as[@]}" "${command[@]}"
     grep -q '>42<' "$T/plain.out" || skip "no sandbox can be had here: $(tail -n 1 "$T/plain.err")"
     : >"$T/plain.err" # messages about missing D-Bus sockets

@@ -3,7 +3,8 @@
 # Shell scripts: thousands of forks and short-lived programs, pipes, traps; archivers; openssl.
 
 test_shell_forks() {
-    filter=('s/ +[0-9]+ Segmentation/ PID Segmentation/') # removes the pid, which bash pads with spaces
+    # removes the pid, which bash pads with spaces
+    filter=('s/ +[0-9]+ Segmentation/ PID Segmentation/')
     same bash "$programs_dir/forks.sh"
 }
 

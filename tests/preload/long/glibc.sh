@@ -8,7 +8,7 @@ declare -A glibc_left_out=(
     [tst-compathooks-off]="needs glibc's build for symbols of old versions"
     [tst-compathooks-on]="needs glibc's build for symbols of old versions"
     [tst-mallocstate]="needs glibc's build for symbols of old versions"
-    [tst-dynarray-fail]="counts on a heap that has no room for a smaller copy when larger ones were refused"
+    [tst-dynarray-fail]="counts on a heap that refuses a smaller copy, too, after larger ones"
     [tst-malloc-backtrace]="overwrites glibc's own bookkeeping, to see it abort"
     [tst-safe-linking]="overwrites glibc's own bookkeeping, to see it abort"
     [tst-malloc-usable-tunables]="asks for glibc's tunables (and fails without us, too)"
@@ -25,16 +25,19 @@ glibc_build() { # DIRECTORY
         '*/sysdeps/x86_64/stackinfo.h' || return
     : >config.h # the tests need no definition of config.h
     flags=(-w -O2 -g -std=gnu11 -D_GNU_SOURCE -D_LARGEFILE64_SOURCE -DMODULE_NAME=testsuite
-        -Dattribute_hidden= -DTIMEOUTFACTOR=4 '-Dlibc_hidden_proto(x)=' -include limits.h -I. -Isupport -idirafter include
-        -idirafter sysdeps/x86_64 -idirafter sysdeps/x86 -idirafter sysdeps/generic)
-    for name in BINDIR COMPLOCALEDIR INSTDIR LIBDIR OBJDIR OBJDIR_ELF_LDSO ROOTSBINDIR SBINDIR SLIBDIR SRCDIR; do
+        -Dattribute_hidden= -DTIMEOUTFACTOR=4 '-Dlibc_hidden_proto(x)=' -include limits.h
+        -I. -Isupport -idirafter include -idirafter sysdeps/x86_64
+        -idirafter sysdeps/x86 -idirafter sysdeps/generic)
+    for name in BINDIR COMPLOCALEDIR INSTDIR LIBDIR OBJDIR OBJDIR_ELF_LDSO ROOTSBINDIR SBINDIR \
+        SLIBDIR SRCDIR; do
         flags+=("-D${name}_PATH=\"/\"")
     done
     mkdir -p objects
     for file in support/*.c; do # files that do not compile without glibc's build are not needed
         name=$(basename "$file" .c)
         case $name in
-            tst-* | *-container | links-dso* | test-run-command | test-driver | *string_main | *blob_main) ;;
+            tst-* | *-container | links-dso* | test-run-command | test-driver | *string_main | \
+                *blob_main) ;;
             *) gcc "${flags[@]}" -c "$file" -o "objects/$name.o" 2>/dev/null ;;
         esac
     done
@@ -48,8 +51,8 @@ glibc_build() { # DIRECTORY
         case $name in
             tst-interpose-*) extra=("malloc/${name/interpose/interpose-aux}.c") ;;
         esac
-        gcc "${flags[@]}" -fno-builtin -o "$name" "$file" "${extra[@]}" libsupport.a -pthread -ldl -lm \
-            2>"$name.why" && rm "$name.why"
+        gcc "${flags[@]}" -fno-builtin -o "$name" "$file" "${extra[@]}" libsupport.a -pthread \
+            -ldl -lm 2>"$name.why" && rm "$name.why"
     done
 }
 
@@ -75,7 +78,9 @@ test_glibc_malloc() {
             continue
         fi
         command=()
-        case $name in # no control thread: these fork in handlers that interrupt fork, where glibc with two threads holds a lock
+        case $name in
+            # No control thread: these fork in handlers that interrupt fork, where glibc holds a
+            # lock if the program has two threads.
             tst-mallocfork | tst-mallocfork2) command=(env MEMCTX_CONTROL=off) ;;
         esac
         (cd "$directory" && timeout 200 "./$name" </dev/null) >"$T/plain.out" 2>&1
@@ -87,7 +92,8 @@ test_glibc_malloc() {
             echo "same: $name: exit status $ours"
             same=$((same + 1))
         else
-            echo "differs: $name: exit status $plain without us, $ours with us: $(tail -n 3 "$T/ours.out")"
+            echo "differs: $name: exit status $plain without us, $ours with us:" \
+                "$(tail -n 3 "$T/ours.out")"
             bad=$((bad + 1))
         fi
     done

@@ -74,14 +74,16 @@ test_go_threads() {
     HOME=$user_home need_working go version
     build go_program
     # shellcheck disable=SC2016 # for the inner shell
-    same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' "$bin_dir/go_program"
+    same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' \
+        "$bin_dir/go_program"
 }
 
 test_rust_threads() {
     HOME=$user_home need_working rustc --version
     build rust_program
     # shellcheck disable=SC2016 # for the inner shell
-    same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' "$bin_dir/rust_program"
+    same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' \
+        "$bin_dir/rust_program"
 }
 
 # python3's own tests of modules: each verdict must be as without the library.
@@ -132,8 +134,8 @@ test_postgres_killed() {
     (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -i -s 2 -q \
         postgres) >"$T/init.out" 2>&1 || fail "pgbench -i: $(tail -n 3 "$T/init.out")"
     for killed in 1 2 3; do
-        (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -n -c 4 -j 2 \
-            -T 4 postgres) >"$T/bench.$killed" 2>&1 &
+        (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -n -c 4 \
+            -j 2 -T 4 postgres) >"$T/bench.$killed" 2>&1 &
         local bench=$!
         wait_until 60 pg_backend || fail "no backend to kill"
         sleep 1
@@ -144,8 +146,8 @@ test_postgres_killed() {
     done
     grep -c 'terminated by signal 9' "$T/pg.log" >"$T/terminated"
     equal "backends that were killed" 3 "$(cat "$T/terminated")"
-    (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -n -c 4 -j 2 -t 500 \
-        postgres) >"$T/bench" 2>&1 || fail "pgbench after it: $(tail -n 3 "$T/bench")"
+    (cd / && "${as[@]}" "$ours_command" run -- "$pg_bin/pgbench" -h "$T" -U tester -n -c 4 -j 2 \
+        -t 500 postgres) >"$T/bench" 2>&1 || fail "pgbench after it: $(tail -n 3 "$T/bench")"
     equal "sums of accounts and history" t "$(pg_psql -c 'select
         (select sum(delta) from pgbench_history) = (select sum(abalance) from pgbench_accounts) and
         (select sum(delta) from pgbench_history) = (select sum(tbalance) from pgbench_tellers)')"
@@ -184,8 +186,10 @@ test_git_large() {
             if (i > 1) printf "from :%d\n", i - 1
             for (f = 0; f < 3; f++) {
                 text = ""
-                for (line = 0; line < 30; line++) text = text "line " line " of " (line % 7 ? f : i) "\n"
-                printf "M 100644 inline d%d/f%d\ndata %d\n%s\n", i % 20, (i * 7 + f) % 300, length(text), text
+                for (line = 0; line < 30; line++)
+                    text = text "line " line " of " (line % 7 ? f : i) "\n"
+                printf "M 100644 inline d%d/f%d\ndata %d\n%s\n", i % 20, (i * 7 + f) % 300,
+                    length(text), text
             }
         }
     }' >"$T/stream"
@@ -194,7 +198,8 @@ test_git_large() {
         git -c pack.threads=2 gc -q --aggressive --prune=now && git fsck --full 2>&1 && cd .. &&
         git clone -q "file://$PWD/a" b && cd b && git log --format=%H%s | cksum &&
         git repack -q -a -d -f --window=20 && git fsck 2>&1 && git grep -c "of 9[0-9]*9$" | cksum &&
-        git blame d3/f21 | cksum; git rev-list --objects --all | wc -l; cd .. && rm -rf a b' "$T/stream"
+        git blame d3/f21 | cksum; git rev-list --objects --all | wc -l; cd .. &&
+        rm -rf a b' "$T/stream"
 }
 
 # Configures and builds the source of a Debian package: each built file must be equal.
@@ -223,12 +228,14 @@ built_tarball() { # COMPILER PACKAGE OBJECTS CONFIGURE-OPTION...
         dpkg-source -x "$2"/"${package}"_*.dsc source >/dev/null 2>&1 || exit
         cd source || exit
         shift 2
-        CC=$compiler CFLAGS="-O2 -g" ./configure "${@:2}" >../configure.log 2>&1 || { tail ../configure.log; exit 1; }
+        CC=$compiler CFLAGS="-O2 -g" ./configure "${@:2}" >../configure.log 2>&1 ||
+            { tail ../configure.log; exit 1; }
         grep -c "yes$" ../configure.log
         make -j2 >../make.log 2>&1 || { tail ../make.log; exit 1; }
         find . -name "*.o" -o -name "*.so.*" -o -name "*.a" | LC_ALL=C sort | xargs cksum
         cd .. && rm -rf ./*' "$compiler" "$package" "$bin_dir/source" "$@"
-    [ "$(grep -c '\.o$' "$T/ours.out")" -ge "$objects" ] || fail "fewer than $objects objects were made"
+    [ "$(grep -c '\.o$' "$T/ours.out")" -ge "$objects" ] ||
+        fail "fewer than $objects objects were made"
 }
 
 test_gcc_tarball() {
@@ -268,25 +275,28 @@ test_shell_openssl_speed() {
 
 test_ffmpeg_encode() {
     need ffmpeg
-    same_dumped 10 ffmpeg -hide_banner -nostdin -loglevel error -filter_complex \
-        'testsrc2=size=640x360:rate=25:duration=12,split=2[a][b];[b]hue=h=t*40,scale=320:180[c];[a][c]overlay=10:10' \
+    local graph='testsrc2=size=640x360:rate=25:duration=12,split=2[a][b]'
+    graph+=';[b]hue=h=t*40,scale=320:180[c];[a][c]overlay=10:10'
+    same_dumped 10 ffmpeg -hide_banner -nostdin -loglevel error -filter_complex "$graph" \
         -c:v libx264 -threads 2 -preset veryfast -f framemd5 -
 }
 
 stressed() { # ARGUMENT...: stress-ng itself reports whether each stressor passed
     need stress-ng
     filter=('s/\[[0-9]+\]/[PID]/g' 's/[0-9]+\.[0-9]+s?/T/g' 's/completed in .*//')
-    same_dumped 5 bash -c 'stress-ng --no-rand-seed --verify "$@" 2>&1 | sort; exit "${PIPESTATUS[0]}"' \
+    same_dumped 5 bash -c \
+        'stress-ng --no-rand-seed --verify "$@" 2>&1 | sort; exit "${PIPESTATUS[0]}"' \
         stress "$@"
 }
 
 test_stress_ng_malloc() {
-    stressed --malloc 2 --malloc-ops 400000 --malloc-pthreads 2 --malloc-bytes 64M --malloc-thresh 16K
+    stressed --malloc 2 --malloc-ops 400000 --malloc-pthreads 2 --malloc-bytes 64M \
+        --malloc-thresh 16K
 }
 
 test_stress_ng_fork() {
-    stressed --fork 2 --fork-ops 4000 --vfork 1 --vfork-ops 2000 --clone 1 --clone-ops 2000 --pthread 1 \
-        --pthread-ops 2000
+    stressed --fork 2 --fork-ops 4000 --vfork 1 --vfork-ops 2000 --clone 1 --clone-ops 2000 \
+        --pthread 1 --pthread-ops 2000
 }
 
 # A program that is linked with another allocator: the preloaded library comes first.

@@ -43,7 +43,8 @@ def main():
     for name in sys.argv[1:]:
         result = Verdicts()
         unittest.defaultTestLoader.loadTestsFromName(name).run(result)
-        print(f"{name}: {result.testsRun} tests", *sorted(result.lines), sep="\n", file=out, flush=True)
+        print(f"{name}: {result.testsRun} tests", *sorted(result.lines), sep="\n", file=out,
+              flush=True)
         for kind, failed in (("ERROR", result.errors), ("FAIL", result.failures)):
             for test, text in failed:
                 print(kind, test.id(), text, flush=True)
