@@ -25,7 +25,8 @@ def until(page, expression):
 def growing(name=None):
     """Starts the program growing.c, by a symbolic link if `name` is given."""
     program = build_program("tests/report/growing.c", flags=["-O0"])
-    with runtime_dir() as directory, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+    with runtime_dir() as directory, tempfile.TemporaryDirectory(prefix="mctx-",
+                                                                 dir="/tmp") as where:
         if name:
             os.symlink(program, os.path.join(where, name))
             program = os.path.join(where, name)
@@ -49,8 +50,10 @@ def browsing(address, scheme="light", complaints=None):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
         origin = "/".join(address.split("/")[:3]) + "/"
-        page.on("request", lambda request: request.url.startswith((origin, "data:")) or complaints.append(request.url))
-        page.on("request", lambda request: request.method == "GET" or complaints.append(request.method))
+        page.on("request", lambda request: request.url.startswith((origin, "data:")) or
+                complaints.append(request.url))
+        page.on("request", lambda request: request.method == "GET" or
+                complaints.append(request.method))
         page.goto(address)
         yield page
         browser.close()
@@ -80,12 +83,16 @@ def the_page_grows_with_the_program():
         with browsing(f"{server.address}p/{target.pid}/") as page:
             until(page, "document.getElementById('live-state').textContent === 'live'")
             ready(page)
-            check("5.0 MiB requested" in page.inner_text("#live-sums"), page.inner_text("#live-sums"))
+            check("5.0 MiB requested" in page.inner_text("#live-sums"),
+                  page.inner_text("#live-sums"))
             target.ask("grow 96")
-            until(page, "document.getElementById('live-sums').textContent.includes('11.0 MiB requested')")
-            check(page.inner_text("#live-top tbody tr:first-child").startswith("grow_cache"), page.inner_text("#live-top"))
+            until(page, "document.getElementById('live-sums').textContent.includes('11.0 MiB "
+                        "requested')")
+            check(page.inner_text("#live-top tbody tr:first-child").startswith("grow_cache"),
+                  page.inner_text("#live-top"))
             check(has_ink(page, "axis"), "the time axis is blank")
-            until(page, "document.getElementById('subtitle').textContent.includes('asked for 11.0 MiB')")
+            until(page, "document.getElementById('subtitle').textContent.includes('asked for 11.0 "
+                        "MiB')")
 
             page.keyboard.press("a")
             page.keyboard.press("Home")
@@ -122,7 +129,8 @@ def the_page_grows_with_the_program():
             page.mouse.click(box["x"] + 76, box["y"] + 80)
             page.keyboard.up("Shift")
             until(page, "document.documentElement.dataset.drawn.endsWith('before=1')")
-            check(page.inner_text("#changes tbody tr:first-child").startswith("grow_cache"), "compared with the mouse")
+            check(page.inner_text("#changes tbody tr:first-child").startswith("grow_cache"),
+                  "compared with the mouse")
 
 
 @test
@@ -131,7 +139,8 @@ def the_verdicts_fit_a_phone_and_a_dark_browser():
         with browsing(server.address, scheme="dark") as page:
             page.set_viewport_size({"width": 320, "height": 600})
             until(page, "document.documentElement.scrollWidth <= 320")
-            check_equal(page.evaluate("getComputedStyle(document.documentElement).colorScheme"), "light dark", "schemes")
+            check_equal(page.evaluate("getComputedStyle(document.documentElement).colorScheme"),
+                        "light dark", "schemes")
 
 
 @test
@@ -173,7 +182,8 @@ def new_figures_leave_the_reader_alone():
             check(page.is_visible("#view-graph"), "another view")
             check_equal(page.input_value("#metric"), "chunks", "figure")
             check(page.get_attribute("#graph", "data-root") != "0", "the zoom is lost")
-            check_equal(page.inner_text("#detail").split(" < ")[0].split("·")[0], root, "what is zoomed to")
+            check_equal(page.inner_text("#detail").split(" < ")[0].split("·")[0], root,
+                        "what is zoomed to")
             check_equal(page.evaluate("document.activeElement.id"), "graph", "focus")
             page.click("#tab-table")
             page.keyboard.press("/")
@@ -183,7 +193,8 @@ def new_figures_leave_the_reader_alone():
             until(page, "document.querySelectorAll('#table tbody tr').length === 2")
             check_equal(page.input_value("#search"), "grow_cache", "what was typed")
             page.keyboard.press("Escape")
-            for name, canvas in (("graph", "graph"), ("treemap", "treemap"), ("pages", "#page-maps canvas")):
+            for name, canvas in (("graph", "graph"), ("treemap", "treemap"),
+                                 ("pages", "#page-maps canvas")):
                 page.click(f"#tab-{name}")
                 check(has_ink(page, canvas), f"{name} is blank")
 
@@ -191,24 +202,30 @@ def new_figures_leave_the_reader_alone():
 @test
 def the_end_of_the_process_is_told():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(f"{server.address}p/growing/", "dark") as page:  # address with the program's name instead of its pid
-            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), True, "scheme")
+        # address with the program's name instead of its pid
+        with browsing(f"{server.address}p/growing/", "dark") as page:
+            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), True,
+                        "scheme")
             ready(page)
             page.click("#theme")
-            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), False, "switched")
+            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), False,
+                        "switched")
             a_later_moment(page)
-            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), False, "the switch is lost")
+            check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), False,
+                        "the switch is lost")
             page.click("#theme")
             check(has_ink(page, "axis"), "the time axis is blank")
             os.kill(target.pid, signal.SIGKILL)
             target.process.wait()
-            until(page, "document.getElementById('live-state').textContent.startsWith('the process has ended')")
+            until(page, "document.getElementById('live-state').textContent.startsWith('the process "
+                        "has ended')")
             page.keyboard.press("a")
             page.keyboard.press("Home")
             page.keyboard.press("Enter")
             until(page, "document.documentElement.dataset.drawn.endsWith('moment=1')")
             page.reload()
-            until(page, "document.getElementById('live-state').textContent.startsWith('the process has ended')")
+            until(page, "document.getElementById('live-state').textContent.startsWith('the process "
+                        "has ended')")
             ready(page)
 
 
@@ -219,26 +236,31 @@ def names_are_no_markup():
         target.ask("named </script><script>alert(2)</script>" + bad)
         with browsing(f"{server.address}p/{target.pid}/") as page:
             ready(page)
-            until(page, "document.getElementById('live-top').textContent.includes('</script><script>alert(2)')")
+            until(page, "document.getElementById('live-top').textContent.includes("
+                        "'</script><script>alert(2)')")
             for name in ("graph", "table", "treemap", "pages", "occupancy"):
                 page.click(f"#tab-{name}")
-            check_equal((page.locator("img").count(), page.locator("script").count()), (0, 2), "markup of a name")
+            check_equal((page.locator("img").count(), page.locator("script").count()), (0, 2),
+                        "markup of a name")
 
 
 @test
 def the_page_asks_for_the_token():
     with growing() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         path = os.path.join(where, "token")
-        with open(path, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(path, "w", encoding="ascii", opener=lambda name,
+                  flags: os.open(name, flags, 0o600)) as file:
             file.write(TOKEN)
         with Server(target.runtime, target.pid, "--token-file", path, *EVERY) as server:
             complaints = []
-            with contextlib.suppress(harness.Failure), browsing(server.address, complaints=complaints) as page:
+            with contextlib.suppress(harness.Failure), browsing(server.address,
+                                                                complaints=complaints) as page:
                 until(page, "!document.getElementById('login').hidden")
                 check(not page.locator("#processes a").count(), "figures without a token")
                 page.fill("#token", "x" + TOKEN[1:])
                 page.keyboard.press("Enter")
-                until(page, "!document.getElementById('login').hidden && document.activeElement.id === 'token'")
+                until(page, "!document.getElementById('login').hidden && document.activeElement.id "
+                            "=== 'token'")
                 page.fill("#token", TOKEN)
                 page.keyboard.press("Enter")
                 until(page, "document.querySelectorAll('#processes a').length === 1")
@@ -252,7 +274,8 @@ def the_page_asks_for_the_token():
                 ready(page)
                 check(TOKEN not in page.url, f"the address has the token: {page.url}")
                 complaints.append("done")
-            check(complaints[-1:] == ["done"] and all("401" in text for text in complaints[:-1]), f"complaints: {complaints}")
+            check(complaints[-1:] == ["done"] and all("401" in text for text in complaints[:-1]),
+                  f"complaints: {complaints}")
             _, errors = server.end()
             check(TOKEN[1:] not in errors, "the token is told")
 
@@ -263,16 +286,20 @@ def twenty_thousand_contexts_live():
     limit.)"""
     with runtime_dir() as directory:
         program = build_program("tests/control/control_target.c")
-        with Target([program, "contexts", "20000"], directory, MEMCTX_CONTROL="eager", MEMCTX_TABLES="1G") as target:
+        with Target([program, "contexts", "20000"], directory, MEMCTX_CONTROL="eager",
+                    MEMCTX_TABLES="1G") as target:
             target.hear(60)
             target.wait_socket()
-            with Server(directory, target.pid) as server, browsing(f"{server.address}p/{target.pid}/") as page:
+            with Server(directory, target.pid) as server, \
+                 browsing(f"{server.address}p/{target.pid}/") as page:
                 until(page, "performance.getEntriesByName('first-contentful-paint').length")
-                paint = round(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+                paint = round(page.evaluate("performance.getEntriesByName("
+                                            "'first-contentful-paint')[0].startTime"))
                 ready(page)
                 drawn = page.evaluate("Number(document.documentElement.dataset.ready)")
                 page.click("#tab-table")
-                count = int(page.inner_text("#table-count").split(" of ")[1].split()[0].replace(",", ""))
+                rows = page.inner_text("#table-count").split(" of ")[1].split()[0]
+                count = int(rows.replace(",", ""))
                 check(count >= 20000, f"{count} contexts in the table")
                 size = len(server.get(f"/p/{target.pid}/data.json"))
                 check(paint < 60000, f"the first paint took {paint} ms")
