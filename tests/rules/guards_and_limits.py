@@ -5,19 +5,28 @@ import re
 import signal
 
 import harness
-from harness import check, check_equal, dump_json, run_cli, runtime_dir, test, test_named, wait_until
+from harness import (check, check_equal, dump_json, run_cli, runtime_dir, test, test_named,
+                     wait_until)
 from rulestest import LIMIT, functions, listed, program, started, target, use
 
 FAULTS = {
-    "overflow": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, 12 bytes past the end of a chunk of 100 bytes; context \d+", False),
-    "overflow_of_one": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, 0 bytes past the end of a chunk of 4096 bytes; context \d+",
+    "overflow": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, 12 bytes past the end of a chunk of 100 "
+                                 r"bytes; context \d+", False),
+    "overflow_of_one": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, 0 bytes past the end of a chunk of "
+                                        r"4096 bytes; context \d+",
                         False),
-    "overflow_read": (signal.SIGSEGV, r"read of 0x[0-9a-f]+, 0 bytes past the end of a chunk of 64 bytes; context \d+", False),
-    "overflow_in_tail": (signal.SIGABRT, r"write past the end of 0x[0-9a-f]+; a chunk with a guard page of context \d+", False),
-    "use_after_free": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, in a chunk of 100 bytes that was freed; context \d+", True),
-    "use_long_after_free": (signal.SIGSEGV, r"read of 0x[0-9a-f]+, in a chunk of 100 bytes that was freed; context \d+", True),
-    "freed_by_another": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, in a chunk of 100 bytes that was freed; context \d+", True),
-    "double_free": (signal.SIGABRT, r"double free of 0x[0-9a-f]+; a chunk with a guard page of context \d+", True),
+    "overflow_read": (signal.SIGSEGV, r"read of 0x[0-9a-f]+, 0 bytes past the end of a chunk of 64 "
+                                      r"bytes; context \d+", False),
+    "overflow_in_tail": (signal.SIGABRT, r"write past the end of 0x[0-9a-f]+; a chunk with a guard "
+                                         r"page of context \d+", False),
+    "use_after_free": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, in a chunk of 100 bytes that was "
+                                       r"freed; context \d+", True),
+    "use_long_after_free": (signal.SIGSEGV, r"read of 0x[0-9a-f]+, in a chunk of 100 bytes that "
+                                            r"was freed; context \d+", True),
+    "freed_by_another": (signal.SIGSEGV, r"write to 0x[0-9a-f]+, in a chunk of 100 bytes that was "
+                                         r"freed; context \d+", True),
+    "double_free":
+    (signal.SIGABRT, r"double free of 0x[0-9a-f]+; a chunk with a guard page of context \d+", True),
 }
 
 
@@ -50,7 +59,8 @@ def guards_find(case, ending, line, freed):
             said = done.stderr.split(" by\n")[-1].splitlines()[0]
             check("rules-use+0x" in said, f"the path begins where the signal came from: {said}")
         plain = use(case, "row_new=aset")
-        check(plain.returncode in (0, -signal.SIGABRT) and "guard" not in plain.stderr, f"without: {plain.stderr}")
+        check(plain.returncode in (0, -signal.SIGABRT) and "guard" not in plain.stderr,
+              f"without: {plain.stderr}")
     test_named("guard-finds-" + case.replace("_", "-"))(run)
 
 
@@ -61,21 +71,25 @@ for fault, (ends, words, was_freed) in FAULTS.items():
 @test
 def guard_leaves_other_faults_to_the_program():
     done = use("own_handler", "row_new=guard")
-    check_equal((done.returncode, done.stdout, done.stderr), (7, "own handler\n", ""), "its own handler")
+    check_equal((done.returncode, done.stdout, done.stderr), (7, "own handler\n", ""),
+                "its own handler")
 
 
 @test
 def guard_leaves_sent_signals_as_they_are():
     done = use("sent_signal", "row_new=guard")
-    check_equal((done.returncode, done.stdout, done.stderr), (-signal.SIGSEGV, "", ""), "a signal that was sent")
+    check_equal((done.returncode, done.stdout, done.stderr), (-signal.SIGSEGV, "", ""),
+                "a signal that was sent")
     done = use("ignored_signal", "row_new=guard")
-    check_equal((done.returncode, done.stdout, done.stderr), (0, "ignored\n", ""), "one that is ignored")
+    check_equal((done.returncode, done.stdout, done.stderr), (0, "ignored\n", ""),
+                "one that is ignored")
 
 
 @test
 def guards_hold_in_forked_children():
     done = use("forked", "row_new=guard")
-    check_equal((done.returncode, done.stdout), (0, f"{int(signal.SIGSEGV)}\n"), "how the child ended")
+    check_equal((done.returncode, done.stdout), (0, f"{int(signal.SIGSEGV)}\n"),
+                "how the child ended")
     check("12 bytes past the end of a chunk of 100 bytes" in done.stderr, done.stderr)
 
 
@@ -89,9 +103,12 @@ def guards_are_counted():
         dump = dump_json(process.pid, env=process.cli_env)
         check(dump["exact"] is True, "not exact")
         rows = [context for context in dump["contexts"] if context["self"]["live_chunks"] > 100]
-        check(rows and all(row["why"] == "row_*=guard" for row in rows), f"why: {[row.get('why') for row in rows]}")
-        findings = json.loads(run_cli("doctor", "--json", process.pid, env=process.cli_env).stdout)["findings"]
-        check("rounding" not in [finding["id"] for finding in findings], "what a guard takes is not the program's rounding")
+        check(rows and all(row["why"] == "row_*=guard" for row in rows),
+              f"why: {[row.get('why') for row in rows]}")
+        findings = json.loads(run_cli("doctor", "--json", process.pid,
+                                      env=process.cli_env).stdout)["findings"]
+        check("rounding" not in [finding["id"] for finding in findings],
+              "what a guard takes is not the program's rounding")
         process.say("")
         check_equal(process.hear(), "begun", "all freed")
         check_equal([rule["live_chunks"] for rule in listed(process)], [0], "what is left")
@@ -99,24 +116,30 @@ def guards_are_counted():
         check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
 
 
-for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "generation,own", "bump,zero", "simple", "simple,own,zero", "slab,page:64K,zero",
-               "generation,page:16K", "limit:8M", "bump,limit:8M,zero", "warn:1M", "mixed,limit:8M"):
+for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "generation,own",
+               "bump,zero", "simple", "simple,own,zero", "slab,page:64K,zero",
+               "generation,page:16K", "limit:8M", "bump,limit:8M,zero", "warn:1M",
+               "mixed,limit:8M"):
     def works(options=wanted):
-        for extra in ({}, {"MEMCTX_CHECK": "1"}, {"MEMCTX_DEPTH": "1"}, {"MEMCTX_FREELIST_KIB": "0", "MEMCTX_DECAY_MS": "0"}):
-            with runtime_dir() as directory, started(directory, [program(), "many"], [f"regex:^row_(new|resize)$={options}"],
+        for extra in ({}, {"MEMCTX_CHECK": "1"}, {"MEMCTX_DEPTH": "1"},
+                      {"MEMCTX_FREELIST_KIB": "0", "MEMCTX_DECAY_MS": "0"}):
+            with runtime_dir() as directory, started(directory, [program(), "many"],
+                                                     [f"regex:^row_(new|resize)$={options}"],
                                                       **extra) as process:
                 check_equal(process.hear(), "begun", f"{options} {extra}")
                 process.wait_socket()
                 dump = dump_json(process.pid, "--threads", env=process.cli_env)
                 harness.check_sums(dump)
                 rows = [context for context in dump["contexts"] if context.get("why")]
-                check(sum(row["self"]["live_chunks"] for row in rows) > 1000, "the rule holds for the rows")
+                check(sum(row["self"]["live_chunks"] for row in rows) > 1000,
+                      "the rule holds for the rows")
                 if "own" in options or "page" in options or "zero" in options:
                     check(all(row["policy"] != "mixed" for row in rows), "own pages")
                 process.say("")
                 check_equal(process.hear(), "begun", f"{options} {extra}: all freed")
                 process.say("")
-                check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, f"{options} {extra}")
+                check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0,
+                            f"{options} {extra}")
     test_named("option-" + re.sub(r"\W+", "-", wanted))(works)
 
 
@@ -126,20 +149,23 @@ def page_bytes(options):
         check_equal(process.hear(), "begun", "first")
         process.wait_socket()
         dump = dump_json(process.pid, env=process.cli_env)
-        rows = [context for context in dump["contexts"] if context["self"]["requested_bytes"] == 3000 and context.get("why")]
+        rows = [context for context in dump["contexts"]
+                if context["self"]["requested_bytes"] == 3000 and context.get("why")]
         check_equal(len(rows), 1, f"paths with a reason: {rows}")
         return rows[0]["self"]["reserved_bytes"], rows[0]["self"]["pages"]
 
 
 @test
 def pages_are_its_own_from_the_first_chunk_on():
-    check_equal([page_bytes(options) for options in ("own", "slab,own", "bump,own", "bump,page:16K", "bump,page:64K")],
+    check_equal([page_bytes(options)
+                 for options in ("own", "slab,own", "bump,own", "bump,page:16K", "bump,page:64K")],
                 [(65536, 1), (65536, 1), (65536, 1), (16384, 1), (65536, 1)], "bytes and pages")
 
 
 @test
 def zero_zeroes():
-    for options in ("zero", "zero,slab", "zero,generation", "zero,bump", "zero,page:64K", "zero,page:16K"):
+    for options in ("zero", "zero,slab", "zero,generation", "zero,bump", "zero,page:64K",
+                    "zero,page:16K"):
         done = use("zeroed", f"row_*={options}")
         check_equal((done.returncode, done.stderr), (0, ""), options)
         check(re.fullmatch("1{12,13}\n", done.stdout), f"{options}: {done.stdout}")
@@ -149,10 +175,12 @@ def zero_zeroes():
 @test
 def a_rule_with_the_number_of_a_cleared_one_holds():
     for before, then in (("own", "zero"), ("slab", "zero,slab"), ("bump", "zero")):
-        with runtime_dir() as directory, target(directory, "zeroed_later", f"row_*={before}") as process:
+        with runtime_dir() as directory, target(directory, "zeroed_later",
+                                                f"row_*={before}") as process:
             check_equal([process.hear() for _ in range(2)], ["0", "begun"], before)
             process.wait_socket()
-            done = run_cli("rules", process.pid, "--clear", "--add", f"row_*={then}", env=process.cli_env)
+            done = run_cli("rules", process.pid, "--clear", "--add", f"row_*={then}",
+                           env=process.cli_env)
             check_equal(done.returncode, 0, done.stderr)
             check_equal([process.ask(""), process.hear()], ["1", "begun"], f"{before}, then {then}")
 
@@ -160,8 +188,10 @@ def a_rule_with_the_number_of_a_cleared_one_holds():
 @test
 def limit_fails_with_enomem():
     for options in ("", ",slab", ",generation", ",own", ",mixed", ",zero", ",simple"):
-        with runtime_dir() as directory, target(directory, "limited", f"row_new=limit:1M{options}") as process:
-            check_equal([process.hear() for _ in range(6)], ["1048 ENOMEM", "again", "full", "other", "moved to another path", "begun"],
+        with runtime_dir() as directory, target(directory, "limited",
+                                                f"row_new=limit:1M{options}") as process:
+            check_equal([process.hear() for _ in range(6)],
+                        ["1048 ENOMEM", "again", "full", "other", "moved to another path", "begun"],
                         f"with limit:1M{options}")
             process.wait_socket()
             rule, = listed(process)
@@ -169,8 +199,10 @@ def limit_fails_with_enomem():
             text = run_cli("rules", process.pid, env=process.cli_env).stdout
             check("its limit of 1048576 was exceeded 2 times" in text, text)
             process.say("")
-    check_equal(use("limited", "row_old=limit:1M").stdout.splitlines()[0], "4000 no limit", "another path")
-    check_equal(use("limited_resizes", "row_*=limit:1M").stdout.split("\n")[:4], ["resized", "full", "full", "resized"], "realloc")
+    check_equal(use("limited", "row_old=limit:1M").stdout.splitlines()[0], "4000 no limit",
+                "another path")
+    check_equal(use("limited_resizes", "row_*=limit:1M").stdout.split("\n")[:4],
+                ["resized", "full", "full", "resized"], "realloc")
 
 
 @test
@@ -195,6 +227,7 @@ def warn_names_the_path_once():
         said = process.process.stderr.read()
         said = said.decode() if isinstance(said, bytes) else said
     lines = said.splitlines()
-    check_equal(lines[0], "memctx: the limit of the rule row_new=warn:1M is exceeded; its latest allocation", "the line")
+    check_equal(lines[0], "memctx: the limit of the rule row_new=warn:1M is exceeded; its latest "
+                          "allocation", "the line")
     check_equal(sum("is exceeded" in line for line in lines), 1, f"said: {said}")
     check_equal(functions(lines)[:2], ["row_new", "warned"], "the path")

@@ -12,7 +12,8 @@ LIMIT = 1 << 20
 
 def program():
     """The program under test, built of two files, so that rules can match a file."""
-    return build_program("tests/rules/use.c", "rules-use", flags=("-g", "-O1", "-pthread", os.path.join(HERE, "elsewhere.c")))
+    return build_program("tests/rules/use.c", "rules-use",
+                         flags=("-g", "-O1", "-pthread", os.path.join(HERE, "elsewhere.c")))
 
 
 def use(case, rules, **extra):
@@ -28,7 +29,8 @@ def started(directory, argv, rules, **extra):
     """Starts a program by `memctx run --rule`, so that the command resolves the rules before the
     start."""
     extra.setdefault("MEMCTX_LIBRARY", harness.LIB)
-    return Target([harness.CLI, "run", *[word for rule in rules for word in ("--rule", rule)], "--", *argv], directory,
+    return Target([harness.CLI, "run", *[word for rule in rules for word in ("--rule", rule)], "--",
+                   *argv], directory,
                   preload=False, **extra)
 
 
