@@ -28,14 +28,16 @@ def scratch():
 
 
 def write(path, text, mode=0o600):
-    with open(path, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+    with open(path, "w", encoding="ascii", opener=lambda name,
+              flags: os.open(name, flags, mode)) as file:
         file.write(text)
     os.chmod(path, mode)
     return path
 
 
 def refused(message, *words, runtime, code=2):
-    done = run_cli("serve", "--match", "nobody-*", *words, env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
+    done = run_cli("serve", "--match", "nobody-*", *words,
+                   env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
     check(done.returncode == code and message in done.stderr,
           f"{words}: exit {done.returncode}, want {code} and {message!r}: {done.stderr}")
 
@@ -55,7 +57,8 @@ def the_server_only_reads():
                 check_equal((status, headers["Allow"]), (405, "GET, HEAD"), f"{method} {url}")
         status, _, _ = server.ask("/metrics", method="POST", Content_Length="0")
         check_equal(status, 405, "POST")
-        check_equal(target.dump()["totals"]["allocs"], before["allocs"], "allocations of the target")
+        check_equal(target.dump()["totals"]["allocs"], before["allocs"],
+                    "allocations of the target")
 
 
 @test
@@ -69,22 +72,30 @@ def a_server_under_nohup_stays():
 @test
 def bad_addresses_and_queries():
     with served() as target, Server(target.runtime, target.pid) as server:
-        for url in ("/nope", "/metrics/", "//metrics", "/debug/pprof", "/debug/pprof/heap/..", "/%2e%2e/etc/passwd", "/reset", "/%00", "/metrics%00x"):
+        for url in ("/nope", "/metrics/", "//metrics", "/debug/pprof", "/debug/pprof/heap/..",
+                    "/%2e%2e/etc/passwd", "/reset", "/%00", "/metrics%00x"):
             server.get(url, status=404)
-        for url in ("/metrics?target=served", "/doctor?watch=1", "/debug/pprof/heap?limit_samples=0",
-                    "/debug/pprof/heap?limit_samples=x", "/debug/pprof/heap?seconds=1", "/debug/pprof/allocs?seconds=61",
-                    "/debug/pprof/allocs?seconds=0", "/debug/pprof/allocs?seconds=-1", "/debug/pprof/allocs?seconds=",
-                    "/debug/pprof/allocs?seconds=99999999999999999999", "/doctor?process=x", "/doctor?target"):
+        for url in ("/metrics?target=served", "/doctor?watch=1",
+                    "/debug/pprof/heap?limit_samples=0",
+                    "/debug/pprof/heap?limit_samples=x", "/debug/pprof/heap?seconds=1",
+                    "/debug/pprof/allocs?seconds=61",
+                    "/debug/pprof/allocs?seconds=0", "/debug/pprof/allocs?seconds=-1",
+                    "/debug/pprof/allocs?seconds=",
+                    "/debug/pprof/allocs?seconds=99999999999999999999", "/doctor?process=x",
+                    "/doctor?target"):
             body = server.get(url, status=400)
             check(body.startswith(b"memctx: ") and body.endswith(b"\n"), f"{url}: {body!r}")
-            check_equal(b"; /debug/pprof/allocs?seconds=N gives" in body, url == "/debug/pprof/heap?seconds=1", f"a hint at allocs: {url}")
-        for data in (b"\0\xff\n\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n", b"\r\n" * 5000,
+            check_equal(b"; /debug/pprof/allocs?seconds=N gives" in body,
+                        url == "/debug/pprof/heap?seconds=1", f"a hint at allocs: {url}")
+        for data in (b"\0\xff\n\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n",
+                     b"\r\n" * 5000,
                      b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
             with server.raw(timeout_s=1) as raw, contextlib.suppress(OSError):
                 raw.sendall(data)
                 raw.shutdown(socket.SHUT_WR)
                 first = raw.recv(12)
-                check(first[:7] != b"HTTP/1." or first[9:10] in (b"4", b"5"), f"{data[:20]!r}: {first!r}")
+                check(first[:7] != b"HTTP/1." or first[9:10] in (b"4", b"5"),
+                      f"{data[:20]!r}: {first!r}")
         server.get("/metrics")
 
 
@@ -93,58 +104,75 @@ def a_token_is_needed_and_compared():
     with served() as target, scratch() as where:
         path = write(os.path.join(where, "token"), TOKEN + "\n")
         with Server(target.runtime, target.pid, "--token-file", path) as server:
-            for sent in (None, "Bearer", "Bearer ", "Bearer " + TOKEN[:-1], "Bearer " + TOKEN + "x", "Bearer x" + TOKEN[1:],
+            for sent in (None, "Bearer", "Bearer ", "Bearer " + TOKEN[:-1], "Bearer " + TOKEN + "x",
+                         "Bearer x" + TOKEN[1:],
                          "Bearer " + TOKEN * 2, "Basic " + TOKEN, TOKEN):
-                status, headers, body = server.ask("/metrics", **({"Authorization": sent} if sent else {}))
-                check_equal((status, headers["WWW-Authenticate"]), (401, "Bearer"), f"answer to {sent}")
+                status, headers, body = server.ask("/metrics",
+                                                   **({"Authorization": sent} if sent else {}))
+                check_equal((status, headers["WWW-Authenticate"]), (401, "Bearer"),
+                            f"answer to {sent}")
                 check(TOKEN.encode() not in body, "the answer has the token")
             for url in ("/", "/doctor", "/debug/pprof/heap", "/nope"):
                 server.get(url, status=401)
             for sent in ("Bearer " + TOKEN, "bearer   " + TOKEN):
                 check(b"memctx_up" in server.get("/metrics", Authorization=sent), "no metrics")
-            check_equal(server.ask("/metrics", Host="example.org", Authorization="Bearer " + TOKEN)[0], 200, "other Host")
+            check_equal(server.ask("/metrics", Host="example.org",
+                                   Authorization="Bearer " + TOKEN)[0], 200, "other Host")
             code, errors = server.end()
-            check_equal((code, errors.count("wrong token")), (0, 1), f"lines about a wrong token in {errors}")
+            check_equal((code, errors.count("wrong token")), (0, 1),
+                        f"lines about a wrong token in {errors}")
 
 
 @test
 def other_machines_need_a_token_or_tls():
     with runtime_dir() as runtime, scratch() as where:
         for listen in ("0.0.0.0:0", "[::]:0", "192.0.2.1:9464"):
-            refused("add --token-file FILE, or --cert FILE and --key FILE", "--listen", listen, runtime=runtime)
+            refused("add --token-file FILE, or --cert FILE and --key FILE", "--listen", listen,
+                    runtime=runtime)
         path = write(os.path.join(where, "token"), TOKEN)
-        with Server(runtime, "--match", "nobody-*", "--token-file", path, listen="0.0.0.0:0") as server:
+        with Server(runtime, "--match", "nobody-*", "--token-file", path,
+                    listen="0.0.0.0:0") as server:
             server.host = "127.0.0.1"
             server.get("/metrics", status=401)
             server.get("/metrics", Authorization="Bearer " + TOKEN)
-        for text, message in (("", "is empty"), ("short\n", "needs 16"), ("with a space in between\n", "has a space"),
+        for text, message in (("", "is empty"), ("short\n", "needs 16"),
+                              ("with a space in between\n", "has a space"),
                               ("a" * 70000, "too long")):
             refused(message, "--token-file", write(path, text), runtime=runtime)
         refused("cannot read", "--token-file", path + "x", runtime=runtime)
         refused("need each other", "--cert", path, runtime=runtime)
-        with Server(runtime, "--match", "nobody-*", "--token-file", write(path, TOKEN, 0o644)) as server:
+        with Server(runtime, "--match", "nobody-*", "--token-file",
+                    write(path, TOKEN, 0o644)) as server:
             check("other users may read" in server.end()[1], "no warning")
 
 
 @test
 def a_browser_under_another_name_is_refused():
     with served() as target, Server(target.runtime, target.pid) as server:
-        for host, status in (("example.org", 403), ("example.org:9464", 403), ("127.0.0.1.example.org", 403), ("", 403),
-                             ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:9464", 200), ("LOCALHOST", 200)):
-            check_equal(server.ask("/metrics", Host=host)[0], status, f"status for the Host {host!r}")
+        for host, status in (("example.org", 403), ("example.org:9464", 403),
+                             ("127.0.0.1.example.org", 403), ("", 403),
+                             ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:9464", 200),
+                             ("LOCALHOST", 200)):
+            check_equal(server.ask("/metrics", Host=host)[0], status,
+                        f"status for the Host {host!r}")
 
 
 @test
 def a_request_has_one_host():
-    """HTTP/1.1 demands one header Host, HTTP/1.0 none. A second one might be read by another server."""
+    """HTTP/1.1 demands one header Host, HTTP/1.0 none. A second one might be read by another
+    server."""
     with served() as target, Server(target.runtime, target.pid) as server:
-        for version, hosts, status in (("1.1", [], b"400"), ("1.1", ["localhost"], b"200"), ("1.0", [], b"200"),
-                                       ("1.1", ["localhost", "example.org"], b"400"), ("1.0", ["localhost"] * 2, b"400"),
-                                       ("1.1", ["127.0.0.1:80:example.org"], b"403"), ("1.1", ["[::1]x"], b"403"),
+        for version, hosts, status in (("1.1", [], b"400"), ("1.1", ["localhost"], b"200"),
+                                       ("1.0", [], b"200"),
+                                       ("1.1", ["localhost", "example.org"], b"400"),
+                                       ("1.0", ["localhost"] * 2, b"400"),
+                                       ("1.1", ["127.0.0.1:80:example.org"], b"403"),
+                                       ("1.1", ["[::1]x"], b"403"),
                                        ("1.1", ["[::1"], b"403")):
             with server.raw() as raw:
                 lines = "".join(f"Host: {host}\r\n" for host in hosts)
-                raw.sendall(f"GET /metrics HTTP/{version}\r\n{lines}Connection: close\r\n\r\n".encode())
+                request = f"GET /metrics HTTP/{version}\r\n{lines}Connection: close\r\n\r\n"
+                raw.sendall(request.encode())
                 check_equal(raw.recv(100).split()[1], status, f"HTTP/{version} with {hosts}")
 
 
@@ -166,23 +194,31 @@ def an_address_may_have_scheme_and_host():
 def tls_with_a_certificate():
     with served() as target, scratch() as where:
         key, certificate = os.path.join(where, "key"), os.path.join(where, "cert")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes",
                         "-keyout", key, "-out", certificate, "-subj", "/CN=localhost", "-addext",
-                        "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=PATIENCE_S)
+                        "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True,
+                       timeout=PATIENCE_S)
         os.chmod(key, 0o600)
         with Server(target.runtime, target.pid, "--cert", certificate, "--key", key) as server:
             check(server.address.startswith("https://"), server.address)
             context = ssl.create_default_context(cafile=certificate)
-            with urllib.request.urlopen(server.address + "metrics", context=context, timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(server.address + "metrics", context=context,
+                                        timeout=PATIENCE_S) as answer:
                 check(b'memctx_up{program="served"' in answer.read(), "no metrics")
-            with urllib.request.urlopen(f"{server.address}p/{target.pid}/events", context=context, timeout=PATIENCE_S) as answer:
-                check_equal([answer.readline() for _ in range(4)][::3], [b"event: hello\n", b"event: moment\n"], "events")
+            with urllib.request.urlopen(f"{server.address}p/{target.pid}/events", context=context,
+                                        timeout=PATIENCE_S) as answer:
+                check_equal([answer.readline() for _ in range(4)][::3],
+                            [b"event: hello\n", b"event: moment\n"], "events")
             with server.raw() as raw, contextlib.suppress(ConnectionError):
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 check(b"memctx_up" not in raw.recv(100), "an answer without TLS")
-            for version, status in (("1.1", 35), ("1.2", 0)):  # OpenSSL itself refuses 1.1 at a higher security level
-                done = subprocess.run(["curl", "-sk", "-o", os.devnull, "--tlsv1.0", "--tls-max", version, "--ciphers",
-                                       "DEFAULT@SECLEVEL=0", server.address + "metrics"], timeout=PATIENCE_S, check=False)
+            # OpenSSL itself refuses 1.1 at a higher security level
+            for version, status in (("1.1", 35), ("1.2", 0)):
+                done = subprocess.run(["curl", "-sk", "-o", os.devnull, "--tlsv1.0", "--tls-max",
+                                       version, "--ciphers",
+                                       "DEFAULT@SECLEVEL=0", server.address + "metrics"],
+                                      timeout=PATIENCE_S, check=False)
                 check_equal(done.returncode, status, f"curl with TLS {version}")
         with runtime_dir() as runtime:
             words = ("--cert", certificate, "--key", key, "--listen", "127.0.0.1:0")
@@ -201,11 +237,14 @@ def a_unix_socket_is_private_and_goes_away():
             stale.bind(path)
         with Server(target.runtime, target.pid, listen="unix:" + path) as server:
             status = os.stat(path)
-            check(stat.S_ISSOCK(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o600, oct(status.st_mode))
-            done = subprocess.run(["curl", "-sS", "--max-time", "20", "--unix-socket", path, "http://anything/metrics"],
+            check(stat.S_ISSOCK(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o600,
+                  oct(status.st_mode))
+            done = subprocess.run(["curl", "-sS", "--max-time", "20", "--unix-socket", path,
+                                   "http://anything/metrics"],
                                   capture_output=True, timeout=PATIENCE_S, check=False)
             check(b"memctx_up" in done.stdout, f"{done.stdout[:100]!r} {done.stderr!r}")
-            refused("end the other server", "--listen", "unix:" + path, runtime=target.runtime, code=1)
+            refused("end the other server", "--listen", "unix:" + path, runtime=target.runtime,
+                    code=1)
             check_equal(server.end(), (0, ""), "end")
         check(not os.path.exists(path), "the socket is still there")
         write(path, "precious")
@@ -218,8 +257,10 @@ def a_unix_socket_is_private_and_goes_away():
 @test
 def an_address_in_use_or_none():
     with runtime_dir() as runtime, Server(runtime, "--match", "nobody-*") as server:
-        refused("end the other server, or choose another address", "--listen", f"127.0.0.1:{server.port}", runtime=runtime, code=1)
-        for word in ("127.0.0.1", "9464", ":9464", "127.0.0.1:", "127.0.0.1:65536", "example.org:80", "::1:80", "[::1]", "[127.0.0.1]:80", ""):
+        refused("end the other server, or choose another address", "--listen",
+                f"127.0.0.1:{server.port}", runtime=runtime, code=1)
+        for word in ("127.0.0.1", "9464", ":9464", "127.0.0.1:", "127.0.0.1:65536",
+                     "example.org:80", "::1:80", "[::1]", "[127.0.0.1]:80", ""):
             refused("--listen takes unix:PATH", "--listen", word, runtime=runtime)
 
 
@@ -238,7 +279,8 @@ def a_thousand_scrapes_at_once():
             answers.append(data)
             one.close()
         took = time.monotonic() - began
-        good = sum(data.startswith(b"HTTP/1.1 200") and b'",process="1"} 1\n' in data for data in answers)
+        good = sum(data.startswith(b"HTTP/1.1 200") and b'",process="1"} 1\n' in data
+                   for data in answers)
         check_equal(good, 1000, "answers")
         asked = server.metrics().one("memctx_dumps_total") - dumps
         check(took < PATIENCE_S, f"it took {took:.1f} s")
@@ -249,7 +291,8 @@ def a_thousand_scrapes_at_once():
 
 @test
 def slow_clients_hold_nobody_up():
-    with served() as target, Server(target.runtime, target.pid) as server, contextlib.ExitStack() as stack:
+    with served() as target, Server(target.runtime,
+                                    target.pid) as server, contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.raw()) for _ in range(100)]
         for one in slow:
             one.sendall(b"GET /metrics HT")
@@ -273,7 +316,8 @@ def clients_that_leave_end_their_work():
         with contextlib.ExitStack() as stack:
             for seconds in range(57, 61):
                 raw = stack.enter_context(server.raw())
-                raw.sendall(f"GET /debug/pprof/allocs?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                raw.sendall(f"GET /debug/pprof/allocs?seconds={seconds} HTTP/1.1\r\nHost: "
+                            "localhost\r\n\r\n".encode())
             wait_until(lambda: len(children(server.process.pid)) == before + 4, "four jobs")
             status, headers, _ = server.ask("/debug/pprof/heap")
             check_equal((status, headers["Retry-After"]), (503, "1"), "a fifth job")
@@ -295,22 +339,29 @@ def a_client_that_sends_no_more_gets_its_answer():
 
 @test
 def only_the_server_loads_the_library_for_http():
-    done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")
+    done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=True)
+    check("microhttpd" not in done.stdout and "gnutls" not in done.stdout,
+          f"every verb loads it: {done.stdout}")
     with runtime_dir() as runtime, scratch() as where:
         with open(os.path.join(where, "libmicrohttpd.so.12"), "wb"):
             pass  # an empty file
-        done = run_cli("serve", "--match", "x", env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
-        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, done.stderr)
-        done = run_cli("serve", "--match", "x", "--check", env=harness.clean_env(LD_LIBRARY_PATH=where))
-        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, f"--check: {done.stderr}")
+        done = run_cli("serve", "--match", "x",
+                       env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
+        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr,
+              done.stderr)
+        done = run_cli("serve", "--match", "x", "--check",
+                       env=harness.clean_env(LD_LIBRARY_PATH=where))
+        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr,
+              f"--check: {done.stderr}")
 
 
 @test
 def requests_for_one_thing_share_a_job():
     with served() as target, Server(target.runtime, target.pid) as server:
         bodies = []
-        threads = [threading.Thread(target=lambda: bodies.append(server.get("/debug/pprof/heap"))) for _ in range(20)]
+        threads = [threading.Thread(target=lambda: bodies.append(server.get("/debug/pprof/heap")))
+                   for _ in range(20)]
         for one in threads:
             one.start()
         for one in threads:
@@ -331,8 +382,12 @@ def the_end_leaves_nothing():
         check_equal(server.end(), (0, ""), "end")
         check(re.match(rb"HTTP/1.1 503|$", raw.recv(100)), "no answer at the end")
         raw.close()
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "the end of the children")
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left),
+                   "the end of the children")
     with runtime_dir() as runtime, scratch() as where:
-        done = subprocess.run(f"'{harness.CLI}' serve --match nobody --listen 127.0.0.1:0 >/dev/full", shell=True, timeout=PATIENCE_S,
-                              env=harness.clean_env(XDG_RUNTIME_DIR=runtime), capture_output=True, cwd=where, check=False)
-        check(done.returncode == 1 and b"could not write the output" in done.stderr, f"a full disk: {done}")
+        done = subprocess.run(f"'{harness.CLI}' serve --match nobody --listen 127.0.0.1:0 "
+                              ">/dev/full", shell=True, timeout=PATIENCE_S,
+                              env=harness.clean_env(XDG_RUNTIME_DIR=runtime), capture_output=True,
+                              cwd=where, check=False)
+        check(done.returncode == 1 and b"could not write the output" in done.stderr,
+              f"a full disk: {done}")

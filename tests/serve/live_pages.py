@@ -11,7 +11,8 @@ import socket
 import time
 
 from clients import TOKEN, children, scratch, write
-from harness import PATIENCE_S, Failure, build_program, check, check_equal, run_cli, runtime_dir, test, wait_until
+from harness import (PATIENCE_S, Failure, build_program, check, check_equal, run_cli, runtime_dir,
+                     test, wait_until)
 from serving import Server, served
 
 EVERY = ("--every", "100ms")
@@ -31,7 +32,8 @@ class Events:
         self.socket.settimeout(PATIENCE_S)
         self.socket.connect((server.host, server.port))
         more = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-        self.socket.sendall(f"GET /p/{pid}/events HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode())
+        request = f"GET /p/{pid}/events HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"
+        self.socket.sendall(request.encode())
         self.raw, self.text, self.ended = b"", "", False
 
     def __enter__(self):
@@ -99,10 +101,13 @@ def live_figures_are_the_dumps():
             check(events.read_head().startswith("HTTP/1.1 200 "), "status")
             check_equal(events.next(), ("hello", {}), "the first event")
             figures, totals = events.until("figures"), target.dump()["totals"]
-            check_equal((figures["requested_bytes"], figures["live_chunks"]), (totals["requested_bytes"], totals["live_chunks"]), "totals")
+            check_equal((figures["requested_bytes"], figures["live_chunks"]),
+                        (totals["requested_bytes"], totals["live_chunks"]), "totals")
             cache = [row for row in figures["top"] if row[1] == "cache"]
-            check_equal([row[2] for row in cache], [70000], f"the context cache in {figures['top']}")
-            check_equal([row[2] for row in figures["top"]], sorted((row[2] for row in figures["top"]), reverse=True), "order")
+            check_equal([row[2] for row in cache], [70000],
+                        f"the context cache in {figures['top']}")
+            check_equal([row[2] for row in figures["top"]],
+                        sorted((row[2] for row in figures["top"]), reverse=True), "order")
             moment = events.until("moment")
             target.ask("named more")
             while "more" not in [row[1] for row in figures["top"]]:
@@ -111,15 +116,21 @@ def live_figures_are_the_dumps():
             while later["ms"] < figures["ms"]:
                 later = events.until("moment")
         told = history(server, target.pid)
-        check_equal((told["schema"], told["program"], told["pid"], told["every_ms"]), ("memctx-live/1", "served", target.pid, 100), "head")
-        check(figures["ms"] in [sample[0] for sample in told["samples"]], "the history has not the figures of an event")
-        check({moment["id"], later["id"]} <= {one["id"] for one in told["moments"]}, f"moments: {told['moments']}")
-        data = json.loads(server.get(f"/p/{target.pid}/data.json?moment={later['id']}&before={moment['id']}"))
-        check_equal((data["schema"], data["pid"]), ("memctx-report/1", target.pid), "figures of a moment")
+        check_equal((told["schema"], told["program"], told["pid"], told["every_ms"]),
+                    ("memctx-live/1", "served", target.pid, 100), "head")
+        check(figures["ms"] in [sample[0] for sample in told["samples"]],
+              "the history has not the figures of an event")
+        check({moment["id"], later["id"]} <= {one["id"] for one in told["moments"]},
+              f"moments: {told['moments']}")
+        data = json.loads(server.get(f"/p/{target.pid}/data.json?moment={later['id']}"
+                                     f"&before={moment['id']}"))
+        check_equal((data["schema"], data["pid"]), ("memctx-report/1", target.pid),
+                    "figures of a moment")
         change = data["before"]["changes"][0]
         name = data["names"][data["contexts"]["name"][change[0]]]
         check_equal((change[3] - change[2], name), (123, "more"), "what grew")
-        check_equal(server.get("/p/served/data.json?moment=%d" % later["id"]), server.get(f"/p/{target.pid}/data.json?moment={later['id']}"), "by name")
+        check_equal(server.get("/p/served/data.json?moment=%d" % later["id"]),
+                    server.get(f"/p/{target.pid}/data.json?moment={later['id']}"), "by name")
 
 
 @test
@@ -127,13 +138,17 @@ def live_pages_have_these_headers():
     with served() as target, Server(target.runtime, target.pid, *EVERY) as server:
         page = f"/p/{target.pid}/"
         first_moment(server, target.pid)
-        for url, kind in ((page, "text/html; charset=utf-8"), (page[:-1], "text/html; charset=utf-8"), ("/processes.json", "application/json"),
-                          (page + "history.json", "application/json"), (page + "data.json", "application/json"),
+        for url, kind in ((page, "text/html; charset=utf-8"),
+                          (page[:-1], "text/html; charset=utf-8"),
+                          ("/processes.json", "application/json"),
+                          (page + "history.json", "application/json"),
+                          (page + "data.json", "application/json"),
                           (page + "events", "text/event-stream; charset=utf-8")):
             for method in ("HEAD", "GET") if not url.endswith("events") else ("HEAD",):
                 status, headers, body = server.ask(url, method=method)
                 check_equal((status, headers["Content-Type"]), (200, kind), f"{method} {url}")
-                check_equal((headers["X-Content-Type-Options"], headers["Cache-Control"]), ("nosniff", "no-store"), f"{method} {url}")
+                check_equal((headers["X-Content-Type-Options"], headers["Cache-Control"]),
+                            ("nosniff", "no-store"), f"{method} {url}")
                 check_equal(body == b"", method == "HEAD", f"{method} {url}: {body[:50]!r}")
             for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
                 status, headers, _ = server.ask(url, method=method)
@@ -143,15 +158,20 @@ def live_pages_have_these_headers():
             _, headers, body = server.ask(page)
             policies.append(headers["Content-Security-Policy"])
             nonce = re.search(r"script-src 'nonce-([0-9a-f]{32})'", policies[-1])[1]
-            check(policies[-1].startswith("default-src 'none'; ") and "unsafe" not in policies[-1] and "http" not in policies[-1], policies[-1])
-            check_equal(set(re.findall(r'<(?:script|style)([^>]*)>', body.decode())) - {f' id="data" type="application/json" nonce="{nonce}"'},
+            check(policies[-1].startswith("default-src 'none'; ") and
+                  "unsafe" not in policies[-1] and "http" not in policies[-1], policies[-1])
+            check_equal(set(re.findall(r'<(?:script|style)([^>]*)>',
+                                       body.decode())) - {' id="data" type="application/json" '
+                                                          f'nonce="{nonce}"'},
                         {f' nonce="{nonce}"'}, "scripts and styles")
         check(policies[0] != policies[1], "a nonce that is used twice")
-        for site, mode, status in (("cross-site", "cors", 403), ("same-site", "no-cors", 403), ("cross-site", "navigate", 200),
+        for site, mode, status in (("cross-site", "cors", 403), ("same-site", "no-cors", 403),
+                                   ("cross-site", "navigate", 200),
                                    ("same-origin", "cors", 200), ("none", "navigate", 200)):
             got = server.ask(page + "history.json", Sec_Fetch_Site=site, Sec_Fetch_Mode=mode)[0]
             check_equal(got, status, f"asked by a page: {site}, {mode}")
-        check_equal([one["pid"] for one in json.loads(server.get("/processes.json"))], [target.pid], "processes")
+        check_equal([one["pid"] for one in json.loads(server.get("/processes.json"))], [target.pid],
+                    "processes")
         check(f'href="p/{target.pid}/"' in server.get("/").decode(), "/ has no link")
 
 
@@ -160,7 +180,8 @@ def the_time_axis_begins_with_the_recording():
     """The time axis begins with the moments of the process's recording, also if memctx set has
     ended that recording. Other files in its folder do no harm."""
     with scratch() as where, served(MEMCTX_RECORD=where) as target:
-        wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20 for name in os.listdir(where)), "a moment", 30)
+        wait_until(lambda: any(os.path.getsize(os.path.join(where, name)) > 1 << 20
+                               for name in os.listdir(where)), "a moment", 30)
         path = os.path.join(where, os.listdir(where)[0])
         os.mkfifo(os.path.join(where, f"memctx-{target.pid}-pipe.rec"))
         os.symlink("/etc/passwd", os.path.join(where, f"memctx-{target.pid}-link.rec"))
@@ -180,9 +201,12 @@ def check_past(target, path):
             past = events.until("past")
             events.until("figures")
             samples = history(server, target.pid)["samples"]
-        want = [[int(one["time_s"] * 1000), one["rss_bytes"], one["requested_bytes"], one["live_chunks"]] for one in told]
-        check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]], f"the first moment, of {samples[:2]}")
-        check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0], f"its time: {past[0]}, {want[0][0]}, {began}")
+        want = [[int(one["time_s"] * 1000), one["rss_bytes"], one["requested_bytes"],
+                 one["live_chunks"]] for one in told]
+        check_equal([past[1:], samples[0][1:4]], [want[0][1:], want[0][1:]],
+                    f"the first moment, of {samples[:2]}")
+        check(abs(past[0] - want[0][0]) <= 1 and past[0] < began and samples[0][0] == past[0],
+              f"its time: {past[0]}, {want[0][0]}, {began}")
         check_equal(sorted(samples), samples, "the samples in the order of time")
 
 
@@ -192,7 +216,8 @@ def a_clock_that_is_set_back_stops_nothing():
     shim = build_program("tests/serve/clock_step.c", "clock_step.so", flags=["-shared", "-fPIC"])
     with served() as target, scratch() as where:
         step = os.path.join(where, "step")
-        with Server(target.runtime, target.pid, *EVERY, environment={"LD_PRELOAD": shim, "CLOCK_STEP": step}) as server:
+        with Server(target.runtime, target.pid, *EVERY,
+                    environment={"LD_PRELOAD": shim, "CLOCK_STEP": step}) as server:
             with Events(server, target.pid) as events:
                 events.read_head()
                 first = events.until("moment")["ms"]
@@ -217,19 +242,27 @@ def answers_are_compressed_for_those_who_ask():
             events.until("moment")
         for url in ("/metrics", page, page + "data.json"):
             _, headers, plain = server.ask(url)
-            check_equal((headers["Content-Encoding"], headers["Vary"]), (None, "Accept-Encoding"), url)
-            for accepts, packs in (("gzip", True), ("deflate, GZIP;q=0.5, br", True), ("gzip;q=0", False), ("gzip;q=0.0,br", False),
-                                   ("x-gzip, gzipped", False), ("identity", False), (",;q=1", False)):
+            check_equal((headers["Content-Encoding"], headers["Vary"]), (None, "Accept-Encoding"),
+                        url)
+            for accepts, packs in (("gzip", True), ("deflate, GZIP;q=0.5, br", True),
+                                   ("gzip;q=0", False), ("gzip;q=0.0,br", False),
+                                   ("x-gzip, gzipped", False), ("identity", False),
+                                   (",;q=1", False)):
                 _, headers, body = server.ask(url, Accept_Encoding=accepts)
-                check_equal((headers["Content-Encoding"], headers["Vary"]), ("gzip" if packs else None, "Accept-Encoding"), f"{url}: {accepts}")
-                check(not packs or len(body) < len(plain), f"{url}: {len(body)} of {len(plain)} bytes")
+                check_equal((headers["Content-Encoding"], headers["Vary"]),
+                            ("gzip" if packs else None, "Accept-Encoding"), f"{url}: {accepts}")
+                check(not packs or len(body) < len(plain),
+                      f"{url}: {len(body)} of {len(plain)} bytes")
                 unpacked = gzip.decompress(body) if packs else body
                 if url.endswith("data.json"):
                     check_equal(unpacked, plain, url)
                 else:
                     check_equal(unpacked[:20], plain[:20], url)
-        check_equal(server.ask(page + "history.json", Accept_Encoding="gzip")[1]["Content-Encoding"], None, "a short answer")
-        check(server.get("/nope", status=404, Accept_Encoding="gzip").startswith(b"memctx: "), "a refusal")
+        check_equal(server.ask(page + "history.json",
+                               Accept_Encoding="gzip")[1]["Content-Encoding"], None,
+                    "a short answer")
+        check(server.get("/nope", status=404, Accept_Encoding="gzip").startswith(b"memctx: "),
+              "a refusal")
 
 
 @test
@@ -246,7 +279,8 @@ def live_pages_of_eight_processes():
             refused = server.get(f"/p/{targets[8].pid}/history.json", status=503)
             check(b"8 processes are looked at already" in refused, f"the ninth: {refused!r}")
             pages[0].socket.close()
-            wait_until(lambda: server.ask(f"/p/{targets[8].pid}/history.json")[0] == 200, "room for the ninth")
+            wait_until(lambda: server.ask(f"/p/{targets[8].pid}/history.json")[0] == 200,
+                       "room for the ninth")
             for one in pages[1:]:  # the other seven are still served
                 check(one.until("figures"), "figures")
 
@@ -255,10 +289,14 @@ def live_pages_of_eight_processes():
 def live_pages_refuse():
     with served() as target, Server(target.runtime, target.pid, *EVERY) as server:
         page = f"/p/{target.pid}/"
-        for url, status in (("/p/1/history.json", 404), ("/p/nobody/events", 404), ("/p//events", 404), ("/p/", 404), ("/p/x/y", 404),
-                            ("/p/99999999999999999999/events", 404), (page + "reset", 404), (page + "trim", 404), (page + "data.json/", 404),
-                            (page + "data.json?moment=0", 400), (page + "data.json?moment=x", 400), (page + "events?moment=1", 400),
-                            (page + "?token=x", 400), ("/p/%0d%0aX:1/", 200), ("/p/" + "x" * 300 + "/", 404)):
+        for url, status in (("/p/1/history.json", 404), ("/p/nobody/events", 404),
+                            ("/p//events", 404), ("/p/", 404), ("/p/x/y", 404),
+                            ("/p/99999999999999999999/events", 404), (page + "reset", 404),
+                            (page + "trim", 404), (page + "data.json/", 404),
+                            (page + "data.json?moment=0", 400), (page + "data.json?moment=x", 400),
+                            (page + "events?moment=1", 400),
+                            (page + "?token=x", 400), ("/p/%0d%0aX:1/", 200),
+                            ("/p/" + "x" * 300 + "/", 404)):
             body = server.get(url, status=status)
             check(status == 200 or body.startswith(b"memctx: "), f"{url}: {body[:100]!r}")
         first_moment(server, target.pid)
@@ -266,7 +304,8 @@ def live_pages_refuse():
         server.get(page + "data.json?moment=1&before=99999", status=404)
         for word in ("99ms", "2h", "0", "x", "-1s"):
             done = run_cli("serve", target.pid, "--every", word, env=target.cli_env)
-            check(done.returncode == 2 and "--every takes a time from 100ms to 1h" in done.stderr, f"--every {word}: {done.stderr}")
+            check(done.returncode == 2 and "--every takes a time from 100ms to 1h" in done.stderr,
+                  f"--every {word}: {done.stderr}")
 
 
 @test
@@ -275,17 +314,23 @@ def live_pages_need_the_token():
         path = write(os.path.join(where, "token"), TOKEN)
         with Server(target.runtime, target.pid, "--token-file", path, *EVERY) as server:
             page = f"/p/{target.pid}/"
-            for url in (page, page + "history.json", page + "data.json", page + "events", "/processes.json"):
-                for sent in ({}, {"Authorization": "Bearer x" + TOKEN[1:]}, {"Cookie": "token=" + TOKEN}):
+            for url in (page, page + "history.json", page + "data.json", page + "events",
+                        "/processes.json"):
+                for sent in ({}, {"Authorization": "Bearer x" + TOKEN[1:]},
+                             {"Cookie": "token=" + TOKEN}):
                     status, headers, body = server.ask(url, **sent)
-                    check_equal((status, headers["WWW-Authenticate"]), (401, "Bearer"), f"{url} with {sent}")
-                    check(body.startswith(b"memctx: ") and TOKEN.encode() not in body, f"{url}: {body[:80]!r}")
+                    check_equal((status, headers["WWW-Authenticate"]), (401, "Bearer"),
+                                f"{url} with {sent}")
+                    check(body.startswith(b"memctx: ") and TOKEN.encode() not in body,
+                          f"{url}: {body[:80]!r}")
             server.get(page + "history.json?token=" + TOKEN, status=401)
             for url in ("/", page, "/p/1/"):  # a browser gets a login page, equal for all addresses
                 status, headers, body = server.ask(url, Accept="text/html,*/*")
                 check_equal(status, 401, url)
-                check("nonce" in headers["Content-Security-Policy"] and b'id="login"' in body and b"served" not in body.split(b"<script")[0], url)
-            check_equal(server.ask("/processes.json", Accept="text/html")[2][:8], b"memctx: ", "no page")
+                check("nonce" in headers["Content-Security-Policy"] and b'id="login"' in body and
+                      b"served" not in body.split(b"<script")[0], url)
+            check_equal(server.ask("/processes.json", Accept="text/html")[2][:8], b"memctx: ",
+                        "no page")
             history(server, target.pid, Authorization="Bearer " + TOKEN)
             with Events(server, target.pid, Authorization="Bearer " + TOKEN) as events:
                 events.read_head()
@@ -297,13 +342,15 @@ def live_pages_need_the_token():
 def one_reader_for_all_clients():
     """32 clients of a process get equal figures from a single reader, a 33rd is refused, and no
     child is left at the end."""
-    with served() as target, Server(target.runtime, target.pid, *EVERY) as server, contextlib.ExitStack() as stack:
+    with served() as target, Server(target.runtime, target.pid,
+                                    *EVERY) as server, contextlib.ExitStack() as stack:
         check_equal(children(server.process.pid), [], "children before anybody asks")
         clients = [stack.enter_context(Events(server, target.pid)) for _ in range(32)]
         for one in clients:
             check(one.read_head().startswith("HTTP/1.1 200 "), "status")
         head = stack.enter_context(Events(server, target.pid)).read_head()
-        check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head, f"one too many: {head}")
+        check(head.startswith("HTTP/1.1 503 ") and "Retry-After: 1" in head,
+              f"one too many: {head}")
         # All clients get the figures that come after the last client has got its first.
         begun = max(one.until("figures")["ms"] for one in clients)
         told = []
@@ -312,7 +359,8 @@ def one_reader_for_all_clients():
             while got["ms"] <= begun:
                 got = one.until("figures")
             told.append(got)
-        check(all(got == told[0] for got in told), f"what clients are told: {told[0]}, and others {told}")
+        check(all(got == told[0] for got in told),
+              f"what clients are told: {told[0]}, and others {told}")
         check_equal(history(server, target.pid)["listeners"], 32, "listeners")
         check(len(children(server.process.pid)) <= 2, "more than a reader and a snapshot")
         server.get("/metrics")
@@ -333,7 +381,8 @@ def a_client_that_never_reads_is_dropped():
     with served() as target, Server(target.runtime, target.pid, *EVERY) as server:
         with Events(server, target.pid, receive_bytes=2048), Events(server, target.pid) as good:
             good.read_head()
-            wait_until(lambda: history(server, target.pid)["dropped"] == 1, "the drop", 2 * PATIENCE_S)
+            wait_until(lambda: history(server, target.pid)["dropped"] == 1, "the drop",
+                       2 * PATIENCE_S)
             check_equal(history(server, target.pid)["listeners"], 1, "listeners")
             last = 0
             while last < time.time() * 1000 - 3000 and not good.ended:
@@ -357,7 +406,8 @@ def the_end_is_told_and_what_was_known_is_kept():
         target.process.wait()
         told = history(server, target.pid)
         check(told["ended"] and told["samples"] and told["moments"], "what was known")
-        check(len(json.loads(server.get(f"/p/{target.pid}/data.json"))["names"]) > 3, "the last moment")
+        check(len(json.loads(server.get(f"/p/{target.pid}/data.json"))["names"]) > 3,
+              "the last moment")
         with Events(server, target.pid) as events:
             events.read_head()
             check_equal(events.next()[0], "ended", "for a client that comes later")

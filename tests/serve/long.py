@@ -25,31 +25,37 @@ def prometheus_scrapes_and_answers():
         raise Skip("prometheus is not installed")
     with served() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         token = os.path.join(where, "token")
-        with open(token, "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        with open(token, "w", encoding="ascii", opener=lambda path,
+                  flags: os.open(path, flags, 0o600)) as file:
             file.write("0123456789abcdef0123456789abcdef\n")
         with Server(target.runtime, target.pid, "--token-file", token) as server:
             with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
-                file.write("scrape_configs:\n- job_name: memctx\n  scrape_interval: 300ms\n  scrape_timeout: 300ms\n"
+                file.write("scrape_configs:\n- job_name: memctx\n  scrape_interval: 300ms\n  "
+                           "scrape_timeout: 300ms\n"
                            f"  authorization: {{credentials_file: {token}}}\n"
                            f"  static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
             port = free_port()
             with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
-                    [prometheus, f"--config.file={where}/config.yml", f"--storage.tsdb.path={where}/data",
+                    [prometheus, f"--config.file={where}/config.yml",
+                     f"--storage.tsdb.path={where}/data",
                      f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
                 try:
                     series = harness.wait_until(
-                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'), "a scrape", step_s=0.1)
+                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'),
+                        "a scrape", step_s=0.1)
                 finally:
                     process.kill()
         metric, (_, value) = series[0]["metric"], series[0]["value"]
         check_equal(value, "70000", "bytes of cache")
-        check_equal((metric["program"], metric["process"], metric["kind"]), ("served", "1", "named"), "labels")
+        check_equal((metric["program"], metric["process"], metric["kind"]),
+                    ("served", "1", "named"), "labels")
 
 
 def query(port, expression):
     try:
         words = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}",
+                                    timeout=5) as answer:
             return json.load(answer)["data"]["result"]
     except OSError:
         return None
@@ -65,7 +71,8 @@ def push_tells_a_failure_once_and_ends_with_its_pids():
             target.kill()
             out, errors = process.communicate(timeout=60)
             check_equal(process.returncode, 0, "end after the end of the process")
-            check(errors.count("status 503: full; trying again") == 1 and errors.count("not sent; ") == 1, errors)
+            check(errors.count("status 503: full; trying again") == 1 and
+                  errors.count("not sent; ") == 1, errors)
             check(out.startswith("sent 0, retried "), out)
 
 
@@ -73,7 +80,8 @@ def push_tells_a_failure_once_and_ends_with_its_pids():
 def a_part_that_does_not_end_is_killed():
     """The agent kills a part that does not end within ten seconds after SIGTERM, and then ends
     itself."""
-    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n') as path, \
+    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = '
+                                     '"127.0.0.1:0"\n') as path, \
             Agent(path, target.runtime) as agent:
         pid = agent.hear("started", "serve")["pid"]
         os.kill(pid, signal.SIGSTOP)
@@ -87,7 +95,8 @@ def a_part_that_does_not_end_is_killed():
 
 @test
 def push_ends_five_seconds_after_a_signal():
-    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--pyroscope", url) as process:
+    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid,
+                                                                    "--pyroscope", url) as process:
         harness.wait_until(lambda: got, "the request")
         began = time.monotonic()
         check_equal(ended(process)[0], 0, "end")

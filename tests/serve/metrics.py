@@ -26,20 +26,23 @@ def metrics_agree_with_the_dump():
         for name, figure in (("requested_bytes", "requested_bytes"), ("live_chunks", "live_chunks"),
                              ("allocations_total", "allocs"), ("frees_total", "frees")):
             check_equal(metrics.one(f"memctx_{name}"), dump["totals"][figure], name)
-        for name, sessions, cache, rows in (("requested_bytes", 1500, 70000, 100000), ("live_chunks", 3, 1, 100)):
+        for name, sessions, cache, rows in (("requested_bytes", 1500, 70000, 100000),
+                                            ("live_chunks", 3, 1, 100)):
             for kind, context, want in (("named", "sessions", sessions), ("named", "cache", cache),
                                         ("path", "keep_rows < main", rows)):
                 got = metrics.one(f"memctx_context_{name}", kind=kind, context=context)
                 check_equal(got, want, f"{name} of {context}")
             total = sum(metrics.all(f"memctx_context_{name}").values())
             check_equal(total, dump["totals"][name], f"sum of {name} over the contexts")
-        check_equal(metrics.one("memctx_context_allocations_total", context="sessions"), 3, "allocations")
+        check_equal(metrics.one("memctx_context_allocations_total", context="sessions"), 3,
+                    "allocations")
         check_equal(metrics.one("memctx_up"), 1, "up")
         check_equal(metrics.one("memctx_lost_operations_total"), 0, "lost")
         reserved = dump["totals"]["reserved_bytes"] - dump["totals"]["requested_bytes"]
         check(metrics.one("memctx_waste_bytes") >= reserved, "waste is less than the dump's")
         check(metrics.one("memctx_resident_bytes") > 200000, "resident set")
-        check(0 < metrics.one("memctx_tables_used_bytes") <= metrics.one("memctx_tables_limit_bytes"), "tables")
+        check(0 < metrics.one("memctx_tables_used_bytes") <=
+              metrics.one("memctx_tables_limit_bytes"), "tables")
         check(metrics.one("memctx_freelist_bytes") >= 0, "freelist")
         before = server.metrics().one("memctx_dumps_total")
         target.dump()
@@ -53,17 +56,20 @@ def no_label_has_a_pid_an_address_or_a_path():
     with served(MEMCTX_RULES=rules) as target, Server(target.runtime, target.pid) as server:
         target.ask("names 5")
         labels = server.metrics().labels()
-        check(("program", "served") in labels and ("process", "1") in labels, f"no program in {labels}")
+        check(("program", "served") in labels and ("process", "1") in labels,
+              f"no program in {labels}")
         check(("rule", "file:served.c") in labels, f"no rule in {labels}")
         for name, value in labels:
             check(str(target.pid) not in value, f"{name} has the pid: {value}")
             check("/" not in value, f"{name} has a path: {value}")
-            check(not re.search(r"0x[0-9a-f]|\+[0-9a-f]{3}", value), f"{name} has an address: {value}")
+            check(not re.search(r"0x[0-9a-f]|\+[0-9a-f]{3}", value),
+                  f"{name} has an address: {value}")
 
 
 @test
 def rules_have_figures():
-    with served(MEMCTX_RULES="keep_rows=slab") as target, Server(target.runtime, target.pid) as server:
+    with served(MEMCTX_RULES="keep_rows=slab") as target, Server(target.runtime,
+                                                                 target.pid) as server:
         metrics = server.metrics()
         check_equal(metrics.one("memctx_rule_requested_bytes", rule="keep_rows"), 100000, "bytes")
         check_equal(metrics.one("memctx_rule_live_chunks", rule="keep_rows"), 100, "chunks")
@@ -99,20 +105,26 @@ def odd_names_are_escaped():
             target.process.stdin.flush()
             target.hear()
         metrics = server.metrics()
-        check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="long" * 32), 246, "long names")
-        check_equal(metrics.one("memctx_context_live_chunks", kind="named", context="\ufffd"), 2, "not UTF-8")
-        check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context=odd), 123, odd)
+        check_equal(metrics.one("memctx_context_requested_bytes", kind="named",
+                                context="long" * 32), 246, "long names")
+        check_equal(metrics.one("memctx_context_live_chunks", kind="named", context="\ufffd"), 2,
+                    "not UTF-8")
+        check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context=odd), 123,
+                    odd)
         longest = max(len(value) for _, value in metrics.labels())
         check_equal(longest, 128, "length of the longest label")
 
 
 @test
 def the_format_is_the_one_that_is_accepted():
-    wanted = [(None, PLAIN), ("*/*", PLAIN), ("text/plain", PLAIN), ("application/openmetrics-text", OPEN_METRICS),
-              ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    wanted = [(None, PLAIN), ("*/*", PLAIN), ("text/plain", PLAIN),
+              ("application/openmetrics-text", OPEN_METRICS),
+              ("application/openmetrics-text;version=1.0.0,"
+               "application/openmetrics-text;version=0.0.1;q=0.75,"
                "text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OPEN_METRICS),
               ("text/plain;q=0.9, application/openmetrics-text;q=0.1", PLAIN),
-              ("application/openmetrics-text;q=0, text/plain", PLAIN), ("application/openmetrics-textual", PLAIN),
+              ("application/openmetrics-text;q=0, text/plain", PLAIN),
+              ("application/openmetrics-textual", PLAIN),
               (";;;,,q=,", PLAIN)]
     with served() as target, Server(target.runtime, target.pid) as server:
         for accept, kind in wanted:
@@ -129,16 +141,20 @@ def promtool_has_no_complaint():
     promtool = shutil.which("promtool")
     if not promtool:
         raise Skip("promtool is not installed")
-    with served(MEMCTX_RULES="keep_rows=slab") as target, Server(target.runtime, target.pid) as server:
-        done = subprocess.run([promtool, "check", "metrics"], input=server.get("/metrics"), capture_output=True,
+    with served(MEMCTX_RULES="keep_rows=slab") as target, Server(target.runtime,
+                                                                 target.pid) as server:
+        done = subprocess.run([promtool, "check", "metrics"], input=server.get("/metrics"),
+                              capture_output=True,
                               timeout=60, check=False)
-        check_equal((done.returncode, done.stdout + done.stderr), (0, b""), "promtool check metrics")
+        check_equal((done.returncode, done.stdout + done.stderr), (0, b""),
+                    "promtool check metrics")
 
 
 @test
 def ten_thousand_contexts_take_milliseconds():
     program = build_program("tests/control/many_contexts.c")
-    with runtime_dir() as runtime, Target([program, "1500"], runtime, MEMCTX_CONTROL="eager") as target:
+    with runtime_dir() as runtime, Target([program, "1500"], runtime,
+                                          MEMCTX_CONTROL="eager") as target:
         target.hear()
         target.wait_socket()
         with Server(runtime, target.pid) as server:
@@ -156,4 +172,5 @@ def ten_thousand_contexts_take_milliseconds():
             check(min(scrapes) < 2, "a scrape took too long")
             check(min(times) < 250, f"/metrics took {min(times):.1f} ms")
             middle = statistics.median(times)
-            return f"{len(contexts)} contexts: {min(times):.1f} to {max(times):.1f} ms, in the middle {middle:.1f}"
+            return (f"{len(contexts)} contexts: {min(times):.1f} to {max(times):.1f} ms, in the "
+                    f"middle {middle:.1f}")

@@ -28,7 +28,8 @@ def valid(data, but=()):
 def of(profile, kind, function):
     """The sum of type `kind` over the samples with this function in their stack."""
     column = [name for name, _ in pprof_file.types(profile)].index(kind)
-    return sum(values[column] for functions, values in pprof_file.stacks(profile) if function in functions)
+    return sum(values[column]
+               for functions, values in pprof_file.stacks(profile) if function in functions)
 
 
 @test
@@ -37,11 +38,13 @@ def the_heap_is_what_export_writes():
         status, headers, body = server.ask("/debug/pprof/heap")
         check_equal((status, headers["Content-Type"]), (200, "application/octet-stream"), "answer")
         profile, dump = valid(body), target.dump()
-        check_equal(pprof_file.sums(profile)["inuse_space"], dump["totals"]["requested_bytes"], "live bytes")
+        check_equal(pprof_file.sums(profile)["inuse_space"], dump["totals"]["requested_bytes"],
+                    "live bytes")
         check_equal(of(profile, "inuse_space", "keep_rows"), 100000, "bytes of keep_rows")
         few = valid(server.get("/debug/pprof/heap?limit_samples=3"))
         check(len(few["sample"]) <= 3 < len(profile["sample"]), f"{len(few['sample'])} samples")
-        check_equal(pprof_file.sums(few)["inuse_space"], dump["totals"]["requested_bytes"], "with three samples")
+        check_equal(pprof_file.sums(few)["inuse_space"], dump["totals"]["requested_bytes"],
+                    "with three samples")
 
 
 @test
@@ -65,12 +68,15 @@ def allocs_are_those_of_the_seconds():
         with open(path, "rb") as file:
             of_export = valid(file.read(), but=OF_A_DIFFERENCE)
         for one in (profile, of_export):
-            check_equal(of(one, "alloc_space", "keep_rows"), 0, "allocated by keep_rows in this second")
+            check_equal(of(one, "alloc_space", "keep_rows"), 0,
+                        "allocated by keep_rows in this second")
             check_equal(of(one, "inuse_space", "keep_rows"), 0, "growth of what is constant")
             churned, count = of(one, "alloc_space", "churn"), of(one, "alloc_objects", "churn")
             # The program runs on, so the two figures may differ by a chunk or two.
-            check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
-            check(0.9e9 < one["duration_nanos"] < 1e9 * harness.PATIENCE_S, f"duration {one['duration_nanos']}")
+            check(count > 1000 and abs(churned - 1000 * count) <= 2000,
+                  f"churn made {count} chunks of {churned} bytes")
+            check(0.9e9 < one["duration_nanos"] < 1e9 * harness.PATIENCE_S,
+                  f"duration {one['duration_nanos']}")
             kind = pprof_file.text(one, one["default_sample_type"])
             check_equal(kind, "alloc_space", "default type")
 
@@ -83,7 +89,8 @@ def go_pprof_reads_it_from_the_server():
     with served() as target, Server(target.runtime, target.pid) as server:
         with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
             done = subprocess.run([go, "tool", "pprof", "-top", "-sample_index=inuse_space",
-                                   server.address + "debug/pprof/heap"], capture_output=True, text=True, timeout=300,
+                                   server.address + "debug/pprof/heap"], capture_output=True,
+                                  text=True, timeout=300,
                                   env={**os.environ, "PPROF_TMPDIR": where}, check=False)
         check_equal(done.returncode, 0, f"go tool pprof: {done.stderr[-500:]}")
         check(re.search(r"97\.66kB .* keep_rows", done.stdout), done.stdout)
@@ -93,10 +100,13 @@ def go_pprof_reads_it_from_the_server():
 def seconds_are_for_a_profile_alone():
     with served() as target:
         for words, message in ((["--folded", "-", "--seconds", 1], "--seconds needs --pprof FILE"),
-                               (["--pprof", "-", "--csv", "/dev/null", "--seconds", 1], "--seconds is for --pprof and --otlp"),
-                               (["--pprof", "-", "--seconds", 0], "--seconds takes a number from 1 to 3600")):
+                               (["--pprof", "-", "--csv", "/dev/null", "--seconds", 1],
+                                "--seconds is for --pprof and --otlp"),
+                               (["--pprof", "-", "--seconds", 0],
+                                "--seconds takes a number from 1 to 3600")):
             done = run_cli("export", target.pid, *words, env=target.cli_env)
-            check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+            check(done.returncode == 2 and message in done.stderr,
+                  f"{words}: {done.returncode} {done.stderr}")
 
 
 @test
@@ -131,13 +141,15 @@ def the_page_escapes_names():
         with open(report, encoding="utf-8") as file:
             check(f"<title>{escaped} " in file.read(), "no escaped name in the title of the report")
         link = html.unescape(re.search(r'href="(doctor\?[^"]*)"', page)[1])
-        check_equal(json.loads(server.get("/" + link))["pid"], target.pid, "the process that the page links to")
+        check_equal(json.loads(server.get("/" + link))["pid"], target.pid,
+                    "the process that the page links to")
         check_equal(server.metrics().one("memctx_up", program=html.unescape(escaped)), 1, "up")
 
 
 @test
 def a_process_is_chosen_by_name_and_number():
-    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second:
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, \
+         served(runtime, OWN_NAME) as second:
         with Server(runtime, "--match", OWN_NAME.replace("v", "*", 1)) as server:
             check_equal(server.first_count, 2, "processes")
             with Server(runtime, "--all") as all_of_them:
@@ -150,10 +162,14 @@ def a_process_is_chosen_by_name_and_number():
             check(b"&process=" in server.get(f"/doctor?target={OWN_NAME}", status=400), "no advice")
             check(b"/ lists" in server.get("/doctor?target=nobody", status=404), "no advice")
             for pid in (first_pid, second_pid):
-                check_equal(json.loads(server.get(f"/doctor?target={pid}"))["pid"], pid, "the process of a pid")
+                check_equal(json.loads(server.get(f"/doctor?target={pid}"))["pid"], pid,
+                            "the process of a pid")
             text = server.get(f"/doctor?program={OWN_NAME}", status=400)
             check(b"takes no program=; it takes target=, process=" in text, text)
-            check_equal(server.get("/metrics?x=1", status=400), b"memctx: this address takes no x=; it takes no arguments\n", "an address without arguments")
+            check_equal(server.get("/metrics?x=1", status=400),
+                        b"memctx: this address takes no x=; it takes no arguments\n",
+                        "an address without arguments")
             server.get(f"/doctor?target={OWN_NAME}&process=3", status=404)
             first.kill()
-            check_equal(json.loads(server.get("/doctor"))["pid"], second.pid, "the only one that is left")
+            check_equal(json.loads(server.get("/doctor"))["pid"], second.pid,
+                        "the only one that is left")

@@ -22,7 +22,8 @@ import harness
 import otlp_profile
 import pprof_file
 from clients import children
-from harness import PATIENCE_S, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
+from harness import (PATIENCE_S, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test,
+                     wait_until)
 from profiles_and_findings import of, valid
 from serving import OWN_NAME, Metrics, free_port, ignore_hangup, served
 
@@ -79,7 +80,8 @@ def push(target, *words, timeout_s=60):
 
 
 def running(target, *words, **extra):
-    return subprocess.Popen([harness.CLI, "push", *map(str, words)], env=target.cli_env, stdout=subprocess.PIPE,
+    return subprocess.Popen([harness.CLI, "push", *map(str, words)], env=target.cli_env,
+                            stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, **extra)
 
 
@@ -92,21 +94,27 @@ def ended(process, timeout_s=PATIENCE_S):
 
 @test
 def pyroscope_gets_profiles():
-    with runtime_dir() as runtime, served(runtime) as first, served(runtime, name="odd{name}, x") as second:
-        with tempfile.NamedTemporaryFile("w", prefix="mctx-", dir="/tmp") as token, sink() as (url, got):
+    with runtime_dir() as runtime, served(runtime) as first, \
+         served(runtime, name="odd{name}, x") as second:
+        with tempfile.NamedTemporaryFile("w", prefix="mctx-",
+                                         dir="/tmp") as token, sink() as (url, got):
             token.write(TOKEN + "\n")
             token.flush()
             before = int(time.time())
-            done = push(first, first.pid, second.pid, "--once", "--pyroscope", url + "/some/path//", "--label", "zone=a/b c", "--token-file", token.name)
-            check_equal((done.returncode, done.stdout, done.stderr), (0, "sent 2, retried 0, dropped 0, failed 0\n", ""), "push")
+            done = push(first, first.pid, second.pid, "--once", "--pyroscope", url + "/some/path//",
+                        "--label", "zone=a/b c", "--token-file", token.name)
+            check_equal((done.returncode, done.stdout, done.stderr),
+                        (0, "sent 2, retried 0, dropped 0, failed 0\n", ""), "push")
         check_equal(len(got), 2, "requests")
         names = []
         for method, path, headers, body, _ in got:
             parts = urllib.parse.urlsplit(path)
             query = dict(urllib.parse.parse_qsl(parts.query, strict_parsing=True))
-            check_equal((method, parts.path, query["format"]), ("POST", "/some/path/ingest", "pprof"), "request")
+            check_equal((method, parts.path, query["format"]),
+                        ("POST", "/some/path/ingest", "pprof"), "request")
             check_equal(headers["Authorization"], "Bearer " + TOKEN, "token")
-            check(before - 61 <= int(query["from"]) <= int(query["until"]) - 60 <= time.time(), f"times {query}")
+            check(before - 61 <= int(query["from"]) <= int(query["until"]) - 60 <= time.time(),
+                  f"times {query}")
             names.append(query["name"])
             check_equal(headers["Content-Type"], "application/octet-stream", "type")
             profile = valid(body)
@@ -120,22 +128,26 @@ def pyroscope_gets_profiles():
 @test
 def parca_gets_profiles():
     with served(name=OWN_NAME) as target, sink() as (url, got):
-        done = push(target, OWN_NAME, "--once", "--parca", url + "/under", "--label", "job=night", "--label",
+        done = push(target, OWN_NAME, "--once", "--parca", url + "/under", "--label", "job=night",
+                    "--label",
                     'text="a,}\\ \u00e9', "--limit-samples", 2, "--json")
         check_equal((done.returncode, done.stderr), (0, ""), "push")
         (method, path, headers, body, _), = got
-        check_equal((method, path, headers["Content-Type"]), ("POST", "/under/api/profiles/writeraw", "application/json"),
+        check_equal((method, path, headers["Content-Type"]),
+                    ("POST", "/under/api/profiles/writeraw", "application/json"),
                     "request")
         check_equal(int(headers["Content-Length"]), len(body), "length")
         request = json.loads(body)
         check_equal(list(request), ["series"], "keys")
         series, = request["series"]
         sample, = series["samples"]
-        check_equal((list(series), list(series["labels"]), list(sample)), (["labels", "samples"], ["labels"], ["rawProfile"]),
+        check_equal((list(series), list(series["labels"]), list(sample)),
+                    (["labels", "samples"], ["labels"], ["rawProfile"]),
                     "keys")
         check_equal(series["labels"]["labels"],
                     [{"name": name, "value": value} for name, value in (
-                        ("__name__", "memory"), ("program", OWN_NAME), ("process", "1"), ("host", socket.gethostname()),
+                        ("__name__", "memory"), ("program", OWN_NAME), ("process", "1"),
+                        ("host", socket.gethostname()),
                         ("job", "night"), ("text", '"a,}\\ \u00e9'))], "labels")
         raw = base64.b64decode(sample["rawProfile"], validate=True)
         check_equal(base64.b64encode(raw).decode(), sample["rawProfile"], "base64")
@@ -144,11 +156,14 @@ def parca_gets_profiles():
         check_equal(pprof_file.sums(profile)["inuse_space"], totals["requested_bytes"], "bytes")
         check_equal(pprof_file.sums(profile)["inuse_objects"], totals["live_chunks"], "chunks")
         # The last 4 bytes of a gzip file are the length of its content.
-        check_equal(int.from_bytes(raw[-4:], "little"), len(gzip.decompress(raw)), "end of the gzip file")
+        check_equal(int.from_bytes(raw[-4:], "little"), len(gzip.decompress(raw)),
+                    "end of the gzip file")
         sent, end = map(json.loads, done.stdout.splitlines())
-        check_equal([sent[key] for key in ("schema", "event", "program", "process", "status", "bytes", "wait_ms", "text")],
+        check_equal([sent[key] for key in ("schema", "event", "program", "process", "status",
+                                           "bytes", "wait_ms", "text")],
                     ["memctx-push/1", "sent", OWN_NAME, 1, 200, len(body), None, None], "event")
-        check_equal([end[key] for key in ("schema", "event", "sent", "retried", "dropped", "failed")],
+        check_equal([end[key] for key in ("schema", "event", "sent", "retried", "dropped",
+                                          "failed")],
                     ["memctx-push/1", "end", 1, 0, 0, 0], "last event")
 
 
@@ -176,7 +191,8 @@ def a_profile_that_is_too_large_is_reduced():
         where = [target.pid, "--parca", url, "--once"]
         check_equal(push(target, *where).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
         profile, length = last_profile(got)
-        check(15000 < len(profile["sample"]) <= 16000 and length < 4 << 20, f"{len(profile['sample'])} samples, {length} bytes")
+        check(15000 < len(profile["sample"]) <= 16000 and length < 4 << 20,
+              f"{len(profile['sample'])} samples, {length} bytes")
         check_equal(sent_sums(profile), sums(target), "sums of 16000 samples")
 
         target.ask("names 80000")
@@ -185,9 +201,11 @@ def a_profile_that_is_too_large_is_reduced():
         check_equal(done.returncode, 0, done.stderr)
         with open(path, "rb") as file:
             check(len(gzip.decompress(file.read())) > 4 << 20, "the profile is not too large")
-        check_equal(push(target, *where, "--limit-samples", 97000).stdout, "sent 1, retried 0, dropped 0, failed 0\n", "push")
+        check_equal(push(target, *where, "--limit-samples", 97000).stdout,
+                    "sent 1, retried 0, dropped 0, failed 0\n", "push")
         profile, length = last_profile(got)
-        check(length <= 4 << 20 and len(profile["sample"]) <= 97000 // 2, f"{length} bytes, {len(profile['sample'])} samples")
+        check(length <= 4 << 20 and len(profile["sample"]) <= 97000 // 2,
+              f"{length} bytes, {len(profile['sample'])} samples")
         check_equal(sent_sums(profile), sums(target), "sums of 4 MiB")
         check_equal(len(got), 2, "requests")
 
@@ -196,22 +214,28 @@ def a_profile_that_is_too_large_is_reduced():
 def a_collector_gets_profiles():
     with served() as target, sink() as (url, got):
         before = time.time_ns()
-        done = push(target, target.pid, "--once", "--otlp", url + "/under/", "--label", "deployment.environment.name=a b",
+        done = push(target, target.pid, "--once", "--otlp", url + "/under/", "--label",
+                    "deployment.environment.name=a b",
                     "--label", 'text="\u00e9=,', "--limit-samples", 100)
         after, dump = time.time_ns(), target.dump()
-        check_equal((done.returncode, done.stdout, done.stderr), (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+        check_equal((done.returncode, done.stdout, done.stderr),
+                    (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
         (method, path, headers, body, _), = got
         check_equal((method, path, headers["Content-Type"], headers["Content-Encoding"]),
-                    ("POST", "/under/v1development/profiles", "application/x-protobuf", "gzip"), "request")
-        request, totals, host = otlp_profile.Request(gzip.decompress(body)), dump["totals"], socket.gethostname()
-        check_equal(request.attributes, {"service.name": "served", "service.instance.id": f"{host}/served/1",
-                                         "host.name": host, "deployment.environment.name": "a b", "text": '"\u00e9=,'},
+                    ("POST", "/under/v1development/profiles", "application/x-protobuf", "gzip"),
+                    "request")
+        request, totals, host = (otlp_profile.Request(gzip.decompress(body)), dump["totals"],
+                                 socket.gethostname())
+        check_equal(request.attributes,
+                    {"service.name": "served", "service.instance.id": f"{host}/served/1",
+                     "host.name": host, "deployment.environment.name": "a b", "text": '"\u00e9=,'},
                     "attributes")
         for name, total in (("inuse_space", "requested_bytes"), ("inuse_objects", "live_chunks")):
             check_equal(request.sum(name), totals[total], name)
         check_equal(request.of("inuse_space", "keep_rows"), 100000, "bytes of keep_rows")
         stacks = [request.functions(index) for index in range(1, len(request.dictionary["stack"]))]
-        check(any("keep_rows" in one and one.index("keep_rows") < one.index("main") for one in stacks if "main" in one),
+        check(any("keep_rows" in one and one.index("keep_rows") < one.index("main")
+                  for one in stacks if "main" in one),
               f"{stacks}")
         # Profiles of live memory have no duration; those of allocations count from the program's
         # start.
@@ -220,25 +244,33 @@ def a_collector_gets_profiles():
             check(before <= profile["time"] + profile["duration"] <= after, f"time of {name}")
             check((profile["duration"] > 0) == sums, f"duration of {name}: {profile['duration']}")
         got.clear()
-        done = push(target, target.pid, "--once", "--otlp", url, "--label", "service.name=shop", "--limit-samples", 2)
+        done = push(target, target.pid, "--once", "--otlp", url, "--label", "service.name=shop",
+                    "--limit-samples", 2)
         few = otlp_profile.Request(gzip.decompress(got[0][3]))
-        check_equal((few.attributes["service.name"], few.sum("inuse_space")), ("shop", totals["requested_bytes"]), "of two")
-        check(all(len(one["samples"]) <= 2 for one in few.profiles.values()), "more than two samples")
+        check_equal((few.attributes["service.name"], few.sum("inuse_space")),
+                    ("shop", totals["requested_bytes"]), "of two")
+        check(all(len(one["samples"]) <= 2 for one in few.profiles.values()),
+              "more than two samples")
 
 
 @test
 def export_writes_what_a_collector_gets():
-    with served(name="shop-front") as target, tempfile.NamedTemporaryFile(prefix="mctx-", dir="/tmp") as file:
-        done = run_cli("export", target.pid, "--otlp", file.name, "--attribute", "a=b=c", env=target.cli_env)
+    with served(name="shop-front") as target, tempfile.NamedTemporaryFile(prefix="mctx-",
+                                                                          dir="/tmp") as file:
+        done = run_cli("export", target.pid, "--otlp", file.name, "--attribute", "a=b=c",
+                       env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "export")
         request = otlp_profile.Request(gzip.decompress(open(file.name, "rb").read()))
         check_equal(request.attributes, {"service.name": "shop-front", "a": "b=c"}, "attributes")
         check_equal(request.sum("inuse_space"), target.dump()["totals"]["requested_bytes"], "bytes")
-        for words, message in ((["--attribute", "=x"], "NAME=VALUE"), (["--attribute", "x"], "NAME=VALUE"),
-                               ([word for i in range(33) for word in ("--attribute", f"x{i}=y")], "at most 32")):
+        for words, message in ((["--attribute", "=x"], "NAME=VALUE"),
+                               (["--attribute", "x"], "NAME=VALUE"),
+                               ([word for i in range(33) for word in ("--attribute", f"x{i}=y")],
+                                "at most 32")):
             done = run_cli("export", target.pid, "--otlp", "-", *words, env=target.cli_env)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.stderr}")
-        done = run_cli("export", target.pid, "--pprof", "-", "--attribute", "a=b", env=target.cli_env)
+        done = run_cli("export", target.pid, "--pprof", "-", "--attribute", "a=b",
+                       env=target.cli_env)
         check(done.returncode == 2 and "--attribute needs --otlp" in done.stderr, done.stderr)
 
 
@@ -247,19 +279,27 @@ def answers_of_a_collector():
     """push tries again only after status 429 and 502 to 504, and prints what an OTLP collector
     rejected."""
     protobuf = {"Content-Type": "application/x-protobuf"}
-    rejected = b"\x0a\x08\x08\x03\x12\x04full"  # partial_success {rejected_profiles: 3, error_message: "full"}
+    # partial_success {rejected_profiles: 3, error_message: "full"}
+    rejected = b"\x0a\x08\x08\x03\x12\x04full"
     for answers, code, counts, message in (
-            ([(503, b"", {"Retry-After": "0"}), (200, b"", protobuf)], 0, "sent 1, retried 1, dropped 0, failed 0", "503; trying again"),
-            ([(500, b"\x08\x0d\x12\x03bad", protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1", "status 500: bad\n"),
-            ([(404, b"no such page\n", {"Content-Type": "text/plain"})], 1, "sent 0, retried 0, dropped 0, failed 1",
+            ([(503, b"", {"Retry-After": "0"}), (200, b"", protobuf)], 0,
+             "sent 1, retried 1, dropped 0, failed 0", "503; trying again"),
+            ([(500, b"\x08\x0d\x12\x03bad", protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1",
+             "status 500: bad\n"),
+            ([(404, b"no such page\n", {"Content-Type": "text/plain"})], 1,
+             "sent 0, retried 0, dropped 0, failed 1",
              "status 404: no such page\n"),
-            ([(200, rejected, protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1", "rejected 3 of its profiles: full\n"),
-            ([(200, b"\x0a\x06\x12\x04hint", protobuf)], 0, "sent 1, retried 0, dropped 0, failed 0", ""),
+            ([(200, rejected, protobuf)], 1, "sent 0, retried 0, dropped 0, failed 1",
+             "rejected 3 of its profiles: full\n"),
+            ([(200, b"\x0a\x06\x12\x04hint", protobuf)], 0,
+             "sent 1, retried 0, dropped 0, failed 0", ""),
             ([(200, rejected[:5] + 40 * b"\xff", protobuf)], None, "sent", "")):
         with served() as target, sink(*answers) as (url, got):
             done = push(target, target.pid, "--once", "--otlp", url)
-            check(code is None or done.returncode == code, f"{answers}: exit code {done.returncode}")
-            check(done.stdout.startswith(counts) and message in done.stderr, f"{answers}: {done.stdout} {done.stderr}")
+            check(code is None or done.returncode == code,
+                  f"{answers}: exit code {done.returncode}")
+            check(done.stdout.startswith(counts) and message in done.stderr,
+                  f"{answers}: {done.stdout} {done.stderr}")
 
 
 @test
@@ -271,23 +311,29 @@ def a_pushgateway_gets_metrics():
     url = f"http://127.0.0.1:{port}"
 
     def metrics():
-        with contextlib.suppress(OSError), urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url + "/metrics",
+                                                                  timeout=5) as answer:
             return answer.read().decode()
         return None
 
     with served() as target, subprocess.Popen([program, f"--web.listen-address=127.0.0.1:{port}"],
-                                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as gateway:
+                                              stdout=subprocess.DEVNULL,
+                                              stderr=subprocess.DEVNULL) as gateway:
         try:
             wait_until(metrics, "the Pushgateway")
-            with running(target, target.pid, "--pushgateway", url, "--label", "dir=a/b", "--every", "1h") as process:
-                found = wait_until(lambda: re.search(r'memctx_context_requested_bytes\{.*context="cache".*\} (\S+)',
-                                                     metrics() or ""), "the metrics")
+            with running(target, target.pid, "--pushgateway", url, "--label", "dir=a/b", "--every",
+                         "1h") as process:
+                line = r'memctx_context_requested_bytes\{.*context="cache".*\} (\S+)'
+                found = wait_until(lambda: re.search(line, metrics() or ""), "the metrics")
                 check_equal(float(found[1]), 70000, "bytes of cache")
                 check('dir="a/b"' in metrics(), "the label")
-                check_equal(ended(process), (0, "sent 2, retried 0, dropped 0, failed 0\n", ""), "end")
+                check_equal(ended(process), (0, "sent 2, retried 0, dropped 0, failed 0\n", ""),
+                            "end")
             check("memctx_" not in metrics(), "the metrics are still there")
             done = push(target, target.pid, "--pushgateway", url, "--once")
-            check_equal((done.returncode, done.stdout), (0, "sent 1, retried 0, dropped 0, failed 0\n"), f"push --once ({done.stderr})")
+            check_equal((done.returncode, done.stdout),
+                        (0, "sent 1, retried 0, dropped 0, failed 0\n"),
+                        f"push --once ({done.stderr})")
             check("memctx_up" in metrics(), "nothing was left by --once")
         finally:
             gateway.kill()
@@ -296,34 +342,42 @@ def a_pushgateway_gets_metrics():
 @test
 def metrics_are_those_of_serve():
     with served() as target, sink() as (url, got):
-        done = push(target, target.pid, "--pushgateway", url, "--once", "--label", "a=x y?", "--label", "b=..")
+        done = push(target, target.pid, "--pushgateway", url, "--once", "--label", "a=x y?",
+                    "--label", "b=..")
         check_equal(done.returncode, 0, done.stderr)
         (method, path, headers, body, _), = got
         host = urllib.parse.quote(socket.gethostname(), safe="")
-        check_equal((method, path), ("PUT", f"/metrics/job/memctx/instance/{host}/a/x%20y%3F/b@base64/Li4"), "request")
+        check_equal((method, path),
+                    ("PUT", f"/metrics/job/memctx/instance/{host}/a/x%20y%3F/b@base64/Li4"),
+                    "request")
         check_equal(headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8", "type")
         metrics = Metrics(body.decode())
-        check_equal(metrics.one("memctx_requested_bytes"), target.dump()["totals"]["requested_bytes"], "bytes")
+        check_equal(metrics.one("memctx_requested_bytes"),
+                    target.dump()["totals"]["requested_bytes"], "bytes")
 
 
 @test
 def a_try_that_fails_is_repeated():
     """After status 500, and 429 with Retry-After, push sends the request again with equal bytes."""
-    with served() as target, sink((500, b"no \033[31mroom\nsecond line", {}), (429, b"", {"Retry-After": "1"}),
+    with served() as target, sink((500, b"no \033[31mroom\nsecond line", {}),
+                                  (429, b"", {"Retry-After": "1"}),
                                   (200, b"", {})) as (url, got):
         done = push(target, target.pid, "--once", "--pyroscope", url, "--json")
         check_equal(done.returncode, 0, done.stderr)
-        check_equal(done.stderr, "memctx: served: the server refused the request with status 500: no ?[31mroom; trying again\n",
+        check_equal(done.stderr, "memctx: served: the server refused the request with status 500: "
+                                 "no ?[31mroom; trying again\n",
                     "messages")
         check_equal(len(got), 3, "requests")
-        check(got[0][:2] == got[1][:2] == got[2][:2] and got[0][3] == got[1][3] == got[2][3], "the requests differ")
+        check(got[0][:2] == got[1][:2] == got[2][:2] and got[0][3] == got[1][3] == got[2][3],
+              "the requests differ")
         first, second = got[1][4] - got[0][4], got[2][4] - got[1][4]
         check(first >= 0.24 and second >= 0.99, f"pauses of {first:.2f} and {second:.2f} s")
         events = [json.loads(line) for line in done.stdout.splitlines()]
         check_equal([(one["event"], one.get("status")) for one in events],
                     [("retry", 500), ("retry", 429), ("sent", 200), ("end", None)], "events")
         check(240 <= events[0]["wait_ms"] <= 1000, f"the first pause: {events[0]}")
-        check_equal((events[1]["wait_ms"], events[3]["sent"], events[3]["retried"]), (1000, 1, 2), "figures")
+        check_equal((events[1]["wait_ms"], events[3]["sent"], events[3]["retried"]), (1000, 1, 2),
+                    "figures")
 
 
 @test
@@ -331,10 +385,12 @@ def without_shared_libraries_it_says_why():
     """serve and push say why their library cannot be loaded: here as in a static memctx."""
     alone = harness.build_program("tools/static/alone.c", "alone.so", ["-shared", "-fPIC"])
     with served() as target:
-        for words in (("push", target.pid, "--parca", "http://127.0.0.1:1", "--once"), ("serve", target.pid, "--listen", "127.0.0.1:0")):
+        for words in (("push", target.pid, "--parca", "http://127.0.0.1:1", "--once"),
+                      ("serve", target.pid, "--listen", "127.0.0.1:0")):
             done = run_cli(*words, env={**target.cli_env, "LD_PRELOAD": alone})
             check_equal(done.returncode, 1, f"{words}: {done.stderr}")
-            check("this memctx was linked by make static and loads no libraries" in done.stderr, f"{words}: {done.stderr}")
+            check("this memctx was linked by make static and loads no libraries" in done.stderr,
+                  f"{words}: {done.stderr}")
 
 
 @test
@@ -344,12 +400,14 @@ def what_is_refused_is_not_repeated():
             with running(target, target.pid, "--pyroscope", url, "--every", "100ms") as process:
                 wait_until(lambda: len(got) == 3, "three profiles")
                 code, out, errors = ended(process)
-            check_equal((code, errors), (0, "memctx: served: the server refused the request with status 401: who?\n"), "end")
+            check_equal((code, errors), (0, "memctx: served: the server refused the request with "
+                                            "status 401: who?\n"), "end")
             counts = re.fullmatch(r"sent 0, retried 0, dropped 0, failed (\d+)\n", out)
             check(counts and int(counts[1]) == len(got), f"{len(got)} requests: {out}")
         with sink((302, b"", {"Location": "/elsewhere"})) as (url, got):
             done = push(target, target.pid, "--once", "--parca", url)
-            check_equal((done.returncode, done.stdout, len(got)), (1, "sent 0, retried 0, dropped 0, failed 1\n", 1),
+            check_equal((done.returncode, done.stdout, len(got)),
+                        (1, "sent 0, retried 0, dropped 0, failed 1\n", 1),
                         "a redirection")
             check("status 302" in done.stderr, done.stderr)
 
@@ -357,7 +415,8 @@ def what_is_refused_is_not_repeated():
 @test
 def nobody_listens_and_the_oldest_are_dropped():
     port = free_port()
-    with served() as target, running(target, target.pid, "--pyroscope", f"http://127.0.0.1:{port}", "--every", "100ms",
+    with served() as target, running(target, target.pid, "--pyroscope", f"http://127.0.0.1:{port}",
+                                     "--every", "100ms",
                                      "--json") as process:
         dropped = 0
         while dropped < 3:
@@ -370,7 +429,8 @@ def nobody_listens_and_the_oldest_are_dropped():
         check_equal(end["dropped"], 3 + told.count("dropped"), "dropped ones")
         lines = errors.splitlines()
         check_equal(len(lines), 3, f"messages {lines}")
-        check("trying again" in lines[0] and "oldest" in lines[1] and "8 requests not sent" in lines[2], f"{lines}")
+        check("trying again" in lines[0] and "oldest" in lines[1] and
+              "8 requests not sent" in lines[2], f"{lines}")
 
 
 @test
@@ -404,7 +464,8 @@ def what_waits_is_sent_at_the_end():
     """Profiles that wait for a Retry-After are sent when a signal ends push."""
     answers = [(503, b"", {"Retry-After": "600"}), (200, b"", {})]
     with served() as target, sink(*answers) as (url, got):
-        with running(target, target.pid, "--pyroscope", url, "--every", "100ms", "--json") as process:
+        with running(target, target.pid, "--pyroscope", url, "--every", "100ms",
+                     "--json") as process:
             check_equal(json.loads(process.stdout.readline())["wait_ms"], 600000, "pause")
             before = dumps_of(target)
             wait_until(lambda: dumps_of(target) >= before + 3, "further profiles")
@@ -430,52 +491,71 @@ def words_that_are_refused():
     where = ["--pyroscope", "http://x"]
     with served() as target:
         for words, message in (
-                (["--once"], "needs the server"), (["--parca", "ftp://x"], "--parca takes a URL that begins with http://"),
-                (["--pyroscope", "http://"], "begins"), (["--pushgateway", "http://x/?y"], "without a query"),
-                (["--parca", "http://x:y"], "the URL http://x:y cannot be used"), ([*where, "--parca", "http://x"], "takes one of"),
-                ([*where, "--every", "1ms"], "from 100ms to 24h"), ([*where, "--every", "x"], "from 100ms to 24h"),
-                ([*where, "--all"], "either"), ([*where, "--to", "x"], "--to"), ([*where, "--label", "a"], "takes NAME=VALUE"),
-                ([*where, "--label", "1a=b"], "does not begin with a digit"), ([*where, "--label", "a-b=c"], "letters, digits"),
-                ([*where, "--label", "__name__=x"], "belong to the server"), ([*where, "--label", "program=x"], "another name"),
-                ([*where, "--label", "a=b", "--label", "a=c"], "given before"), ([*where, "--label", "a="], "at least one"),
-                ([*where, "--label", "a=b,c=d"], "no value with"), ([*where, "--label", "a=\n"], "control characters"),
+                (["--once"], "needs the server"),
+                (["--parca", "ftp://x"], "--parca takes a URL that begins with http://"),
+                (["--pyroscope", "http://"], "begins"),
+                (["--pushgateway", "http://x/?y"], "without a query"),
+                (["--parca", "http://x:y"], "the URL http://x:y cannot be used"),
+                ([*where, "--parca", "http://x"], "takes one of"),
+                ([*where, "--every", "1ms"], "from 100ms to 24h"),
+                ([*where, "--every", "x"], "from 100ms to 24h"),
+                ([*where, "--all"], "either"), ([*where, "--to", "x"], "--to"),
+                ([*where, "--label", "a"], "takes NAME=VALUE"),
+                ([*where, "--label", "1a=b"], "does not begin with a digit"),
+                ([*where, "--label", "a-b=c"], "letters, digits"),
+                ([*where, "--label", "__name__=x"], "belong to the server"),
+                ([*where, "--label", "program=x"], "another name"),
+                ([*where, "--label", "a=b", "--label", "a=c"], "given before"),
+                ([*where, "--label", "a="], "at least one"),
+                ([*where, "--label", "a=b,c=d"], "no value with"),
+                ([*where, "--label", "a=\n"], "control characters"),
                 ([*where, "--label", "a=" + 2049 * "x"], "at most 2048"),
-                ([*where, *(word for i in range(17) for word in ("--label", f"a{i}=x"))], "at most 16"),
-                ([*where, "--label", "a.b=c"], "for OTLP also"), (["--otlp", "http://x", "--label", "host.name=x"], "another name"),
+                ([*where, *(word for i in range(17) for word in ("--label", f"a{i}=x"))],
+                 "at most 16"),
+                ([*where, "--label", "a.b=c"], "for OTLP also"),
+                (["--otlp", "http://x", "--label", "host.name=x"], "another name"),
                 (["--pushgateway", "http://x", "--label", "job=x"], "another name")):
             done = push(target, target.pid, *words)
-            check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+            check(done.returncode == 2 and message in done.stderr,
+                  f"{words}: {done.returncode} {done.stderr}")
         check_equal(push(target, 999999999, *where).returncode, 3, "no such process")
 
 
 @test
 def a_process_that_ends_during_the_round_is_no_failure():
-    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second, sink() as (url, got), \
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, \
+            served(runtime, OWN_NAME) as second, sink() as (url, got), \
             running(first, OWN_NAME, "--once", "--parca", url) as process:
-        wait_until(lambda: children(process.pid) or process.poll() is not None, "the profile of the first one", step_s=0.001)
+        wait_until(lambda: children(process.pid) or process.poll() is not None,
+                   "the profile of the first one", step_s=0.001)
         process.send_signal(signal.SIGSTOP)
         max(first, second, key=lambda one: one.pid).kill()
         process.send_signal(signal.SIGCONT)
         out, errors = process.communicate(timeout=PATIENCE_S)
-        check_equal((process.returncode, out, errors), (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+        check_equal((process.returncode, out, errors),
+                    (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
 
 
 @test
 def a_push_under_nohup_goes_on():
     with served() as target, sink() as (url, got), \
-            running(target, target.pid, "--parca", url, "--every", "100ms", preexec_fn=ignore_hangup) as process:
+            running(target, target.pid, "--parca", url, "--every", "100ms",
+                    preexec_fn=ignore_hangup) as process:
         wait_until(lambda: got, "the first profile")
         process.send_signal(signal.SIGHUP)
         before = len(got)
-        wait_until(lambda: len(got) > before + 2 or process.poll() is not None, "profiles after SIGHUP")
+        wait_until(lambda: len(got) > before + 2 or process.poll() is not None,
+                   "profiles after SIGHUP")
         code, out, errors = ended(process)
-        check((code, errors) == (0, "") and out.endswith("failed 0\n") and len(got) > before + 2, f"{code} {out} {errors}")
+        check((code, errors) == (0, "") and out.endswith("failed 0\n") and len(got) > before + 2,
+              f"{code} {out} {errors}")
 
 
 @test
 def a_closed_output_ends_it():
     with served() as target, sink() as (url, got):
-        with running(target, target.pid, "--pyroscope", url, "--json", "--every", "100ms") as process:
+        with running(target, target.pid, "--pyroscope", url, "--json", "--every",
+                     "100ms") as process:
             process.stdout.close()
             check_equal(process.wait(timeout=PATIENCE_S), 1, "exit code")
             check("memctx: " in process.stderr.read(), "no message")
@@ -485,12 +565,14 @@ def a_closed_output_ends_it():
 @in_tries
 def a_server_that_does_not_answer_holds_no_end_up():
     """A second signal ends push at once, although the server does not answer."""
-    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--parca", url) as process:
+    with served() as target, sink(slow_s=60) as (url, got), running(target, target.pid, "--parca",
+                                                                    url) as process:
         wait_until(lambda: got, "the request")
         process.terminate()
         time.sleep(0.3)
         check(process.poll() is None, "it did not wait for the answer")
         began = time.monotonic()
         check_equal(ended(process), (0, "sent 0, retried 0, dropped 0, failed 1\n",
-                                     "memctx: 1 request not sent; the server did not answer in time\n"), "end")
+                                     "memctx: 1 request not sent; the server did not answer in "
+                                     "time\n"), "end")
         check(time.monotonic() - began < 4.5, "it waited for the server")

@@ -40,7 +40,8 @@ def served(runtime=None, name=None, **extra):
     """Starts the program served.c, under another name if given, and waits until it prints
     "ready"."""
     with contextlib.ExitStack() as stack:
-        program = stack.enter_context(named(build_program("tests/serve/served.c", flags=["-O0"]), name))
+        program = stack.enter_context(named(build_program("tests/serve/served.c", flags=["-O0"]),
+                                            name))
         runtime = runtime or stack.enter_context(runtime_dir())
         live = stack.enter_context(Target([program], runtime, MEMCTX_CONTROL="eager", **extra))
         check_equal(live.hear(), "ready", "first line of the target")
@@ -52,7 +53,8 @@ def served(runtime=None, name=None, **extra):
 def fake(fault, runtime):
     """Starts a faulty server of the control socket in a process that has loaded the library."""
     program = build_program("tests/cli/fake_server.c", "served_badly")
-    with named(program, f"{OWN_NAME}-badly") as path, Target([path, fault], runtime, MEMCTX_CONTROL="off") as live:
+    with named(program, f"{OWN_NAME}-badly") as path, Target([path, fault], runtime,
+                                                             MEMCTX_CONTROL="off") as live:
         check_equal(live.hear(), "ready", "first line of the fake server")
         yield live
 
@@ -60,10 +62,12 @@ def fake(fault, runtime):
 class Server:
     """Runs memctx serve. `address` is the address that it printed: a URL, or unix:PATH."""
 
-    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, command=CLI, **extra):
+    def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, command=CLI,
+                 **extra):
         self.process = subprocess.Popen(
             [command, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})), **extra)
+            stderr=subprocess.PIPE, text=True,
+            env=harness.clean_env(XDG_RUNTIME_DIR=runtime, **(environment or {})), **extra)
         line = ""
         if select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
             line = self.process.stdout.readline()
@@ -93,7 +97,9 @@ class Server:
         """Sends a request over a new connection; returns (status, headers, body)."""
         connection = self.connect(timeout_s)
         try:
-            connection.request(method, url, headers={key.replace("_", "-"): value for key, value in headers.items()})
+            connection.request(method, url,
+                               headers={key.replace("_", "-"): value
+                                        for key, value in headers.items()})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
         finally:
@@ -172,7 +178,8 @@ class Metrics:
         check(match, f"not a line of metrics: {line!r}")
         name, labels, value = match[1], match[2] or "", float(match[3])
         counter = self.types.get(family) == "counter"
-        check_equal(name, family + "_total" if counter and self.open_metrics else family, f"sample {line!r}")
+        check_equal(name, family + "_total" if counter and self.open_metrics else family,
+                    f"sample {line!r}")
         check(counter == name.endswith("_total"), f"_total is for counters: {line}")
         found = LABEL.findall(labels)
         check_equal(",".join(f'{key}="{text}"' for key, text in found), labels, "labels")
@@ -190,7 +197,8 @@ class Metrics:
         found = {}
         for (sample, pairs), value in self.samples.items():
             rest = dict(pairs)
-            if sample == name and all(rest.pop(key, None) == value for key, value in labels.items()):
+            if sample == name and all(rest.pop(key, None) == value
+                                      for key, value in labels.items()):
                 found[tuple(sorted(rest.items()))] = value
         return found
 
@@ -203,4 +211,5 @@ class Metrics:
         return {pair for _, pairs in self.samples for pair in pairs}
 
 
-__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port", "ignore_hangup", "os", "served"]
+__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port",
+           "ignore_hangup", "os", "served"]

@@ -8,7 +8,8 @@ import tempfile
 import time
 
 import harness
-from harness import PATIENCE_S, Failure, Skip, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
+from harness import (PATIENCE_S, Failure, Skip, check, check_equal, in_tries, run_cli, runtime_dir,
+                     test, wait_until)
 from clients import children
 from serving import OWN_NAME, Server, fake, named, served
 
@@ -58,12 +59,15 @@ def processes_come_and_go():
 
 @test
 def a_server_on_the_library_serves_neither_itself_nor_its_children():
-    """As if /etc/ld.so.preload named the library. Each child that asks a process is a process on the
-    library, and would get another child."""
-    with served(name=OWN_NAME) as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+    """As if /etc/ld.so.preload named the library. Each child that asks a process is a process on
+    the library, and would get another child."""
+    with served(name=OWN_NAME) as target, tempfile.TemporaryDirectory(prefix="mctx-",
+                                                                      dir="/tmp") as where:
         command = shutil.copy(harness.CLI, os.path.join(where, f"{OWN_NAME}-command"))
-        with Server(target.runtime, "--match", f"{OWN_NAME}*", environment={"LD_PRELOAD": harness.LIB}, command=command) as server:
-            check("libmemctx" in open(f"/proc/{server.process.pid}/maps", encoding="ascii").read(), "the library is not loaded")
+        with Server(target.runtime, "--match", f"{OWN_NAME}*",
+                    environment={"LD_PRELOAD": harness.LIB}, command=command) as server:
+            check("libmemctx" in open(f"/proc/{server.process.pid}/maps", encoding="ascii").read(),
+                  "the library is not loaded")
             expect_up(server, {FIRST: 1}, "at first")
             for _ in range(3):
                 check_equal(up(server), {FIRST: 1}, "at another scrape")
@@ -91,12 +95,15 @@ def a_process_without_a_socket_is_read_from_outside():
             expect_up(server, {FIRST: 1}, "up")
             metrics = server.metrics()
             own = {"program": OWN_NAME, "process": "1"}
-            check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="cache", **own), 70000, "cache")
+            check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="cache",
+                                    **own), 70000, "cache")
             paths = metrics.all("memctx_context_requested_bytes", kind="path", **own)
-            rows = [value for labels, value in paths.items() if "keep_rows" in dict(labels)["context"]]
+            rows = [value for labels, value in paths.items()
+                    if "keep_rows" in dict(labels)["context"]]
             check_equal(sum(rows), 100000, f"rows: {paths}")
             with server.raw() as raw:
-                raw.sendall(f"GET /p/{target.pid}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                request = f"GET /p/{target.pid}/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                raw.sendall(request.encode())
                 seen = b""
                 while b"event: figures" not in seen:
                     part = raw.recv(65536)
@@ -106,12 +113,15 @@ def a_process_without_a_socket_is_read_from_outside():
 
 @test
 def a_process_without_its_first_thread_is_served():
-    with runtime_dir() as runtime, named(harness.build_program("tests/control/last_thread.c"), OWN_NAME) as program, \
+    with runtime_dir() as runtime, named(harness.build_program("tests/control/last_thread.c"),
+                                         OWN_NAME) as program, \
             harness.Target([program, "wait"], runtime, MEMCTX_CONTROL="eager") as target:
-        wait_until(lambda: harness.read_status(target.pid, "State").startswith("Z"), "the end of its first thread")
+        wait_until(lambda: harness.read_status(target.pid, "State").startswith("Z"),
+                   "the end of its first thread")
         with Server(runtime, "--match", OWN_NAME) as server:
             expect_up(server, {FIRST: 1}, "up")
-            check(server.metrics().one("memctx_resident_bytes", program=OWN_NAME, process="1") > 0, "its resident set")
+            check(server.metrics().one("memctx_resident_bytes", program=OWN_NAME, process="1") > 0,
+                  "its resident set")
 
 
 @test
@@ -129,7 +139,8 @@ def a_pid_that_is_used_again_is_not_served():
     last_pid = "/proc/sys/kernel/ns_last_pid"
     if not os.access(last_pid, os.W_OK):
         raise Skip("this user cannot choose the next pid")
-    with runtime_dir() as runtime, served(runtime, OWN_NAME) as target, Server(runtime, target.pid) as server:
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as target, \
+         Server(runtime, target.pid) as server:
         expect_up(server, {FIRST: 1}, "up")
         target.kill()
         for _ in range(50):  # several tries, because another process may get the pid
@@ -144,19 +155,23 @@ def a_pid_that_is_used_again_is_not_served():
 
 @test
 def a_stopped_process_is_down_and_others_are_told():
-    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, served(runtime, OWN_NAME) as second:
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, \
+         served(runtime, OWN_NAME) as second:
         with Server(runtime, "--match", OWN_NAME) as server:
             expect_up(server, {FIRST: 1, SECOND: 1}, "up")
             os.kill(max(first.pid, second.pid), signal.SIGSTOP)
-            wait_until(lambda: harness.read_status(max(first.pid, second.pid), "State")[0] == "T", "the stop")
+            wait_until(lambda: harness.read_status(max(first.pid, second.pid), "State")[0] == "T",
+                       "the stop")
             began = time.monotonic()
             expect_up(server, {FIRST: 1, SECOND: 0}, "with a stopped one")
             check(time.monotonic() - began < PATIENCE_S, "it took too long")
             # A stopped process cannot answer, but its memory can be read from outside.
             doctor = json.loads(server.get(f"/doctor?target={OWN_NAME}&process=2"))
-            check_equal(doctor["pid"], max(first.pid, second.pid), "what doctor tells of the stopped one")
+            check_equal(doctor["pid"], max(first.pid, second.pid),
+                        "what doctor tells of the stopped one")
             check("from outside" in doctor["how"], f"how it was read: {doctor['how']}")
-            check_equal(json.loads(server.get(f"/doctor?target={OWN_NAME}&process=1"))["how"], None, "how the other one was read")
+            check_equal(json.loads(server.get(f"/doctor?target={OWN_NAME}&process=1"))["how"], None,
+                        "how the other one was read")
             os.kill(max(first.pid, second.pid), signal.SIGCONT)
             expect_up(server, {FIRST: 1, SECOND: 1}, "after it went on")
 
@@ -167,7 +182,8 @@ def a_process_that_stalls_is_down_in_bounded_time():
         with Server(runtime, OWN_NAME, f"{OWN_NAME}-badly") as server:
             began = time.monotonic()
             expect_up(server, {FIRST: 1, BADLY: 0}, "up")
-            check(time.monotonic() - began < PATIENCE_S, f"it took {time.monotonic() - began:.1f} s")
+            check(time.monotonic() - began < PATIENCE_S,
+                  f"it took {time.monotonic() - began:.1f} s")
             # The process answers no second client, so its memory is read.
             profile = server.get(f"/debug/pprof/allocs?target={OWN_NAME}-badly&seconds=1")
             check(profile[:2] == b"\x1f\x8b", f"no profile: {profile[:99]}")
@@ -176,7 +192,8 @@ def a_process_that_stalls_is_down_in_bounded_time():
 @test
 @in_tries
 def a_long_search_for_processes_takes_no_time_from_their_answers():
-    shim = harness.build_program("tests/serve/slow_proc.c", "slow_proc.so", flags=["-shared", "-fPIC"])
+    shim = harness.build_program("tests/serve/slow_proc.c", "slow_proc.so",
+                                 flags=["-shared", "-fPIC"])
     with served(name=OWN_NAME) as target, \
             Server(target.runtime, "--match", OWN_NAME, environment={"LD_PRELOAD": shim}) as server:
         check_equal(up(server), {FIRST: 1}, "up at the first scrape")
@@ -184,14 +201,17 @@ def a_long_search_for_processes_takes_no_time_from_their_answers():
 
 @test
 def processes_that_lie_do_no_harm():
-    faults = ["garbage", "version", "hello-half", "answer-short", "answer-huge", "piece-short", "piece-count",
-              "record-large", "record-odd", "label-open", "pages-count", "pages-shares", "extreme", "no-contexts",
+    faults = ["garbage", "version", "hello-half", "answer-short", "answer-huge", "piece-short",
+              "piece-count",
+              "record-large", "record-odd", "label-open", "pages-count", "pages-shares", "extreme",
+              "no-contexts",
               "close", "refuse", "no-memory", "exe-open"]
     with runtime_dir() as runtime, served(runtime, OWN_NAME) as target:
         with Server(runtime, "--match", OWN_NAME + "*") as server:
             for fault in faults:
                 with fake(fault, runtime):
-                    wait_until(lambda: (found := up(server)).get(FIRST) == 1 and BADLY in found, f"{fault}: both are told")
+                    wait_until(lambda: (found := up(server)).get(FIRST) == 1 and BADLY in found,
+                               f"{fault}: both are told")
             expect_up(server, {FIRST: 1}, "in the end")
             target.ask("churn 1")
             code, errors = server.end()
@@ -202,25 +222,34 @@ def processes_that_lie_do_no_harm():
 def targets_that_are_not_there():
     with runtime_dir() as runtime:
         env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
-        for words, code, message in ((["999999999"], 3, "no process has pid"), (["nobody-has-this-name"], 3, "neither"),
-                                     ([str(os.getpid())], 3, "runs without libmemctx.so"), (["/etc/passwd"], 1, "needs a running process"),
-                                     ([], 2, "serve needs either TARGETs, or --all"), (["--all", "x"], 2, "either")):
-            done = run_cli("serve", "--listen", "127.0.0.1:0", *words, env=env, timeout_s=PATIENCE_S)
-            check(done.returncode == code and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+        for words, code, message in ((["999999999"], 3, "no process has pid"),
+                                     (["nobody-has-this-name"], 3, "neither"),
+                                     ([str(os.getpid())], 3, "runs without libmemctx.so"),
+                                     (["/etc/passwd"], 1, "needs a running process"),
+                                     ([], 2, "serve needs either TARGETs, or --all"),
+                                     (["--all", "x"], 2, "either")):
+            done = run_cli("serve", "--listen", "127.0.0.1:0", *words, env=env,
+                           timeout_s=PATIENCE_S)
+            check(done.returncode == code and message in done.stderr,
+                  f"{words}: {done.returncode} {done.stderr}")
 
 
 @test
 def a_program_whose_name_has_a_space():
     """A program with spaces in its path has its whole name in metrics, addresses and options."""
     program = harness.build_program("tests/serve/served.c", flags=["-O0"])
-    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-", dir="/tmp") as where:
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-",
+                                                               dir="/tmp") as where:
         copy = shutil.copy(program, os.path.join(where, "my served"))
         with harness.Target([copy], runtime, MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(), "ready", "first line of the target")
             target.wait_socket()
             with Server(runtime, "--match", "my ser*") as server:
                 check_equal(up(server), {"my served1": 1}, "up")
-                check_equal(json.loads(server.get("/doctor?target=my%20served"))["pid"], target.pid, "doctor")
-                check_equal(json.loads(server.get("/p/my%20served/history.json"))["program"], "my served", "history")
+                check_equal(json.loads(server.get("/doctor?target=my%20served"))["pid"], target.pid,
+                            "doctor")
+                check_equal(json.loads(server.get("/p/my%20served/history.json"))["program"],
+                            "my served", "history")
             env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
-            check_equal(json.loads(run_cli("dump", "my served", "--json", env=env).stdout)["program"], "my served", "dump")
+            check_equal(json.loads(run_cli("dump", "my served", "--json",
+                                           env=env).stdout)["program"], "my served", "dump")
