@@ -8,7 +8,8 @@ import subprocess
 
 import harness
 from harness import check, check_equal, check_sums, test
-from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, function_of,
+from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost,
+                    figures_of, function_of,
                     outermost, paths_of, scaled, site_figures)
 
 # A small limit, so that functions are folded soon and paths wait.
@@ -27,14 +28,18 @@ def build_step():
 
 def build_levels(linked):
     """Builds levels.c with frame pointers if `linked` is true, else without."""
-    name, flag = ("tables-linked-levels", "-fno-omit-frame-pointer") if linked else ("tables-levels", "-fomit-frame-pointer")
+    name, flag = ("tables-linked-levels",
+                  "-fno-omit-frame-pointer") if linked else ("tables-levels",
+                                                             "-fomit-frame-pointer")
     return harness.build_program("tests/tables/levels.c", name, [*FLAGS, "-O2", flag])
 
 
 def levels(*options, linked=False, **env):
-    walks = next((option for option in options if option.startswith("walks=")), f"walks={scaled(20000, 200000)}")
+    walks = next((option for option in options if option.startswith("walks=")),
+                 f"walks={scaled(20000, 200000)}")
     options = [option for option in options if option != walks]
-    return Program("levels", walks, f"seed={SEED}", *options, program=build_levels(linked), LEVELS_LIBRARY=build_step(),
+    return Program("levels", walks, f"seed={SEED}", *options, program=build_levels(linked),
+                   LEVELS_LIBRARY=build_step(),
                    **{"MEMCTX_TABLES": TABLES, **env})
 
 
@@ -44,7 +49,8 @@ def check_merged(program):
     check(figures["folded_functions"] > 2, f"{figures['folded_functions']} functions are folded")
     check(figures["paths_waited"] > 100, f"{figures['paths_waited']} allocations waited")
     check_lost(program)
-    return f"seed {SEED}, {figures['folded_functions']} functions folded, {figures['paths_waited']} allocations waited"
+    return (f"seed {SEED}, {figures['folded_functions']} functions folded, "
+            f"{figures['paths_waited']} allocations waited")
 
 
 def rounds(program, totals=True, count=3, look=None):
@@ -67,7 +73,8 @@ def check_walks(program, dump, phase="phase_walk"):
     got = tuple(map(sum, zip(*(figures_of(node, "total") for node in nodes))))
     want = program.sum_books(phase=phase)
     if any(node.get("partial") or node.get("late") for node in nodes):
-        check(all(a <= b for a, b in zip(got, want)), f"{FIGURES} below {phase}: {got} are more than {want}")
+        check(all(a <= b for a, b in zip(got, want)),
+              f"{FIGURES} below {phase}: {got} are more than {want}")
     else:
         check_equal(got, want, f"{FIGURES} below {phase}")
 
@@ -100,7 +107,8 @@ def levels_while_a_library_is_closed():
 def levels_while_threads_end():
     """The dump equals the program's own counts with threads that adopt heaps of ended threads with
     live chunks. Chunks without room in the tables are charged to [other callers]."""
-    with levels(f"walks={scaled(2000, 20000)}", "threads=8", MEMCTX_DEPTH=64, MEMCTX_TABLES="4M") as program:
+    with levels(f"walks={scaled(2000, 20000)}", "threads=8", MEMCTX_DEPTH=64,
+                MEMCTX_TABLES="4M") as program:
         for _ in range(3):
             program.go()
             dump = program.dump()
@@ -108,7 +116,8 @@ def levels_while_threads_end():
             check(dump["exact"] is True, "the dump is not exact")
             merged = site_figures(dump, {OTHERS})
             found = [site_figures(dump, {site}) for site in program.sites()]
-            check_equal(tuple(map(sum, zip(merged, *found))), program.sum_books(), f"{FIGURES} of all sites and {OTHERS}")
+            check_equal(tuple(map(sum, zip(merged, *found))), program.sum_books(),
+                        f"{FIGURES} of all sites and {OTHERS}")
             if not any(merged):
                 check_books(program, dump, totals=False)
                 check_walks(program, dump)
@@ -134,9 +143,11 @@ def levels_while_signals_come():
         dump = program.dump()
         for site in program.sites():
             if site != "handler_site":
-                check_equal(site_figures(dump, {site}), program.sum_books(site=site), f"{FIGURES} of {site}")
+                check_equal(site_figures(dump, {site}), program.sum_books(site=site),
+                            f"{FIGURES} of {site}")
         # The library counts lost allocations, which are charged to no context.
-        got = dump["totals"]["allocs"] - program.start["totals"]["allocs"] + program.figures()["lost"]
+        got = (dump["totals"]["allocs"] - program.start["totals"]["allocs"] +
+               program.figures()["lost"])
         check_equal(got, program.sum_books()[ALLOCS], "all allocations, those of the handler too")
         handled = program.sum_books(site="handler_site")[ALLOCS]
         check(handled > 50, f"only {handled} signals")
@@ -149,7 +160,8 @@ def levels_below_many_callers():
     """Once a recursion below 41 callers is folded, its paths are complete, although MEMCTX_DEPTH is
     32."""
     def below(dump, names, function):
-        return sum(context["self"]["allocs"] for context in dump["contexts"] if function in names[context["id"]])
+        return sum(context["self"]["allocs"]
+                   for context in dump["contexts"] if function in names[context["id"]])
 
     with levels("callers=1", MEMCTX_TABLES="4M") as program:
         counts = []
@@ -158,13 +170,18 @@ def levels_below_many_callers():
             dump = program.dump()
             check_books(program, dump)
             names = paths_of(dump)
-            counts.append([program.sum_books()[ALLOCS], below(dump, names, "caller_50"), below(dump, names, "[truncated]")])
+            counts.append([program.sum_books()[ALLOCS], below(dump, names, "caller_50"),
+                           below(dump, names, "[truncated]")])
         made, whole, truncated = (after - before for before, after in zip(*counts[1:]))
-        told = f"of {made} allocations of the last round {whole} are below caller_50, {truncated} below [truncated]"
-        check(whole > made // 2 and truncated == 0, told)  # a waiting path may be charged above caller_50
-        longest = max((names[context["id"]] for context in dump["contexts"] if context["self"]["allocs"]), key=len)
+        told = (f"of {made} allocations of the last round {whole} are below caller_50, {truncated} "
+                "below [truncated]")
+        # a waiting path may be charged above caller_50
+        check(whole > made // 2 and truncated == 0, told)
+        longest = max((names[context["id"]]
+                       for context in dump["contexts"] if context["self"]["allocs"]), key=len)
         for number in range(10, 51):
-            check(f"caller_{number}" in longest, f"the longest path lacks caller_{number}: {longest}")
+            check(f"caller_{number}" in longest,
+                  f"the longest path lacks caller_{number}: {longest}")
         check_merged(program)
         program.finish()
     return f"seed {SEED}, {told}"
@@ -199,14 +216,17 @@ def levels_while_marks_and_resets_are_asked():
         before = {site: program.sum_books(site=site) for site in program.sites()}
         program.go()
         growth = {}
-        diff = json.loads(command(program, "diff", program.pid, "then", "--json", "--limit", "0", "--min", "0"))
+        diff = json.loads(command(program, "diff", program.pid, "then", "--json", "--limit", "0",
+                                  "--min", "0"))
         for row in diff["contexts"]:
             site = row["frame"]["function"]
             had = growth.get(site, (0, 0, 0, 0))
-            growth[site] = tuple(a + row["after"][field] - row["before"][field] for a, field in zip(had, FIGURES))
+            growth[site] = tuple(a + row["after"][field] - row["before"][field]
+                                 for a, field in zip(had, FIGURES))
         for site in program.sites():
             after = program.sum_books(site=site)
-            check_equal(growth.get(site), tuple(b - a for a, b in zip(before[site], after)), f"growth of {FIGURES} at {site}")
+            check_equal(growth.get(site), tuple(b - a for a, b in zip(before[site], after)),
+                        f"growth of {FIGURES} at {site}")
         command(program, "reset", program.pid)
         before = {site: program.sum_books(site=site) for site in program.sites()}
         program.go()
@@ -214,7 +234,8 @@ def levels_while_marks_and_resets_are_asked():
         for site in program.sites():
             got, after = site_figures(dump, {site}), program.sum_books(site=site)
             check_equal(got[:2], after[:2], f"{LIVE} of {site}")
-            check_equal(got[ALLOCS:], tuple(b - a for a, b in zip(before[site], after))[ALLOCS:], f"since the reset at {site}")
+            check_equal(got[ALLOCS:], tuple(b - a for a, b in zip(before[site], after))[ALLOCS:],
+                        f"since the reset at {site}")
         told = check_merged(program)
         program.finish()
     return told
@@ -223,7 +244,8 @@ def levels_while_marks_and_resets_are_asked():
 @test
 def a_recursion_deeper_than_any_before():
     """Replays of a recursion whose function is folded stop where the walked stack has no room."""
-    program = harness.build_program("tests/tables/deep.c", "tables-deep", [*FLAGS, "-O2", "-fomit-frame-pointer"])
+    program = harness.build_program("tests/tables/deep.c", "tables-deep",
+                                    [*FLAGS, "-O2", "-fomit-frame-pointer"])
     plain = harness.run_program([program], harness.clean_env())
     ours = harness.run_program([program], harness.preloaded_env())
     check_equal(ours.returncode, 0, f"status; {ours.stderr}")
@@ -237,7 +259,8 @@ def trees_below_two_callers():
 
 
 def replay_trees(linked):
-    with levels(f"trees={scaled(12, 120)}", "rounds=2", linked=linked, MEMCTX_TABLES="4M") as program:
+    with levels(f"trees={scaled(12, 120)}", "rounds=2", linked=linked,
+                MEMCTX_TABLES="4M") as program:
         for _ in range(2):
             program.go()
             dump = program.dump()
@@ -245,6 +268,7 @@ def replay_trees(linked):
             for phase in "tree_left", "tree_right":
                 check_walks(program, dump, phase)
         figures = program.figures()
-        check(figures["paths_replayed"] > figures["allocs"] / 10, f"{figures['paths_replayed']} of {figures['allocs']}")
+        check(figures["paths_replayed"] > figures["allocs"] / 10,
+              f"{figures['paths_replayed']} of {figures['allocs']}")
         program.finish()
     return f"{figures['paths_replayed']} of {figures['allocs']} paths were replayed"

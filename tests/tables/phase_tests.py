@@ -22,7 +22,8 @@ def hot_figures(dump, phase):
 def check_phase(program, dump, phase, totals):
     check_books(program, dump, totals=totals)
     allocs, want = hot_figures(dump, phase)[2], program.sum_books(site=f"hot_{phase}_12")[2]
-    # On a quick machine nearly all of these allocations have their full path; without eviction none.
+    # On a quick machine nearly all of these allocations have their full path; without eviction
+    # none.
     check(allocs >= want // 2,
           f"the path that phase {phase} uses most has {allocs} of its {want} allocations")
     return f"{allocs * 100 // want} %"
@@ -105,7 +106,8 @@ def contexts_of(dump, phase):
 def phases_after_a_mark():
     """Contexts that a mark lists are not evicted while that mark exists."""
     counts = []
-    with Program("phases", "phases=4", f"seconds={SECONDS}", f"seed={SEED}", "paths=8000") as program:
+    with Program("phases", "phases=4", f"seconds={SECONDS}", f"seed={SEED}",
+                 "paths=8000") as program:
         for phase in range(4):
             program.go()
             dump = program.dump()

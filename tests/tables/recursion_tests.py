@@ -116,7 +116,8 @@ def a_phase_that_comes_late():
 @test
 def paths_that_matter():
     """Paths that allocate often or hold much are complete among very many cold paths."""
-    with Program("recursion", f"allocs={scaled(3000000, 30000000)}", "paths=1", f"seed={SEED}") as program:
+    with Program("recursion", f"allocs={scaled(3000000, 30000000)}", "paths=1",
+                 f"seed={SEED}") as program:
         with Watch(program) as watch:
             program.go()
         dump = program.dump()
@@ -171,7 +172,8 @@ def resident_bytes_when_live_bytes_shrink():
 @test
 def chunks_of_one_byte():
     """The limit of the tables counts requested bytes, not the much larger blocks of chunks of one
-    byte. (Half of the million bytes is below the least limit of 4 MiB, half of the blocks above.)"""
+    byte. (Half of the million bytes is below the least limit of 4 MiB, half of the blocks
+    above.)"""
     options = ("allocs=1200000", "slots=1000000", "least=1", "spread=1", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_TABLES="50%") as program:
         with Watch(program, 0.1) as watch:

@@ -50,7 +50,8 @@ def set_tables(program, value):
 def the_limit_changes_meanwhile():
     """A lower limit lets the tables grow no more, and a higher one lets them grow again; the dump
     equals the program's own counts."""
-    with Program("recursion", f"allocs={scaled(600000, 6000000)}", "stands=3", f"seed={SEED}") as program:
+    with Program("recursion", f"allocs={scaled(600000, 6000000)}", "stands=3",
+                 f"seed={SEED}") as program:
         program.go()
         full = program.figures()["tables_bytes"]
         done = set_tables(program, "abc")

@@ -193,10 +193,10 @@ class Watch:
 
 def beyond(sample, part=0.05, fixed=None, threads=None, resident_counts=True):
     """Yields (excess bytes, rule, text) for each rule of the limit that a sample breaks. `part` and
-    `fixed`: MEMCTX_TABLES as a share of the live bytes or in bytes. `threads`: the most threads at a
-    time, if threads end during the samples. The limit told falls with each of them, and the tables
-    only shrink after that, so they are compared with the promise alone. `resident_counts` False: do
-    not check resident bytes."""
+    `fixed`: MEMCTX_TABLES as a share of the live bytes or in bytes. `threads`: the most threads at
+    a time, if threads end during the samples. The limit told falls with each of them, and the
+    tables only shrink after that, so they are compared with the promise alone. `resident_counts`
+    False: do not check resident bytes."""
     figures = sample.figures
     used, told = figures["tables_bytes"], figures["tables_limit_bytes"]
     resident = figures["metadata_resident_bytes"]
@@ -249,14 +249,16 @@ def sums_by_function(dump):
         figures = pick_figures(context["self"])
         if any(figures):
             function = function_of(context)
-            sums[function] = tuple(map(operator.add, sums[function], figures)) if function in sums else figures
+            sums[function] = tuple(map(operator.add, sums[function],
+                                       figures)) if function in sums else figures
     return sums
 
 
 def site_figures(dump, functions):
     """The sum of the figures of all contexts whose innermost function is in `functions`."""
     sums = sums_by_function(dump)
-    return tuple(map(sum, zip(*(sums[function] for function in functions if function in sums)))) or (0, 0, 0, 0)
+    return tuple(map(sum, zip(*(sums[function]
+                                for function in functions if function in sums)))) or (0, 0, 0, 0)
 
 
 def check_unknown(sums):
@@ -295,10 +297,13 @@ def check_books_or_merged(program, dump, least=0):
     found = site_figures(dump, {OTHERS, *sites})
     others = f"; {OTHERS} has {dict(zip(FIGURES, sums.get(OTHERS, (0, 0, 0, 0))))}"
     for field, got, want in zip(FIGURES, found, program.sum_books()):
-        check(got >= want, f"{field} of all sites and of {OTHERS}: the books say {want}, the dump {got}{others}")
+        check(got >= want,
+              f"{field} of all sites and of {OTHERS}: the books say {want}, the dump {got}{others}")
     for site in sites:
-        for field, got, want in zip(FIGURES, sums.get(site, (0, 0, 0, 0)), program.sum_books(site=site)):
-            check(least * want <= got <= want, f"{field} of {site}: the books say {want}, the dump {got}{others}")
+        for field, got, want in zip(FIGURES, sums.get(site, (0, 0, 0, 0)),
+                                    program.sum_books(site=site)):
+            check(least * want <= got <= want,
+                  f"{field} of {site}: the books say {want}, the dump {got}{others}")
 
 
 def check_lost(program, pid=None):

@@ -5,7 +5,8 @@ import json
 
 import harness
 from harness import check, check_equal, in_tries, test, wait_until
-from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, check_subtotals, inside_main, paths_of)
+from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, check_subtotals,
+                    inside_main, paths_of)
 
 PHASES = ("phase_a", "phase_b", "phase_c")
 
@@ -20,8 +21,10 @@ def turns(dump, known=frozenset()):
     """Of the contexts that are not in `known` and have a full path: (those with a function twice,
     all)."""
     names = paths_of(dump)
-    fresh = [inside_main(names[context["id"]]) for context in dump["contexts"] if context["id"] not in known]
-    paths = [[name for name in path if name.startswith("visit_")] for path in fresh if OTHERS not in path]
+    fresh = [inside_main(names[context["id"]])
+             for context in dump["contexts"] if context["id"] not in known]
+    paths = [[name for name in path if name.startswith("visit_")]
+             for path in fresh if OTHERS not in path]
     return sum(len(set(path)) < len(path) for path in paths), len(paths)
 
 
@@ -50,14 +53,17 @@ def unfolded_for_a_time():
         check(twice > fresh / 2, f"{twice} of {fresh} new contexts have a function twice")
         figures = program.figures()
         check_equal(figures["unfolded_functions"], functions, "unfolded functions")
-        check(500 < figures["unfolded_seconds"] <= 600, f"unfolded for {figures['unfolded_seconds']} s")
-        check_equal(ask(program, answer["contexts"][0], "fold")["unfolded_functions"], 0, "unfolded then")
+        check(500 < figures["unfolded_seconds"] <= 600,
+              f"unfolded for {figures['unfolded_seconds']} s")
+        check_equal(ask(program, answer["contexts"][0], "fold")["unfolded_functions"], 0,
+                    "unfolded then")
         program.go()
         again = program.dump()
         late, few = turns(again, ids_of(unfolded))
         check(few > 0, "no path is new")
         # A function that is folded later than the others may still stand twice in a path.
-        check(late == 0 or functions < 8, f"{late} contexts with a function twice among {few} new ones, "
+        check(late == 0 or functions < 8,
+              f"{late} contexts with a function twice among {few} new ones, "
                                           f"{functions} functions were folded")
         check_books(program, again)
         check_subtotals(program, again, PHASES)
@@ -83,7 +89,8 @@ def unfolding_ends_by_itself():
         child = program.go("fork")
         program.target.wait_socket(child)
         for pid in (child, program.pid):
-            wait_until(lambda: program.figures(pid)["unfolded_functions"] == 0, f"{pid} is folded again")
+            wait_until(lambda: program.figures(pid)["unfolded_functions"] == 0,
+                       f"{pid} is folded again")
         ends = program.dump()
         check(turns(program.dump(child), ids_of(before))[0] > 0, "the child's paths are unfolded")
         check_books(program, program.dump(child), totals=False)
