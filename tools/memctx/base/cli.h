@@ -66,6 +66,9 @@ _Noreturn void cli_usage(const char *format, ...) CLI_PRINTF(1, 2);
 char *cli_find_reason(char *text);
 /* Begins each message of the command. */
 #define CLI_MESSAGE_HEAD "memctx: "
+
+/* Ends a message about an answer of a process that cannot be right. */
+#define CLI_ASK_AGAIN "; try again; if it happens again, the library in the process is broken"
 /* Fills in a failure. Its value is false, so that callers can return it. cli_fail is a macro so
  * that the compiler and clang's analyzer see this value. */
 #define cli_fail(...) (cli_set_failure(__VA_ARGS__), false)

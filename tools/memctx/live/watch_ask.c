@@ -29,9 +29,10 @@ bool watch_ask_head(struct watch *watch, uint32_t flags, struct wire_dump *head)
         watch->read_s = (double)head->uptime_ns / 1e9;
     }
     free(answer.body);
-    return whole || cli_fail(&watch->failure, CLI_REFUSED,
-                             "%s: damaged answer; %zu bytes are not the head of a dump",
-                             watch->client.source, answer.length);
+    return whole ||
+           cli_fail(&watch->failure, CLI_REFUSED,
+                    "%s: damaged answer; %zu bytes are not the head of a dump" CLI_ASK_AGAIN,
+                    watch->client.source, answer.length);
 }
 
 bool watch_ask_piece(struct watch *watch, struct loader *loader,

@@ -54,24 +54,26 @@ static bool link_parents(struct model *model, size_t from, struct cli_failure *f
         context->first_child = context->next_sibling = WIRE_NONE;
         if (i == 0) {
             if (context->parent != WIRE_NONE) {
-                return cli_fail(failure, CLI_REFUSED,
-                                "%s: damaged dump; its first context is not the root",
-                                model->source);
+                return cli_fail(
+                    failure, CLI_REFUSED,
+                    "%s: damaged dump; its first context is not the root; take it again",
+                    model->source);
             }
             continue;
         }
         uint32_t parent = model_find_context(model, context->parent);
         if (parent == WIRE_NONE || parent >= i) {
             return cli_fail(failure, CLI_REFUSED,
-                            "%s: damaged dump; context %u has no parent before it", model->source,
-                            context->id);
+                            "%s: damaged dump; context %u has no parent before it; take it again",
+                            model->source, context->id);
         }
         context->parent = parent;
         context->level = model->contexts[parent].level + 1;
         if (context->level > MODEL_LEVELS_MAX) {
-            return cli_fail(failure, CLI_REFUSED,
-                            "%s: damaged dump; context %u is more than %d levels deep",
-                            model->source, context->id, MODEL_LEVELS_MAX);
+            return cli_fail(
+                failure, CLI_REFUSED,
+                "%s: damaged dump; context %u is more than %d levels deep; take it again",
+                model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
     /* Goes backwards, because each child is put at the head of its parent's list. So children that
@@ -103,7 +105,8 @@ static bool sort_ids(struct model *model, struct cli_failure *failure) {
     model->by_id = ids;
     for (size_t i = 1; i < count; i++) {
         if (ids[i - 1].id == ids[i].id) {
-            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u occurs twice",
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged dump; context %u occurs twice; take it again",
                             model->source, ids[i].id);
         }
     }
@@ -142,7 +145,7 @@ const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t 
 
 bool model_link(struct model *model, struct cli_failure *failure) {
     if (model->context_count == 0) {
-        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts; take it again",
                         model->source);
     }
     return model_link_more(model, 0, failure);

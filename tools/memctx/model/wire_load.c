@@ -20,8 +20,7 @@ struct records {
 };
 
 static bool damaged(struct loader *loader, const char *what) {
-    return cli_fail(loader->failure, CLI_REFUSED,
-                    "%s: damaged answer; %s; try again; if it happens again, the library is broken",
+    return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; %s" CLI_ASK_AGAIN,
                     loader->model->source, what);
 }
 
@@ -85,8 +84,8 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     struct wire_dump head;
     if (length != sizeof head) {
         return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged answer; %zu bytes are not the head of a dump", model->source,
-                        length);
+                        "%s: damaged answer; %zu bytes are not the head of a dump" CLI_ASK_AGAIN,
+                        model->source, length);
     }
     memcpy(&head, bytes, sizeof head);
     if (!memchr(head.exe, 0, sizeof head.exe))
@@ -113,8 +112,9 @@ static bool take_module(struct loader *loader, struct records *records) {
     if (!take(records, &wire, sizeof wire))
         return damaged(loader, "a module record is cut off");
     if (wire.build_id_bytes > sizeof wire.build_id) {
-        return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; a build-id of %u bytes",
-                        model->source, wire.build_id_bytes);
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; a build-id of %u bytes" CLI_ASK_AGAIN, model->source,
+                        wire.build_id_bytes);
     }
     char *path = take_text(records, wire.path_bytes);
     if (!path || wire.index != model->module_count) {
@@ -264,9 +264,10 @@ static bool take_context(struct loader *loader, struct records *records) {
     struct records record = {.at = records->at + sizeof wire, .left = wire.bytes - sizeof wire};
     skip(records, wire.bytes);
     if (wire.kind > WIRE_KIND_UNKNOWN) {
-        return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged answer; context %u has a kind or module that does not exist",
-                        model->source, wire.id);
+        return cli_fail(
+            loader->failure, CLI_REFUSED,
+            "%s: damaged answer; context %u has a kind or module that does not exist" CLI_ASK_AGAIN,
+            model->source, wire.id);
     }
     if (!find_parts(loader, &record, &wire, &parts))
         return false;
@@ -288,14 +289,9 @@ static bool take_context(struct loader *loader, struct records *records) {
 
 bool loader_check_frames(struct loader *loader) {
     const struct model *model = loader->model;
-    for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
-        if (frame->module != WIRE_NONE && frame->module >= model->module_count) {
-            return cli_fail(loader->failure, CLI_REFUSED,
-                            "%s: damaged answer; a context has a kind or module that does not "
-                            "exist",
-                            model->source);
-        }
-    }
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next)
+        if (frame->module != WIRE_NONE && frame->module >= model->module_count)
+            return damaged(loader, "a context has a kind or module that does not exist");
     return true;
 }
 
@@ -571,9 +567,10 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
     struct records records = {.at = bytes, .left = length};
     struct wire_piece head;
     if (!take(&records, &head, sizeof head)) {
-        return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged answer; %zu bytes are too few for a piece of a dump",
-                        loader->model->source, length);
+        return cli_fail(
+            loader->failure, CLI_REFUSED,
+            "%s: damaged answer; %zu bytes are too few for a piece of a dump" CLI_ASK_AGAIN,
+            loader->model->source, length);
     }
     loader->took_ns += head.took_ns;
     if (part == WIRE_PART_BEST && !take_survey(loader, &records))

@@ -85,7 +85,8 @@ bool engine_add_label(struct engine_server *server, const char *text, struct cli
     if (!equals)
         return cli_fail(failure, CLI_USAGE, "--label takes NAME=VALUE; got \"%.60s\"", text);
     if (server->label_count == ENGINE_LABELS_MAX)
-        return cli_fail(failure, CLI_USAGE, "--label: at most %d labels", ENGINE_LABELS_MAX);
+        return cli_fail(failure, CLI_USAGE, "too many labels; --label is taken at most %d times",
+                        ENGINE_LABELS_MAX);
     struct engine_label label = {.name = cli_format("%.*s", (int)(equals - text), text),
                                  .value = cli_copy(equals + 1)};
     const char *mistake = find_mistake(server, &label);

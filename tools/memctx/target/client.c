@@ -268,9 +268,10 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                         "%s has no memory for an answer; free some and ask again", client->source);
     }
     if (frame.status != WIRE_OK || frame.length != sizeof client->hello) {
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s: damaged answer; a hello of %llu bytes where %zu were expected",
-                        client->source, (unsigned long long)frame.length, sizeof client->hello);
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s: damaged answer; a hello of %llu bytes where %zu were expected" CLI_ASK_AGAIN,
+            client->source, (unsigned long long)frame.length, sizeof client->hello);
     }
     int64_t patience = client->hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS;
     result = transfer_read(client, (char *)&client->hello, sizeof client->hello, patience,

@@ -53,7 +53,7 @@ static bool put_pieces(struct streaming *streaming, struct wire_piece_request *r
         if (!ask(streaming, WIRE_PIECE, request, sizeof *request, &answer))
             return false;
         if (answer.length < sizeof piece || answer.length > WIRE_ANSWER_MAX) {
-            cli_die(CLI_REFUSED, "%s: damaged answer; a piece of %zu bytes",
+            cli_die(CLI_REFUSED, "%s: damaged answer; a piece of %zu bytes" CLI_ASK_AGAIN,
                     streaming->target->client.source, answer.length);
         }
         memcpy(&piece, answer.body, sizeof piece);

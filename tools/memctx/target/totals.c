@@ -34,7 +34,8 @@ bool totals_ask(struct client *client, struct totals *totals, struct cli_failure
     }
     free(answer.body);
     return whole || cli_fail(failure, CLI_REFUSED,
-                             "%s: damaged answer; it is not the head of a dump", client->source);
+                             "%s: damaged answer; it is not the head of a dump" CLI_ASK_AGAIN,
+                             client->source);
 }
 
 static _Noreturn void read_in_child(const struct process_facts *facts, const char *why,

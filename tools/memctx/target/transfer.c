@@ -134,14 +134,16 @@ bool transfer_check(const struct client *client, const struct wire_frame *frame,
                         client->source, frame->version, CLI_VERSION, WIRE_VERSION);
     }
     if (frame->type != type) {
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s: damaged answer; a frame of type %u where %d was expected",
-                        client->source, frame->type, (int)type);
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s: damaged answer; a frame of type %u where %d was expected" CLI_ASK_AGAIN,
+            client->source, frame->type, (int)type);
     }
     if (frame->length > WIRE_ANSWER_MAX) {
-        return cli_fail(failure, CLI_REFUSED,
-                        "%s: damaged answer; it announces %llu bytes, more than any answer has",
-                        client->source, (unsigned long long)frame->length);
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s: damaged answer; it announces %llu bytes, more than any answer has" CLI_ASK_AGAIN,
+            client->source, (unsigned long long)frame->length);
     }
     return true;
 }

@@ -96,7 +96,7 @@ static bool is_in_order(struct loader *loader, const struct wire_context *contex
     struct survey *survey = loader->visit_argument;
     if (context->id < survey->next_id) {
         return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged dump; context %u occurs twice or out of order",
+                        "%s: damaged dump; context %u occurs twice or out of order; take it again",
                         loader->model->source, context->id);
     }
     survey->next_id = (uint64_t)context->id + 1;

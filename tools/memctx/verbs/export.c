@@ -96,7 +96,7 @@ static void add_attribute(const char *text) {
         if (strncmp(attributes[i], text, name_length) == 0)
             cli_usage("--attribute %.60s: this name was given before", text);
     if (values_options.attribute_count == ATTRIBUTES_MAX)
-        cli_usage("--attribute: at most %d attributes", ATTRIBUTES_MAX);
+        cli_usage("too many attributes; --attribute is taken at most %d times", ATTRIBUTES_MAX);
     values_options.attributes = attributes;
     attributes[values_options.attribute_count++] = text;
 }

@@ -91,7 +91,7 @@ static struct frag_request parse(int argc, char **argv) {
         }
     }
     if (request.map && request.quick)
-        cli_usage("--map draws single pages, which --quick leaves out");
+        cli_usage("--map draws single pages, which --quick leaves out; give one of them");
     if (request.view.contexts)
         selector_check(request.view.contexts);
     return request;

@@ -81,7 +81,7 @@ static struct request parse(int argc, char **argv) {
         request.last = optarg;
     }
     if (request.keep_names && request.telling.names.none)
-        cli_usage("--names and --no-symbols contradict each other");
+        cli_usage("--names and --no-symbols contradict each other; give one of them");
     return request;
 }
 

@@ -119,7 +119,7 @@ int reset_main(int argc, char **argv) {
             reading_take(&names, option);
     const char *word = reading_target_word(argc, argv, 1);
     if ((site != NULL) + (context >= 0) + (named != NULL) > 1)
-        cli_usage("--context, --site and --named exclude each other");
+        cli_usage("--context, --site and --named exclude each other; give one of them");
     if (site) {
         regex_t regex;
         view_compile_site(&regex, site);

@@ -237,7 +237,7 @@ int top_main(int argc, char **argv) {
         screen_check();
     bool single = !herd.all && herd.count == 1;
     if (request.threads && recording)
-        cli_usage("a recording has no figures of threads");
+        cli_usage("a recording has no figures of threads; leave --threads out");
     if (request.threads && request.frames > 0 && !single)
         cli_usage("--threads with --batch takes one TARGET");
     if (recording && request.frames > 0)

@@ -48,7 +48,8 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
 static void read_trim(const struct target *target, struct client_answer *answer,
                       struct wire_trim *trim) {
     if (answer->length != sizeof *trim) {
-        cli_die(CLI_REFUSED, "%s: damaged answer; the answer to a trim does not have %zu bytes",
+        cli_die(CLI_REFUSED,
+                "%s: damaged answer; the answer to a trim does not have %zu bytes" CLI_ASK_AGAIN,
                 target->client.source, answer->length);
     }
     memcpy(trim, answer->body, sizeof *trim);

@@ -102,10 +102,10 @@ static int64_t parse_memory(const char *text) {
 static void add_condition(const char *text) {
     char error[CONDITION_ERROR_BYTES];
     if (settings.condition_count == WATCH_CONDITIONS_MAX)
-        cli_usage("at most %d conditions", WATCH_CONDITIONS_MAX);
+        cli_usage("too many conditions; watch takes at most %d", WATCH_CONDITIONS_MAX);
     struct condition *condition = &settings.conditions[settings.condition_count++];
     if (!condition_parse(text, condition, error, sizeof error))
-        cli_usage("--when: %s. A condition is %s; for example --when 'rss>85%%limit'", error,
+        cli_usage("--when: %s; a condition is %s; for example --when 'rss>85%%limit'", error,
                   CONDITION_GRAMMAR);
     needs_target = needs_target || condition_needs_target(condition);
     needs_limit = needs_limit || condition_needs_limit(condition);
@@ -123,7 +123,7 @@ static void add_action(const char *text) {
     else
         cli_usage("--do takes snapshot, doctor or exec:COMMAND; got \"%s\"", text);
     if (settings.action_count == WATCH_ACTIONS_MAX)
-        cli_usage("at most %d actions", WATCH_ACTIONS_MAX);
+        cli_usage("too many actions; watch takes at most %d", WATCH_ACTIONS_MAX);
     settings.actions[settings.action_count++] = action;
 }
 
