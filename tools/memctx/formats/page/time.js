@@ -1,47 +1,84 @@
 /* SPDX-License-Identifier: MIT */
-/* The time axis of a memctx report: the bytes of the largest contexts at each mark, as bands one on the other. */
+/* The time axis of a memctx report: the bytes of the largest contexts at each mark, as bands one on
+   the other. */
 "use strict";
 const makeTimeView = (page) => {
-  const BANDS = 12, {samples, rows, rest} = page.series, canvas = page.canvas, last = samples.length - 1;
+  const BANDS = 12,
+    {samples, rows, rest} = page.series,
+    canvas = page.canvas,
+    last = samples.length - 1;
   const others = [...rest];
-  rows.slice(BANDS).forEach(([, ...bytes]) => bytes.forEach((value, k) => { others[k] += value; }));
-  const bands = rows.slice(0, BANDS).map(([index, ...bytes]) => ({index, bytes, title: page.pathOf(index, 3)}));
-  if (others.some((bytes) => bytes > 0)) bands.push({index: -1, bytes: others, title: "all others"});
-  const sums = samples.map((_, k) => bands.reduce((sum, band) => sum + Math.max(0, band.bytes[k]), 0));
-  let chosenSample = last, chosenBand = -1, place = () => 0, lines = [];
+  rows.slice(BANDS).forEach(([, ...bytes]) =>
+    bytes.forEach((value, k) => {
+      others[k] += value;
+    })
+  );
+  const bands = rows
+    .slice(0, BANDS)
+    .map(([index, ...bytes]) => ({index, bytes, title: page.pathOf(index, 3)}));
+  if (others.some((bytes) => bytes > 0))
+    bands.push({index: -1, bytes: others, title: "all others"});
+  const sums = samples.map((_, k) =>
+    bands.reduce((sum, band) => sum + Math.max(0, band.bytes[k]), 0)
+  );
+  let chosenSample = last,
+    chosenBand = -1,
+    place = () => 0,
+    lines = [];
 
   const titleOf = (k) => {
     const [name, seconds] = samples[k];
     const word = k === last ? "now" : name ? `mark ${name}` : "mark";
-    return `${word}, ${seconds < 10 ? seconds.toFixed(1) + " s" : page.ageText(Math.round(seconds))} after the start`;
+    const age = seconds < 10 ? seconds.toFixed(1) + " s" : page.ageText(Math.round(seconds));
+    return `${word}, ${age} after the start`;
   };
-  const textOf = (k, b) => `${titleOf(k)}: ${page.bytesText(sums[k])} requested` +
-    (bands[b] ? `\n${page.bytesText(bands[b].bytes[k])} by ${bands[b].title}` : "");
+  const textOf = (k, b) =>
+    `${titleOf(k)}: ${page.bytesText(sums[k])} requested`
+    + (bands[b] ? `\n${page.bytesText(bands[b].bytes[k])} by ${bands[b].title}` : "");
   // Neighbouring bands differ in hue by the golden angle, so that they look different.
-  const colourOf = (band, b) => band.index < 0 ? page.style("--line") : page.fades(band.index) ? page.fadedColour()
-    : `hsl(${(30 + b * 137.5) % 360}, ${page.dark() ? "38%, 36%" : "62%, 78%"})`;
+  const colourOf = (band, b) =>
+    band.index < 0
+      ? page.style("--line")
+      : page.fades(band.index)
+        ? page.fadedColour()
+        : `hsl(${(30 + b * 137.5) % 360}, ${page.dark() ? "38%, 36%" : "62%, 78%"})`;
 
   // Writes a band's name at the place where the band is thickest.
   const label = (pen, band, low, high, width) => {
     let best = 0;
-    low.forEach((_, k) => { if (low[k] - high[k] > low[best] - high[best]) best = k; });
+    low.forEach((_, k) => {
+      if (low[k] - high[k] > low[best] - high[best]) best = k;
+    });
     if (low[best] - high[best] < 18) return;
-    const text = page.fitText(pen, band.title, width / 3), middle = place(best) - pen.measureText(text).width / 2;
+    const text = page.fitText(pen, band.title, width / 3),
+      middle = place(best) - pen.measureText(text).width / 2;
     pen.fillStyle = page.style("--text");
-    pen.fillText(text, Math.max(place(0) + 6, Math.min(width - pen.measureText(text).width - 12, middle)), (low[best] + high[best]) / 2);
+    pen.fillText(
+      text,
+      Math.max(place(0) + 6, Math.min(width - pen.measureText(text).width - 12, middle)),
+      (low[best] + high[best]) / 2
+    );
   };
   const draw = () => {
-    const height = Math.max(260, Math.min(460, innerHeight - 330)), [pen, width] = page.prepare(canvas, height);
-    const left = 70, foot = 22, first = samples[0][1], span = samples[last][1] - first || 1, most = Math.max(1, ...sums);
-    place = (k) => left + (width - left - 8) * (samples[k][1] - first) / span;
-    const y = (bytes) => (height - foot) * (1 - bytes / most) + 4 * bytes / most, floor = samples.map(() => 0);
+    const height = Math.max(260, Math.min(460, innerHeight - 330)),
+      [pen, width] = page.prepare(canvas, height);
+    const left = 70,
+      foot = 22,
+      first = samples[0][1],
+      span = samples[last][1] - first || 1,
+      most = Math.max(1, ...sums);
+    place = (k) => left + ((width - left - 8) * (samples[k][1] - first)) / span;
+    const y = (bytes) => (height - foot) * (1 - bytes / most) + (4 * bytes) / most,
+      floor = samples.map(() => 0);
     lines = bands.map((band, b) => {
       const low = floor.map(y);
-      band.bytes.forEach((bytes, k) => { floor[k] += Math.max(0, bytes); });
+      band.bytes.forEach((bytes, k) => {
+        floor[k] += Math.max(0, bytes);
+      });
       const high = floor.map(y);
       pen.fillStyle = colourOf(band, b);
       pen.strokeStyle = page.style("--back");
-      pen.lineWidth = .6;
+      pen.lineWidth = 0.6;
       pen.beginPath();
       high.forEach((at, k) => pen.lineTo(place(k), at));
       for (let k = last; k >= 0; k--) pen.lineTo(place(k), low[k]);
@@ -61,12 +98,18 @@ const makeTimeView = (page) => {
       pen.stroke();
     }
     pen.fillStyle = page.style("--text");
-    for (const part of [0, .5, 1]) pen.fillText(page.bytesText(Math.round(most * part)), 2, Math.min(height - foot, y(most * part) + 6));
+    for (const part of [0, 0.5, 1])
+      pen.fillText(
+        page.bytesText(Math.round(most * part)),
+        2,
+        Math.min(height - foot, y(most * part) + 6)
+      );
     let free = 0;
     samples.forEach(([name], k) => {
-      const mine = k === chosenSample, text = name || "mark";
+      const mine = k === chosenSample,
+        text = name || "mark";
       pen.fillStyle = page.style(mine ? "--link" : "--soft");
-      pen.fillRect(place(k) - (mine ? 1 : .25), 0, mine ? 2 : .5, height - foot);
+      pen.fillRect(place(k) - (mine ? 1 : 0.25), 0, mine ? 2 : 0.5, height - foot);
       const from = Math.min(place(k), width - pen.measureText(text).width);
       if (from < free && !mine) return;
       pen.fillText(text, from, height - foot / 2);
@@ -82,9 +125,13 @@ const makeTimeView = (page) => {
     draw();
   };
   const pointed = (event) => {
-    const at = canvas.getBoundingClientRect(), x = event.clientX - at.left, y = event.clientY - at.top;
+    const at = canvas.getBoundingClientRect(),
+      x = event.clientX - at.left,
+      y = event.clientY - at.top;
     let best = 0;
-    sums.forEach((_, k) => { if (Math.abs(place(k) - x) < Math.abs(place(best) - x)) best = k; });
+    sums.forEach((_, k) => {
+      if (Math.abs(place(k) - x) < Math.abs(place(best) - x)) best = k;
+    });
     return [best, lines.findIndex((line) => y >= line.high[best] && y < line.low[best])];
   };
   canvas.addEventListener("mousemove", (event) => page.showTip(event, textOf(...pointed(event))));
@@ -92,8 +139,10 @@ const makeTimeView = (page) => {
   canvas.addEventListener("click", (event) => choose(...pointed(event)));
   canvas.addEventListener("keydown", (event) => {
     const {key} = event;
-    if (key === "ArrowLeft" || key === "ArrowRight") choose(chosenSample + (key === "ArrowRight" ? 1 : -1), chosenBand);
-    else if (key === "ArrowUp" || key === "ArrowDown") choose(chosenSample, chosenBand + (key === "ArrowUp" ? 1 : -1));
+    if (key === "ArrowLeft" || key === "ArrowRight")
+      choose(chosenSample + (key === "ArrowRight" ? 1 : -1), chosenBand);
+    else if (key === "ArrowUp" || key === "ArrowDown")
+      choose(chosenSample, chosenBand + (key === "ArrowUp" ? 1 : -1));
     else if (key === "Enter") page.compareSince(chosenSample);
     else return;
     event.preventDefault();

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Trees that the graph of a memctx report draws. Node 0 is the root, which has the sum of all; a parent comes before its children. */
+/* Trees that the graph of a memctx report draws. Node 0 is the root, which has the sum of all; a
+   parent comes before its children. */
 "use strict";
 const trees = (() => {
   // From the parents and the nodes' own figures, computes children, levels and sums over subtrees.
   const finish = (parent, own) => {
-    const count = parent.length, total = Float64Array.from(own);
-    const children = Array.from({length: count}, () => []), level = new Uint16Array(count);
+    const count = parent.length,
+      total = Float64Array.from(own);
+    const children = Array.from({length: count}, () => []),
+      level = new Uint16Array(count);
     for (let i = 1; i < count; i++) {
       children[parent[i]].push(i);
       level[i] = level[parent[i]] + 1;
@@ -14,9 +17,14 @@ const trees = (() => {
     return {parent, children, level, total};
   };
 
-  // The inverted tree: the innermost functions stand below the root, their callers below them; equal functions are merged.
+  // The inverted tree: the innermost functions stand below the root, their callers below them;
+  // equal functions are merged.
   const inverted = (parents, names, own) => {
-    const parent = [0], name = [-1], context = [0], weights = [0], inner = [new Map()];
+    const parent = [0],
+      name = [-1],
+      context = [0],
+      weights = [0],
+      inner = [new Map()];
     for (let i = 1; i < parents.length; i++) {
       if (!(own[i] > 0)) continue;
       let node = 0;
@@ -39,11 +47,16 @@ const trees = (() => {
     return {...finish(parent, weights), name, context};
   };
 
-  // The tree of changes: a node is as wide as its larger figure, before or after. `gone`: contexts that exist only in the earlier state.
+  // The tree of changes: a node is as wide as its larger figure, before or after. `gone`: contexts
+  // that exist only in the earlier state.
   const changed = (parents, before, after, gone) => {
     const parent = [...parents, ...gone.map(() => 0)];
-    const from = [...before, ...gone.map((one) => one.bytes)], to = [...after, ...gone.map(() => 0)];
-    const tree = finish(parent, from.map((bytes, i) => Math.max(0, bytes, to[i])));
+    const from = [...before, ...gone.map((one) => one.bytes)],
+      to = [...after, ...gone.map(() => 0)];
+    const tree = finish(
+      parent,
+      from.map((bytes, i) => Math.max(0, bytes, to[i]))
+    );
     return {...tree, before: finish(parent, from).total, after: finish(parent, to).total};
   };
   return {finish, inverted, changed};
