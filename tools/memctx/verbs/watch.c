@@ -6,13 +6,11 @@
  * until the process ends (with --all until a signal), so it frees what it allocates for each
  * process.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,165 +31,12 @@
  * the reading. */
 #define OUTSIDE_PAUSE 50
 #define ASK_MS 2000 /* after this time the other processes are asked at the next look */
-#define EVERY_MS_MIN 20
-#define MEMORY_DEFAULT_BYTES (INT64_C(256) << 20)
-#define MEMORY_MIN_BYTES (INT64_C(16) << 20)
 
-enum {
-    OPTION_WHEN = 1,
-    OPTION_DO,
-    OPTION_KEEP,
-    OPTION_COOL,
-    OPTION_DIR,
-    OPTION_EVERY,
-    OPTION_TIMEOUT,
-    OPTION_MEMORY,
-    OPTION_ALL,
-    OPTION_MATCH,
-    OPTION_CHECK
-};
-
-static const struct option options_list[] = {{"when", required_argument, NULL, OPTION_WHEN},
-                                             {"do", required_argument, NULL, OPTION_DO},
-                                             {"keep", required_argument, NULL, OPTION_KEEP},
-                                             {"cool", required_argument, NULL, OPTION_COOL},
-                                             {"dir", required_argument, NULL, OPTION_DIR},
-                                             {"every", required_argument, NULL, OPTION_EVERY},
-                                             {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-                                             {"memory", required_argument, NULL, OPTION_MEMORY},
-                                             {"all", no_argument, NULL, OPTION_ALL},
-                                             {"match", required_argument, NULL, OPTION_MATCH},
-                                             {"check", no_argument, NULL, OPTION_CHECK},
-                                             {"json", no_argument, NULL, READING_JSON},
-                                             READING_NAME_OPTIONS,
-                                             CLI_COMMON_OPTIONS};
-
-static struct watch_settings settings = {.every_ms = 1000,
-                                         .cool_ms = 300000,
-                                         .timeout_ms = 300000,
-                                         .keep = 5,
-                                         .memory_bytes = MEMORY_DEFAULT_BYTES};
+static struct watch_settings settings;
 static struct limits_mounts mounts;
 static struct watched *processes;
 static size_t process_count, event_count;
-static bool needs_target, needs_limit, needs_pressure;
-static bool only_check; /* --check */
 static volatile sig_atomic_t end_signal;
-
-/* --- the command line ------------------------------------------------------------------------ */
-
-static int64_t parse_time(const char *option, const char *text, int64_t least_ms) {
-    int64_t ms;
-    if (!condition_parse_time(text, &ms) || ms < least_ms)
-        cli_usage("%s takes a time from %s to 24h, a number and ms, s, m or h; got \"%s\"", option,
-                  least_ms == 0      ? "0"
-                  : least_ms >= 1000 ? "1s"
-                                     : "20ms",
-                  text);
-    return ms;
-}
-
-static int64_t parse_memory(const char *text) {
-    int64_t bytes = cli_parse_bytes("--memory", text);
-    settings.sets_memory = true;
-    if (bytes != 0 && bytes < MEMORY_MIN_BYTES)
-        cli_usage("--memory takes at least 16M, or 0 for no limit; got \"%s\"", text);
-    return bytes;
-}
-
-static void add_condition(const char *text) {
-    char error[CONDITION_ERROR_BYTES];
-    if (settings.condition_count == WATCH_CONDITIONS_MAX)
-        cli_usage("too many conditions; watch takes at most %d", WATCH_CONDITIONS_MAX);
-    struct condition *condition = &settings.conditions[settings.condition_count++];
-    if (!condition_parse(text, condition, error, sizeof error))
-        cli_usage("--when: %s; a condition is %s; for example --when 'rss>85%%limit'", error,
-                  CONDITION_GRAMMAR);
-    needs_target = needs_target || condition_needs_target(condition);
-    needs_limit = needs_limit || condition_needs_limit(condition);
-    needs_pressure = needs_pressure || condition->kind == CONDITION_PSI;
-}
-
-static void add_action(const char *text) {
-    struct watch_action action = {.text = text};
-    if (strcmp(text, "snapshot") == 0)
-        action.kind = WATCH_SNAPSHOT;
-    else if (strcmp(text, "doctor") == 0)
-        action.kind = WATCH_DOCTOR;
-    else if (strncmp(text, "exec:", 5) == 0 && text[5] != '\0')
-        action = (struct watch_action){.kind = WATCH_EXEC, .text = "exec", .command = text + 5};
-    else
-        cli_usage("--do takes snapshot, doctor or exec:COMMAND; got \"%s\"", text);
-    if (settings.action_count == WATCH_ACTIONS_MAX)
-        cli_usage("too many actions; watch takes at most %d", WATCH_ACTIONS_MAX);
-    settings.actions[settings.action_count++] = action;
-}
-
-static void take_option(int option) {
-    switch (option) {
-    case OPTION_WHEN: add_condition(optarg); break;
-    case OPTION_DO: add_action(optarg); break;
-    case OPTION_KEEP: settings.keep = cli_parse_number("--keep", optarg, 1, 100000); break;
-    case OPTION_COOL: settings.cool_ms = parse_time("--cool", optarg, 0); break;
-    case OPTION_DIR: settings.directory = optarg; break;
-    case OPTION_EVERY: settings.every_ms = parse_time("--every", optarg, EVERY_MS_MIN); break;
-    case OPTION_TIMEOUT: settings.timeout_ms = parse_time("--timeout", optarg, 1000); break;
-    case OPTION_MEMORY: settings.memory_bytes = parse_memory(optarg); break;
-    case OPTION_ALL: settings.all = true; break;
-    case OPTION_MATCH: settings.match = optarg; break;
-    case OPTION_CHECK: only_check = true; break;
-    case READING_JSON: settings.json = true; break;
-    default: reading_take(&settings.names, option); break;
-    }
-}
-
-static void check_directory(const char *path) {
-    struct stat status;
-    bool found = stat(path, &status) == 0;
-    if (!found || !S_ISDIR(status.st_mode))
-        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory with --dir",
-                path, strerror(found ? ENOTDIR : errno));
-    if (access(path, W_OK | X_OK) != 0)
-        cli_warn("%s cannot be written now; %s; files will fail until that changes", path,
-                 strerror(errno));
-}
-
-/* Returns true if every condition is `ends`, and every action needs a process that has not ended.
- */
-static bool never_acts(void) {
-    for (size_t i = 0; i < settings.condition_count; i++)
-        if (settings.conditions[i].kind != CONDITION_ENDS)
-            return false;
-    for (size_t i = 0; i < settings.action_count; i++)
-        if (settings.actions[i].kind == WATCH_EXEC)
-            return false;
-    return true;
-}
-
-static void parse(int argc, char **argv) {
-    int option;
-    bool files = false;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
-        take_option(option);
-    if (settings.condition_count == 0)
-        cli_usage(
-            "watch needs a condition; give one with --when: %s; for example --when 'rss>85%%limit'",
-            CONDITION_GRAMMAR);
-    if (settings.match && !settings.all)
-        cli_usage("--match chooses among all processes; use it with --all");
-    if (settings.all && optind < argc)
-        cli_usage("--all watches every process and takes no TARGET; got %s", argv[optind]);
-    if (settings.action_count == 0)
-        add_action("snapshot");
-    if (never_acts())
-        cli_usage("a process that has ended cannot be asked; use --do exec:COMMAND with --when "
-                  "ends, or add another condition");
-    for (size_t i = 0; i < settings.action_count; i++)
-        files = files || settings.actions[i].kind == WATCH_SNAPSHOT ||
-                (settings.actions[i].kind == WATCH_DOCTOR && settings.json);
-    if (files || settings.directory)
-        check_directory(settings.directory ? settings.directory : ".");
-}
 
 /* --- processes ------------------------------------------------------------------------------- */
 
@@ -218,7 +63,7 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
 
 static void open_triggers(struct watched *process) {
     char path[PATH_MAX];
-    if (!needs_pressure)
+    if (!settings.needs_pressure)
         return;
     if (limits_find_pressure(&mounts, process->facts.thread, path, sizeof path))
         process->pressure = cli_copy(path);
@@ -263,7 +108,7 @@ static void free_process(struct watched *process) {
     for (size_t i = 0; i < settings.condition_count; i++)
         if (process->triggers[i] >= 0)
             close(process->triggers[i]);
-    watch_act_forget(process);
+    watch_files_forget(process);
     free(process->program);
     free(process->states);
     free(process->triggers);
@@ -400,7 +245,7 @@ static struct condition_reading read_outside(struct watched *process, int64_t no
                                         .waste_bytes = CONDITION_UNKNOWN,
                                         .limit_bytes = CONDITION_UNKNOWN,
                                         .pressure_us = CONDITION_UNKNOWN};
-    if (needs_limit && now_ms >= process->limit_due_ms)
+    if (settings.needs_limit && now_ms >= process->limit_due_ms)
         read_limit(process, now_ms, true);
     if (process->has_limit)
         reading.limit_bytes = process->limit.bytes;
@@ -536,7 +381,8 @@ static void look_at_all(int64_t now_ms) {
     for (process = processes; process && end_signal == 0; process = process->next)
         look_at(process, now_ms, NULL);
     int64_t until_ms = clock_now_ms() + ASK_MS;
-    for (process = processes; needs_target && process && end_signal == 0; process = process->next) {
+    for (process = processes; settings.needs_target && process && end_signal == 0;
+         process = process->next) {
         ask_and_evaluate(process);
         if (clock_now_ms() < until_ms || !process->next)
             continue;
@@ -672,13 +518,14 @@ int watch_main(int argc, char **argv) {
     int ended_fd = -1;
     const char *word = "";
     struct target target;
-    parse(argc, argv);
-    if (only_check) {
-        if (!settings.all)
+    settings = watch_parse(argc, argv);
+    bool single = !settings.all;
+    if (settings.only_check) {
+        if (single)
             reading_target_word(argc, argv, 1);
         return CLI_DONE;
     }
-    if (!settings.all) {
+    if (single) {
         word = reading_target_word(argc, argv, 1);
         target_open_running(&target, word);
         client_close(&target.client);
@@ -690,7 +537,7 @@ int watch_main(int argc, char **argv) {
     watch_act_begin(&settings);
     set_signals(&waiting);
     tell_start(word);
-    if (!settings.all)
+    if (single)
         add_process(&target.facts);
     run_loop(ended_fd, &waiting);
     watch_act_cancel();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watch.h - what the parts of `memctx watch` share: watch.c evaluates the conditions, watch_act.c
- * runs the actions, watch_log.c writes the log. All three run in one thread.
+ * watch.h - what the parts of `memctx watch` share: watch_options.c reads the command line, watch.c
+ * evaluates the conditions, watch_act.c runs the actions, watch_files.c keeps their files,
+ * watch_log.c writes the log. All of them run in one thread.
  */
 #ifndef MEMCTX_WATCH_H
 #define MEMCTX_WATCH_H
@@ -33,6 +34,8 @@ struct watch_settings {
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;
+    bool only_check;                                /* --check */
+    bool needs_target, needs_limit, needs_pressure; /* some condition needs this figure */
     struct reading_names names;
 };
 
@@ -75,6 +78,11 @@ struct watch_event {
     struct watch_files made;
     struct watch_event *next;
 };
+
+/* --- watch_options.c ------------------------------------------------------------------------- */
+
+/* Reads the command line. A mistake in it ends the command. */
+struct watch_settings watch_parse(int argc, char **argv);
 
 /* --- watch_log.c ----------------------------------------------------------------------------- */
 
@@ -120,10 +128,21 @@ int watch_act_fd(void);
 int64_t watch_act_left_ms(void);
 /* Ends the running action and removes its unfinished file. */
 void watch_act_cancel(void);
-/* Takes the list of a process's files away. The files stay, until another process of the same
- * program has newer ones. */
-void watch_act_forget(struct watched *process);
 /* Returns the number of actions that have failed. */
 size_t watch_act_failures(void);
+
+/* --- watch_files.c --------------------------------------------------------------------------- */
+
+/* Returns DIR/program-pid-time-condition; with a number behind it if a file of that name exists. */
+char *watch_files_make_stem(const struct watch_settings *settings, const struct watched *process,
+                            const struct condition *condition);
+/* Adds the event's files to those of the process, and removes files that --keep does not keep. */
+void watch_files_keep(const struct watch_settings *settings, struct watch_event *event);
+/* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
+ */
+const char *watch_files_newest(const struct watch_event *event);
+/* Takes the list of a process's files away. The files stay, until another process of the same
+ * program has newer ones. */
+void watch_files_forget(struct watched *process);
 
 #endif

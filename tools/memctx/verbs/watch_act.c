@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watch_act.c - the actions of `memctx watch`: one child process at a time, and the files it makes.
+ * watch_act.c - the actions of `memctx watch`: one child process at a time.
  *
  * Snapshots and findings are made by a child that runs `memctx dump` or `memctx doctor`, so their
  * memory is freed when the child ends, and a failure ends only the child. The child writes to a
@@ -73,143 +73,6 @@ static struct watch_line line_of(const struct watch_event *event, const char *na
     return line;
 }
 
-/* --- names of files -------------------------------------------------------------------------- */
-
-/* Appends `text`, with a dash in place of each run of characters that are not used in file names.
- */
-static void add_word(char *name, size_t bytes, const char *text) {
-    size_t length = strlen(name);
-    for (; *text != '\0' && length + 1 < bytes; text++) {
-        bool good = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') ||
-                    (*text >= 'A' && *text <= 'Z') || *text == '_' || (*text == '.' && length > 0);
-        if (good || (length > 0 && name[length - 1] != '-'))
-            name[length++] = good ? *text : '-';
-    }
-    name[length] = '\0';
-}
-
-static bool exists(const char *stem, const char *ending) {
-    struct stat status;
-    char *path = cli_format("%s%s", stem, ending);
-    bool found = lstat(path, &status) == 0;
-    free(path);
-    return found;
-}
-
-/* Returns DIR/program-pid-time-condition; with a number behind it if a file of that name exists. */
-static char *make_stem(const struct watched *process, const struct condition *condition) {
-    char name[200] = "", time_text[32];
-    time_t now = time(NULL);
-    struct tm utc;
-    add_word(name, 64, process->program);
-    if (name[0] == '\0') /* no character of the program's name is used in file names */
-        add_word(name, 64, "program");
-    strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
-    snprintf(name + strlen(name), sizeof name - strlen(name), "-%d-%s-", (int)process->facts.pid,
-             time_text);
-    add_word(name, sizeof name, condition->text);
-    const char *directory = settings->directory ? settings->directory : ".";
-    char *stem = cli_format("%s/%s", directory, name);
-    for (unsigned i = 2; i < 1000 && (exists(stem, ".mctx") || exists(stem, ".txt")); i++) {
-        free(stem);
-        stem = cli_format("%s/%s.%u", directory, name, i);
-    }
-    return stem;
-}
-
-/* --- which files are kept -------------------------------------------------------------------- */
-
-static void drop_file(struct watched *process, char **path) {
-    if (*path && unlink(*path) == 0) {
-        struct watch_line line = WATCH_LINE("removed", process);
-        line.file = *path;
-        watch_log(&line, "removed %s; the %lld newest and the largest are kept", *path,
-                  (long long)settings->keep);
-    }
-    free(*path);
-    *path = NULL;
-}
-
-/* Removes the files of the oldest events until `keep` newest events are left; the event with most
- * bytes in use is kept besides. */
-static void prune(struct watched *process) {
-    size_t keep = (size_t)settings->keep, largest = 0;
-    for (size_t i = 1; i < process->file_count; i++)
-        if (process->files[i].inuse_bytes > process->files[largest].inuse_bytes)
-            largest = i;
-    for (size_t i = 0; i + keep < process->file_count;) {
-        if (i == largest) {
-            i++;
-            continue;
-        }
-        drop_file(process, &process->files[i].snapshot);
-        drop_file(process, &process->files[i].doctor);
-        memmove(process->files + i, process->files + i + 1,
-                (--process->file_count - i) * sizeof process->files[0]);
-        largest -= largest > i;
-    }
-}
-
-/* The files of an ended process. The next process of its program that gets files takes them over:
- * otherwise a service that fails and is started again would leave new files each time. */
-struct past {
-    struct past *next;
-    char *program;
-    struct watch_files *files;
-    size_t count;
-};
-static struct past *first_past;
-
-void watch_act_forget(struct watched *process) {
-    if (process->file_count == 0)
-        return;
-    struct past *past = cli_alloc(1, sizeof *past);
-    *past =
-        (struct past){first_past, cli_copy(process->program), process->files, process->file_count};
-    for (size_t i = 0; i < past->count; i++)
-        past->files[i].earlier = true;
-    first_past = past;
-    process->files = NULL;
-    process->file_count = 0;
-}
-
-static void take_over_files(struct watched *process) {
-    struct past **at = &first_past;
-    while (*at && strcmp((*at)->program, process->program) != 0)
-        at = &(*at)->next;
-    struct past *past = *at;
-    if (!past)
-        return;
-    *at = past->next;
-    process->files = past->files;
-    process->file_count = past->count;
-    free(past->program);
-    free(past);
-}
-
-static void keep_files(struct watch_event *event) {
-    struct watched *process = event->process;
-    if (!event->made.snapshot && !event->made.doctor)
-        return;
-    if (process->file_count == 0)
-        take_over_files(process);
-    process->files = cli_grow(process->files, process->file_count + 1, sizeof process->files[0]);
-    event->made.inuse_bytes = event->inuse_bytes;
-    process->files[process->file_count++] = event->made;
-    prune(process);
-}
-
-/* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
- */
-static const char *newest_file(const struct watch_event *event) {
-    const struct watch_files *files = &event->made;
-    const struct watched *process = event->process;
-    if (!files->snapshot && !files->doctor && process->file_count > 0 &&
-        !process->files[process->file_count - 1].earlier)
-        files = &process->files[process->file_count - 1];
-    return files->snapshot ? files->snapshot : files->doctor ? files->doctor : "";
-}
-
 /* --- the child ------------------------------------------------------------------------------- */
 
 /* Limits the data of this process and of those that it starts to `bytes` (0: no limit), as far as
@@ -271,7 +134,7 @@ static void become_command(const struct watch_event *event, const char *command)
     set_number("MEMCTX_PID", event->process->facts.pid);
     setenv("MEMCTX_WHEN", condition_text(event), 1);
     set_number("MEMCTX_VALUE", event->result.value);
-    setenv("MEMCTX_FILE", newest_file(event), 1);
+    setenv("MEMCTX_FILE", watch_files_newest(event), 1);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is for the log */
     fork_restore_limit();
     limit_memory(0, true); /* the agent's limit is for its parts, not for commands of the user */
@@ -591,14 +454,15 @@ bool watch_act_step(void) {
             run.action += run.pid == 0;
         } else if (run.action < settings->action_count) {
             if (!event->stem)
-                event->stem = make_stem(event->process, &settings->conditions[event->condition]);
+                event->stem = watch_files_make_stem(settings, event->process,
+                                                    &settings->conditions[event->condition]);
             begin_action(event, &settings->actions[run.action]);
             if (run.pid == 0) { /* the action was left out, or could not begin */
                 drop_temporary();
                 run.action++;
             }
         } else {
-            keep_files(event);
+            watch_files_keep(settings, event);
             drop_event(event);
             run.action = 0;
         }
