@@ -374,7 +374,8 @@ def profile_names_that_pprof_would_cut():
         made = Made(where)
         made.module("/opt/shop", 0x1000, 0x9000)
         for i, name in enumerate([*kept, *cut]):
-            made.add(0, name, address=0x2000 + i, module="/opt/shop", requested_bytes=100, live_chunks=1)
+            made.add(0, name, address=0x2000 + i, module="/opt/shop", requested_bytes=100,
+                     live_chunks=1)
         profile = export(made.save(), where)
         texts = profile["string_table"]
         names = {

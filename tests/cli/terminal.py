@@ -84,8 +84,8 @@ def units_on_a_terminal():
         for words in (["dump", live.pid], ["dump", live.pid, "--flat"], ["frag", live.pid], ["ps"],
                       ["diff", live.pid],
                       ["trim", live.pid, context]):
-            human, exact = plain(on_terminal(*words, env=env)), plain(on_terminal(*words, "--human",
-                                                                                  "--bytes", env=env))
+            human = plain(on_terminal(*words, env=env))
+            exact = plain(on_terminal(*words, "--human", "--bytes", env=env))
             check(re.search(r"\d [KM]iB", human), f"{words} on a terminal: {human}")
             check(not re.search(r"\d [KM]iB", exact.replace("pages of 4 KiB", "")),
                   f"{words} --bytes: {exact}")
@@ -144,8 +144,8 @@ def doctor_fits_the_terminal():
 def ps_fits_the_terminal():
     """ps cuts commands at the terminal's width, and breaks the lines of reasons."""
     words = ["/usr/bin/python3", "-c", "print('ready', flush=True); input()", "ü" * 70]
-    with target(words) as live, harness.runtime_dir() as runtime, Target(words, runtime,
-                                                                         MEMCTX_CONTROL="off") as silent, \
+    with target(words) as live, harness.runtime_dir() as runtime, \
+            Target(words, runtime, MEMCTX_CONTROL="off") as silent, \
             Target(words, runtime, MEMCTX_CONTROL="off") as second:
         check_equal((silent.hear(60), second.hear(60)), ("ready", "ready"), "what the programs say")
         # removes sockets that other tests left, which prints a line

@@ -191,8 +191,8 @@ def notes_make_room():
 
 @test
 def half_a_frame():
-    """A client that sends only a part of a request loses its connection after the deadline. A client
-    that sends nothing keeps its connection for longer."""
+    """A client that sends only a part of a request loses its connection after the deadline. A
+    client that sends nothing keeps its connection for longer."""
     request = wire.dump_request()
     with attacked() as target, Wire(target.socket_path()) as idle:
         clients = []

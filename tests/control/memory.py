@@ -547,7 +547,8 @@ def marks_that_are_too_large():
         check(most < 64, f"what holds {most} bytes was left out")
         check(len(growth) > 1000, f"{len(growth)} contexts grew or shrank")
         # The mark did not leave out contexts that it could not know.
-        fresh = [row for row in diff["contexts"] if row["before"]["requested_bytes"] == row["before"]["live_chunks"] == 0]
+        fresh = [row for row in diff["contexts"]
+                 if row["before"]["requested_bytes"] == row["before"]["live_chunks"] == 0]
         check(len(fresh) > 1000, f"{len(fresh)} contexts are newer than the mark")
         # The contexts' growth adds up to the growth of the totals, but for the contexts that the
         # mark left out.

@@ -123,8 +123,8 @@ def outside_equals_inside():
     """An idle process has equal figures and rules over its socket, read from outside, and while
     stopped. Its uptime is on the clock of the socket, though the kernel made the process
     earlier."""
-    with runtime_dir() as directory, start_python(directory, late=True, MEMCTX_CONTROL="eager",
-                                                  MEMCTX_RULES="nothing=own;PyObject_*=slab") as target:
+    settings = {"MEMCTX_CONTROL": "eager", "MEMCTX_RULES": "nothing=own;PyObject_*=slab"}
+    with runtime_dir() as directory, start_python(directory, late=True, **settings) as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
         check("PyObject_*=slab" in {context.get("why") for context in inside["contexts"]},

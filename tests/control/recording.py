@@ -374,7 +374,8 @@ def recording_names_the_program():
                     'exec -a "$1" "$2"', "bash", title, path]
             with harness.Target(argv, runtime, preload=False) as target:
                 check_equal(target.hear(), f"ready {target.pid}", "the target's line")
-                file = os.path.join(directory, f"memctx-{target.pid}-{os.path.basename(path).replace(' ', '_')}.rec")
+                name = os.path.basename(path).replace(" ", "_")
+                file = os.path.join(directory, f"memctx-{target.pid}-{name}.rec")
                 wait_moments(file)
                 check_equal(postmortem_of(file)["program"], want, f"the name of {title}")
 
@@ -716,7 +717,8 @@ def companions_of(pid):
     found = []
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
-            if name.isdigit() and read(f"/proc/{name}/cmdline").split(b"\0")[1:2] == [b"names of %d" % pid]:
+            if (name.isdigit() and
+                    read(f"/proc/{name}/cmdline").split(b"\0")[1:2] == [b"names of %d" % pid]):
                 found.append(int(name))
     return found
 
@@ -909,7 +911,8 @@ def top_prints_a_recording():
                             f"{key} of frame {frame['frame']}")
             check_equal(sum(one["requested_bytes"] for one in frame["list"]),
                         moment["requested_bytes"], "sum over the contexts")
-            rate = before and (moment["requested_bytes"] - before["requested_bytes"]) / (moment["uptime_s"] - before["uptime_s"])
+            rate = before and ((moment["requested_bytes"] - before["requested_bytes"]) /
+                               (moment["uptime_s"] - before["uptime_s"]))
             check(rate is None if process["growth_bytes_per_s"] is None
                   else abs(process["growth_bytes_per_s"] - rate) < 1 + abs(rate) / 100,
                   f"growth of frame {frame['frame']}: {process['growth_bytes_per_s']}, want {rate}")

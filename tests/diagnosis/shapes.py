@@ -398,23 +398,27 @@ def shape_leak_beside_memory_that_was_freed():
 
 @test
 def shape_cache_that_is_filled_and_then_replaced():
-    """A cache is filled during the first half of the looks, while a second path replaces entries. In
-    the second half, the second path grows by what the first one loses, and the cache as a whole does
-    not grow. A path that grows by twice as much leaks."""
+    """A cache is filled during the first half of the looks, while a second path replaces entries.
+    In the second half, the second path grows by what the first one loses, and the cache as a whole
+    does not grow. A path that grows by twice as much leaks."""
     for alarming, filled in ((False, (0, 0.3, 0.6, 0.4, 0.2)), (True, (0, 0.3, 0.6, 0.5, 0.4))):
         found, _ = looked(SHAPES["leak"][1], change=beside_falling(filled))
-        growth = [(one["severity"], one["evidence"], one["path"]) for one in found if one["id"] == "growth"]
+        growth = [(one["severity"], one["evidence"], one["path"])
+                  for one in found if one["id"] == "growth"]
         check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{filled}: {growth}")
 
 
 @test
 def shape_leak_of_as_many_chunks_as_a_cache_replaces():
-    """A request replaces an entry of a cache, from another line than the entry was made at, and leaks
-    a small chunk. The leak is an alarm, although as many chunks were freed: the new entries replaced
-    these."""
+    """A request replaces an entry of a cache, from another line than the entry was made at, and
+    leaks a small chunk. The leak is an alarm, although as many chunks were freed: the new entries
+    replaced these."""
     def change(dump, found):
         kept, work = found[KEPT][0]["id"], found[WORK][0]
-        dump["contexts"].append({**copy.deepcopy(work), "id": 1 << 19, "frame": {**work["frame"], **{key: hex(int(work["frame"][key], 16) + 1) for key in ("addr", "offset")}}})
+        dump["contexts"].append({**copy.deepcopy(work), "id": 1 << 19,
+                                 "frame": {**work["frame"], **{key: hex(int(work["frame"][key],
+                                                                            16) + 1)
+                                                               for key in ("addr", "offset")}}})
         last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
         for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
             live = next(row.get("self", row)["live_chunks"] for row in rows if row["id"] == kept)
@@ -427,7 +431,8 @@ def shape_leak_of_as_many_chunks_as_a_cache_replaces():
                     figures["frees"] = figures["allocs"] - figures["live_chunks"]
     found, _ = looked(SHAPES["leak"][1], change=change)
     growth = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
-    check_equal([names(one, KEPT) for one in growth], [True], f"{[(one['severity'], one['evidence'], one['path'][:2]) for one in found]}")
+    check_equal([names(one, KEPT) for one in growth], [True],
+                f"{[(one['severity'], one['evidence'], one['path'][:2]) for one in found]}")
 
 
 @test

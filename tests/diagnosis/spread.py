@@ -97,5 +97,6 @@ def places_in_one_line_are_told_once():
         check_equal((first["id"], first["contexts"]), ("growth", 4), "the finding")
         text = told(target)
     who = labelled(text, 1, "who")
-    check_equal(len(re.findall("line_keep", who)), 1 + len(re.findall(r"\d %", who)), f"the function and its parts: {who}")
+    check_equal(len(re.findall("line_keep", who)), 1 + len(re.findall(r"\d %", who)),
+                f"the function and its parts: {who}")
     check(len(re.findall(r"\d %", who)) <= 1, f"a line twice: {who}")

@@ -147,7 +147,8 @@ def unseen_library_in_headers():
         check_equal(done.returncode, 0, f"gcc: {done.stderr}")
         with Target([program], directory, MEMCTX_CONTROL="eager") as target:
             _, text = growth_at(target)
-    check(re.search(r"\(shelf_add, shelf\.h:11; called for order_keep, orders\.c:21\)$", verdict(text)), text)
+    check(re.search(r"\(shelf_add, shelf\.h:11; called for order_keep, orders\.c:21\)$",
+                    verdict(text)), text)
 
 
 @test
@@ -314,12 +315,15 @@ for round in range(4):
 
 @test
 def unseen_threads_of_python():
-    """What a script keeps is one finding at the interpreter's loop, also if several threads allocate
-    it."""
-    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_THREADS], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+    """What a script keeps is one finding at the interpreter's loop, also if several threads
+    allocate it."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_THREADS], directory,
+                                            MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
         found = found_at(target, 4)["findings"]
     grown = [one for one in found if one["id"] == "growth" and one["severity"] in ALARMING]
-    check_equal(["_PyEval_EvalFrameDefault" in one["path"] for one in grown], [True], f"{[(one['function'], one['evidence']) for one in grown]}")
+    check_equal(["_PyEval_EvalFrameDefault" in one["path"] for one in grown], [True],
+                f"{[(one['function'], one['evidence']) for one in grown]}")
 
 
 PYTHON_MODULE = r"""
@@ -344,18 +348,20 @@ for round in range(4):
 
 @test
 def unseen_module_that_calls_the_interpreter():
-    """If a module in C leaks objects that the interpreter's functions allocate, the first line names
-    the function of the module, too."""
+    """If a module in C leaks objects that the interpreter's functions allocate, the first line
+    names the function of the module, too."""
     with runtime_dir() as directory:
         source, library = os.path.join(directory, "frames.c"), os.path.join(directory, "frames.so")
         with open(source, "w", encoding="ascii") as file:
             file.write(PYTHON_MODULE)
-        done = harness.run_program(["gcc", "-O2", "-g", "-shared", "-fPIC", source, "-o", library], os.environ)
+        done = harness.run_program(["gcc", "-O2", "-g", "-shared", "-fPIC", source, "-o", library],
+                                   os.environ)
         check_equal(done.returncode, 0, f"gcc: {done.stderr}")
         argv = ["/usr/bin/python3", "-c", PYTHON_CALLS, library]
         with Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
             _, text = growth_at(target)
-    check(re.search(r"\(PyBytes_FromStringAndSize, python3\S*; called for frame_pack, frames\.c:4\)$", verdict(text)), text)
+    check(re.search(r"\(PyBytes_FromStringAndSize, python3\S*; called for frame_pack, "
+                    r"frames\.c:4\)$", verdict(text)), text)
 
 
 NODE_KEEPS = """

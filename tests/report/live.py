@@ -152,15 +152,19 @@ def the_live_page_fits_a_phone_and_paper():
             page.set_viewport_size({"width": 320, "height": 600})
             ready(page)
             until(page, "document.querySelector('#live-top tbody tr')")
-            for tab in page.evaluate("[...document.querySelectorAll('[role=tab]')].map((one) => one.id)"):
+            for tab in page.evaluate("[...document.querySelectorAll('[role=tab]')].map((one) => "
+                                     "one.id)"):
                 page.click("#" + tab)
                 until(page, "document.documentElement.scrollWidth <= 320")
             wide = page.evaluate("document.querySelector('#live-top td').offsetWidth")
             check(wide > 107, f"a name has {wide} of 320 pixels")
             page.click("#tab-table")
             page.emulate_media(media="print")
-            check_equal(page.evaluate("getComputedStyle(document.querySelector('#view-table .scroll')).maxHeight"), "none", "the table's height")
-            check_equal(page.evaluate("[...document.querySelectorAll('button, select, input, footer')].filter((one) => one.offsetWidth && !one.closest('th')).length"),
+            check_equal(page.evaluate("getComputedStyle(document.querySelector('#view-table "
+                                      ".scroll')).maxHeight"), "none", "the table's height")
+            check_equal(page.evaluate("[...document.querySelectorAll('button, select, input, "
+                                      "footer')].filter((one) => one.offsetWidth && "
+                                      "!one.closest('th')).length"),
                         0, "controls on paper")
 
 

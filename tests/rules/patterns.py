@@ -119,9 +119,9 @@ def patterns_of_rust():
                          if context.get("frame")]
                 check({shown, generic} <= {*names}, f"memctx dump shows {names}")
                 check_equal(listed(process)[0]["contexts"], contexts, f"{mangling}, {pattern}")
-    with runtime_dir() as directory, Target([os.path.join(harness.BIN, "rules-names-legacy")],
-                                            directory, MEMCTX_CONTROL="eager",
-                                            MEMCTX_RULES="names::shop::till::Till::open=own") as process:
+    argv = [os.path.join(harness.BIN, "rules-names-legacy")]
+    settings = {"MEMCTX_CONTROL": "eager", "MEMCTX_RULES": "names::shop::till::Till::open=own"}
+    with runtime_dir() as directory, Target(argv, directory, **settings) as process:
         check_equal(process.hear(), "begun", "without the command")
         process.wait_socket()
         check_equal(listed(process)[0]["contexts"], 1, "without the command")

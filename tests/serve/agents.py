@@ -337,7 +337,8 @@ def parts_end_with_the_agent():
 @test
 def a_part_that_hangs_is_killed():
     """A part that does not end after SIGTERM is killed after 10 s, and the agent ends."""
-    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\nlisten = "127.0.0.1:0"\n') as path, \
+    with served() as target, file_of(f'[agent]\nmatch = "no-such-{os.getpid()}"\n[serve]\n'
+                                     'listen = "127.0.0.1:0"\n') as path, \
             Agent(path, target.runtime) as agent:
         pid = agent.hear("started", "serve")["pid"]
         # SIGTERM ends even a stopped process, as long as the process neither blocks nor handles it.
@@ -346,7 +347,8 @@ def a_part_that_hangs_is_killed():
         os.kill(pid, signal.SIGSTOP)
         agent.process.terminate()
         agent.hear("killed")
-        check_equal(agent.hear("ended", "serve")["text"], "was ended by signal 9 (Killed)", "how the part ended")
+        check_equal(agent.hear("ended", "serve")["text"], "was ended by signal 9 (Killed)",
+                    "how the part ended")
         agent.hear("end")
         check_equal(agent.process.wait(PATIENCE_S), 0, "status")
 

@@ -181,12 +181,17 @@ def an_address_may_have_scheme_and_host():
     """HTTP demands that a server takes "GET http://HOST/PATH", too. HOST then counts instead of the
     header Host."""
     with served() as target, Server(target.runtime, target.pid) as server:
-        for address, host, status in (("http://localhost/metrics", "localhost", b"200"), ("HTTP://127.0.0.1:9464/metrics", "localhost", b"200"),
-                                      ("http://localhost", "localhost", b"200"), ("http://localhost/nothing", "localhost", b"404"),
-                                      ("http://example.org/metrics", "localhost", b"403"), ("http://localhost/metrics", "example.org", b"200"),
-                                      ("http:///metrics", "localhost", b"403"), ("ftp://localhost/metrics", "localhost", b"404")):
+        for address, host, status in (("http://localhost/metrics", "localhost", b"200"),
+                                      ("HTTP://127.0.0.1:9464/metrics", "localhost", b"200"),
+                                      ("http://localhost", "localhost", b"200"),
+                                      ("http://localhost/nothing", "localhost", b"404"),
+                                      ("http://example.org/metrics", "localhost", b"403"),
+                                      ("http://localhost/metrics", "example.org", b"200"),
+                                      ("http:///metrics", "localhost", b"403"),
+                                      ("ftp://localhost/metrics", "localhost", b"404")):
             with server.raw() as raw:
-                raw.sendall(f"GET {address} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                raw.sendall(f"GET {address} HTTP/1.1\r\nHost: {host}\r\n"
+                            "Connection: close\r\n\r\n".encode())
                 check_equal(raw.recv(100).split()[1], status, f"{address}, Host: {host}")
 
 

@@ -439,18 +439,21 @@ def the_newest_wait():
     ones are sent."""
     answers = [(503, b"", {"Retry-After": "600"}), (200, b"", {})]
     with served() as target, sink(*answers) as (url, got):
-        with running(target, target.pid, "--pyroscope", url, "--every", "300ms", "--json") as process:
+        with running(target, target.pid, "--pyroscope", url, "--every", "300ms",
+                     "--json") as process:
             drops = []
             while len(drops) < 9:  # 8 may wait, so all of these were made after the first drop
                 event = json.loads(process.stdout.readline())
                 if event["event"] == "dropped":
-                    drops.append(calendar.timegm(time.strptime(event["time"], "%Y-%m-%dT%H:%M:%SZ")))
+                    drops.append(calendar.timegm(time.strptime(event["time"],
+                                                               "%Y-%m-%dT%H:%M:%SZ")))
             code, out, _ = ended(process)
             end = json.loads(out.splitlines()[-1])
             check_equal((code, end["sent"], end["failed"]), (0, 8, 0), "end")
         ends = [int(re.search(r"&until=(\d+)", path).group(1)) for _, path, *_ in got[1:]]
         check_equal((len(ends), ends), (8, sorted(ends)), "the end of each profile that was sent")
-        check(min(ends) >= drops[0], f"{ends}: profiles from before {drops[0]}, when the first one was dropped")
+        check(min(ends) >= drops[0],
+              f"{ends}: profiles from before {drops[0]}, when the first one was dropped")
 
 
 def dumps_of(target):

@@ -235,7 +235,8 @@ def a_rule_that_asks_for_pages_of_every_path():
     """A rule gives each of very many paths pages of its own. The limit holds. After the rule was
     cleared, the program gets its pages back as it goes on."""
     told, (before, during, after) = rule_for_full_tables("site_?=own")
-    check(during > before + (8 << 10), f"the rule took {during - before} KiB, too few for this test")
+    check(during > before + (8 << 10),
+          f"the rule took {during - before} KiB, too few for this test")
     check(after < before + (during - before) // 4,
           f"resident {before} KiB before the rule, {during} with it, {after} after it")
     return note(told)

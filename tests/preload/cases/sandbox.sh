@@ -121,7 +121,8 @@ test_sandbox_ps() {
 }
 
 sandbox_ps_says() { # PID
-    "$MEMCTX" ps | grep -A1 "^ *$1 " | grep -q 'not asked: .*its system calls are filtered (seccomp)'
+    "$MEMCTX" ps | grep -A1 "^ *$1 " |
+        grep -q 'not asked: .*its system calls are filtered (seccomp)'
 }
 
 # --- sshd -----------------------------------------------------------------------------------------

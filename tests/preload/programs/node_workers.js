@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Worker threads that are born, compute, pass buffers on and die, some of them terminated in the middle.
+// Worker threads that are born, compute, pass buffers on and die, some of them terminated in the
+// middle.
 "use strict";
 const { Worker, isMainThread, parentPort, workerData } = require("worker_threads");
 const zlib = require("zlib");
@@ -32,6 +33,7 @@ if (!isMainThread) {
     });
     (async () => {
         for (let round = 0; round < rounds; round++)
-            console.log((await Promise.all([0, 1, 2, 3].map(i => start(round * 4 + i)))).join("\n"));
+            const ends = await Promise.all([0, 1, 2, 3].map(i => start(round * 4 + i)));
+            console.log(ends.join("\n"));
     })();
 }

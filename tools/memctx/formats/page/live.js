@@ -279,7 +279,8 @@
       );
     pen.fillText(clock(first), LEFT, height - 6);
     pen.fillText(clock(end), width - pen.measureText(clock(end)).width - 4, height - 6);
-    const legend = "line: resident, area: requested", clocks = pen.measureText(clock(first) + clock(end)).width;
+    const legend = "line: resident, area: requested";
+    const clocks = pen.measureText(clock(first) + clock(end)).width;
     if (pen.measureText(legend).width + clocks + LEFT + 20 < width)
       pen.fillText(legend, (LEFT + width - pen.measureText(legend).width) / 2, height - 6);
   };
