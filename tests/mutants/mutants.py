@@ -339,7 +339,8 @@ MUTANTS = {
     # --- invariants ---
     "a-dump-adds-frees": (
         "src/figures/sums.c", "    sum->frees += (int64_t)load_acquire(&view->frees);\n",
-        "    sum->frees += (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n",
+        "    sum->frees += (int64_t)load_acquire(&view->frees)"
+        " + (view->frees > 1000 ? 1000 : 0);\n",
         ["invariant-1-sums-when-busy"]),
     "reserved-is-what-is-requested": (
         "src/figures/pages.c", "        .bytes = bytes,\n        .touched_bytes = touched,\n"
