@@ -11,7 +11,14 @@
 #include "path/functions.h"
 #include "region/heap.h"
 
-#define SIGHTINGS 4096U
+/* The number of elements of `sightings` is the greatest power of two that takes at most
+ * 1/SIGHTINGS_SHARE of the limit, between these bounds. */
+#define SIGHTINGS_SHARE 64
+#define SIGHTINGS_LEAST 4096U
+#define SIGHTINGS_MOST 65536U
+#define SIGHTINGS_OF_PATH 4U /* number of elements that count one path */
+/* all counts are halved after this many sightings of paths for each element */
+#define SIGHTINGS_LAST 2U
 /* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says, for two reasons.
  * The stack of a folded path is walked to its end in any case. And paths that begin at the root
  * share their outer nodes, while paths that begin at [truncated] hardly share any. */
@@ -29,11 +36,13 @@
 #define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U /* walks of a thread between two computations of the limit */
 
-/* Each element counts how often a path was seen lately: the lower 16 bits are the path's weight,
- * the upper ones a part of its hash. Sightings of other paths that lead to this element lower the
- * weight. All threads share the elements. A thread may overwrite the count of another thread, which
- * does no harm. */
-static uint32_t *sightings; /* atomic, as is each element */
+/* Counts how often each waiting path was seen lately. SIGHTINGS_OF_PATH elements, which the path's
+ * hash chooses, count a path. The least of them is the path's weight, because other paths that
+ * share an element can only make its count too great. All threads share the elements. A thread may
+ * overwrite the count of another thread, which does no harm. */
+static uint8_t *sightings;       /* atomic, as is each element */
+static uint32_t sightings_count; /* number of elements; set before `sightings` */
+static uint32_t sightings_made;  /* atomic: sightings since the counts were last halved */
 uint64_t admit_waited, admit_looked_up;
 bool admit_any_waited;
 
@@ -42,13 +51,18 @@ bool admit_any_waited;
 static bool make_sightings(void) {
     if (load_acquire(&sightings))
         return true;
-    uint32_t *made = meta_alloc(SIGHTINGS * sizeof *made), *there = NULL;
+    uint32_t count = SIGHTINGS_MOST, none = 0;
+    while (count > SIGHTINGS_LEAST && count > tables_limit_bytes() / SIGHTINGS_SHARE)
+        count /= 2;
+    if (!cas_acq_rel(&sightings_count, &none, count))
+        count = none; /* the number that another thread has chosen */
+    uint8_t *made = meta_alloc(count), *there = NULL;
     if (!made)
         return false;
     if (cas_acq_rel(&sightings, &there, made))
-        tables_add(SIGHTINGS * sizeof *made);
+        tables_add(count);
     else
-        meta_free(made, SIGHTINGS * sizeof *made);
+        meta_free(made, count);
     return true;
 }
 
@@ -121,44 +135,50 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-#define WORN_ONCE_IN 4 /* one in this many sightings of other paths lowers the weight */
-
-/* Counts a sighting of a path. Returns the path's weight, or 1 if another path has the element of
- * `sightings`. */
-static uint32_t sight(struct admission *admission, uint32_t hash) {
-    uint32_t *place = &sightings[hash % SIGHTINGS], word = load_relaxed(place);
-    uint32_t tag = hash & 0xffff0000, weight = word & 0xffff;
-    if (weight && (word & 0xffff0000) != tag) {
-        admission->random = admission->random * 1103515245 + 12345;
-        if (admission->random >> 16 & (WORN_ONCE_IN - 1))
-            return 1;
-        word = weight > 1 ? word - 1 : tag | 1;
-        store_owner(place, word);
-        return 1;
-    }
-    weight += weight < UINT16_MAX;
-    store_owner(place, tag | weight);
-    return weight;
+/* After many sightings, halves all counts, so that they tell what was seen lately. If two threads
+ * call this function at one time, one of the calls may not count, which does no harm. */
+static void wear_sightings(void) {
+    uint32_t made = load_relaxed(&sightings_made) + 1;
+    bool many = made >= sightings_count * SIGHTINGS_LAST;
+    store_owner(&sightings_made, many ? 0 : made);
+    for (uint32_t i = 0; many && i < sightings_count; i++)
+        store_owner(&sightings[i], load_relaxed(&sightings[i]) >> 1);
 }
 
-/* Clears the count of a path that was admitted, because the count would keep other paths waiting
- * whose hashes lead to the same element of `sightings`. */
-static void sighting_clear(uint32_t hash) {
-    uint32_t *place = &sightings[hash % SIGHTINGS];
-    if ((load_relaxed(place) & 0xffff0000) == (hash & 0xffff0000))
-        store_owner(place, 0);
+/* Counts a sighting of a path. Returns the path's weight. */
+static uint32_t sight(uint32_t hash) {
+    uint64_t bits = (hash ^ (uint64_t)hash << 32) * 0x9e3779b97f4a7c15ULL;
+    uint8_t *of_path[SIGHTINGS_OF_PATH];
+    uint32_t least = UINT8_MAX;
+    bits ^= bits >> 29;
+    bits *= 0xbf58476d1ce4e5b9ULL;
+    for (unsigned i = 0; i < SIGHTINGS_OF_PATH; i++, bits >>= 16) {
+        of_path[i] = &sightings[bits & (sightings_count - 1)];
+        uint32_t count = load_relaxed(of_path[i]);
+        least = count < least ? count : least;
+    }
+    for (unsigned i = 0; i < SIGHTINGS_OF_PATH && least < UINT8_MAX; i++)
+        if (load_relaxed(of_path[i]) == least)
+            store_owner(of_path[i], (uint8_t)(least + 1));
+    return least + 1;
 }
 
 /* Returns the weight that a path needs to be admitted, for an allocation of `size` bytes. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS + 1;
-    int64_t left = (TABLES_ADMITTED * part - load_relaxed(&tables_used_bytes)) * 2 / part;
+    int64_t left =
+        (TABLES_ADMITTED * part - load_relaxed(&tables_used_bytes) - tables_ends_bytes()) / part;
     unsigned steps = left >= ADMIT_STEPS ? 0 : (unsigned)(ADMIT_STEPS - (left > 0 ? left : 0));
     live = live > ADMIT_LIVE_LEAST ? live : ADMIT_LIVE_LEAST;
     if ((int64_t)size >= live / ADMIT_LIVE_SHARE)
         return 1;
-    return ADMIT_WEIGHT << 2 * steps;
+    /* While there is room, an allocation also admits its path at once if its share of the live
+     * bytes is greater than the share of the limit that the path takes. */
+    if (size >= ADMIT_LARGE && !tables_are_past(TABLES_ADMITTED) &&
+        (int64_t)size * (load_relaxed(&tables_limit_known) / ADMIT_PATH_BYTES) >= live)
+        return 1;
+    return ADMIT_WEIGHT << steps;
 }
 
 /* Returns the view of the site below `ancestor` that has the stack's innermost `count` frames.
@@ -281,14 +301,27 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     if (paths->first_cold >= admit->stack->count || !frame->length || frame->length > admit->depth)
         return;
     bool near = frame->length <= NEAR_ROOT;
-    if (sight(paths->admission, ~frame->hash) < (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
+    uint32_t wanted = near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight;
+    if (sight(~frame->hash) < (wanted < ADMIT_WEIGHT_MOST ? wanted : ADMIT_WEIGHT_MOST))
         return;
     uint32_t child = tree_child(prefix_ancestor(frame->node), prefix_frame(frame),
                                 near ? TABLES_NEAR : TABLES_ADMITTED);
-    if (!child)
-        return;
-    tree_flag(child, TREE_LATE);
-    sighting_clear(~frame->hash);
+    if (child)
+        tree_flag(child, TREE_LATE);
+}
+
+/* Returns the share of the budget for a path that was seen `seen` times lately. */
+static enum tables_share share_of(uint32_t seen, uint32_t wanted_weight) {
+    return wanted_weight == 1 ? TABLES_LARGE : seen >= ADMIT_OFTEN ? TABLES_OFTEN : TABLES_ADMITTED;
+}
+
+/* Makes the path's missing nodes and its view, as far as admit->share allows. Sets *prefix to the
+ * path's prefix. NULL: there is no room. */
+static struct view *view_of_path(struct admit *admit, struct prefix *prefix) {
+    admit_forget(admit->paths);
+    *prefix = prefix_of_stack(admit);
+    return prefix->node & PREFIX_WAITS ? NULL
+                                       : heap_view_within(admit->heap, prefix->node, admit->share);
 }
 
 /* Admits a path that is not in the tree, or lets it wait on. Returns the view that pays. */
@@ -300,25 +333,26 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
         store_owner(&admit_any_waited, true);
     if (!make_admission(paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
-    uint32_t seen = sight(paths->admission, prefix.hash);
+    wear_sightings();
+    uint32_t seen = sight(prefix.hash);
     if (paths->watching && !(paths->admission->waited % WATCH_EVERY))
         prefix_watch_all(admit);
     uint32_t wanted_weight = weight_wanted(size);
     extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
-        uint32_t hash = prefix.hash;
-        admit->share = wanted ? TABLES_RULE : TABLES_ADMITTED;
-        admit_forget(paths);
-        prefix = prefix_of_stack(admit);
-        struct view *view = prefix.node & PREFIX_WAITS
-                                ? NULL
-                                : heap_view_within(admit->heap, prefix.node, admit->share);
-        /* a trace may lead to the path's site, too: otherwise every allocation would walk the stack
-         * while there is no room for the path */
-        *keep = true;
+        admit->share = wanted ? TABLES_RULE : share_of(seen, wanted_weight);
+        struct view *view = view_of_path(admit, &prefix);
+        if (!view && admit->share == TABLES_LARGE && make_way(paths, TABLES_LARGE))
+            view = view_of_path(admit, &prefix);
+        /* A trace may lead to the path's site, too: otherwise every allocation would walk the stack
+         * while there is no room for the path. But not before the path was seen often enough for
+         * TABLES_OFTEN, because look-ups by a trace count no sightings. And not because of a
+         * large allocation, because a look-up by a trace does not ask whether an allocation is
+         * large. */
+        *keep = wanted || seen >= ADMIT_OFTEN;
         if (view) {
-            sighting_clear(hash);
+            *keep = true;
             return view;
         }
     }
@@ -326,6 +360,24 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
         evict_want();
     paths->site_traced |= *keep;
     return view_of_site(admit, prefix_ancestor(prefix.node));
+}
+
+/* For a path that is in the tree, but whose view found no room. Returns the view that pays. */
+static NOINLINE struct view *view_of_node(const struct admit *admit, uint32_t node, size_t size,
+                                          bool *keep) {
+    *keep = false;
+    tree_flag(node, TREE_LATE); /* the heap may have room for the view later */
+    if (!make_admission(admit->paths))
+        return context_view_fixed(admit->heap, TREE_OTHERS);
+    wear_sightings();
+    enum tables_share share = share_of(sight(node), weight_wanted(size));
+    struct view *view =
+        share == TABLES_ADMITTED ? NULL : heap_view_within(admit->heap, node, share);
+    *keep = view;
+    if (view)
+        return view;
+    evict_want();
+    return view_of_site(admit, tree_node(node)->parent);
 }
 
 /* --- the functions of admit.h ----------------------------------------------------------------- */
@@ -407,10 +459,5 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
             return view;
     }
     view = heap_view_within(heap, prefix.node, TABLES_ADMITTED);
-    if (LIKELY(view != NULL))
-        return view;
-    *keep = false;
-    tree_flag(prefix.node, TREE_LATE); /* the heap may have room for the view later */
-    return make_admission(paths) ? view_of_site(&admit, tree_node(prefix.node)->parent)
-                                 : context_view_fixed(heap, TREE_OTHERS);
+    return LIKELY(view != NULL) ? view : view_of_node(&admit, prefix.node, size, keep);
 }

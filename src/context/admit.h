@@ -20,9 +20,9 @@
  * all nodes further out, are exact; the nodes between it and the deepest ancestor are marked
  * TREE_PARTIAL.
  *
- * Sources: the truncated recursion is that of GHC's cost centre stacks. The counters that other
- * paths wear down are those of Misra and Gries, with the decay of HeavyKeeper (Gong and others,
- * 2018).
+ * Sources: the truncated recursion is that of GHC's cost centre stacks. The counts of sightings are
+ * a count-min sketch with conservative update (Estan and Varghese, 2002), whose counts are halved
+ * now and then, as in TinyLFU (Einziger and others, 2017).
  *
  * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
  * context/visit.c may call admit_forget, admit_forget_known and admit_end.
@@ -37,12 +37,19 @@
  * stand below each of them. */
 #define NEAR_ROOT 5U
 /* How often a path must be seen to be admitted. In each of the last ADMIT_STEPS steps before
- * TABLES_ADMITTED a path must be seen four times as often as in the step before. */
-#define ADMIT_WEIGHT 16U
-#define ADMIT_STEPS 4         /* each step is half of 1/TABLES_PARTS of the budget */
+ * TABLES_ADMITTED a path must be seen twice as often as in the step before. Each step is
+ * 1/TABLES_PARTS of the budget. */
+#define ADMIT_WEIGHT 4U
+#define ADMIT_WEIGHT_MOST (ADMIT_WEIGHT << ADMIT_STEPS)
+#define ADMIT_STEPS 4
+#define ADMIT_OFTEN UINT8_MAX /* paths that were seen so often have a share of their own */
 #define ADMIT_LIVE_SHARE 1024 /* one allocation of 1/1024 of the live bytes admits its path */
 /* if fewer bytes are live, this number takes the place of the live bytes */
 #define ADMIT_LIVE_LEAST (4 << 20)
+/* about the bytes of a path's nodes and view */
+#define ADMIT_PATH_BYTES 400
+/* smaller allocations never count as large, however few bytes are live */
+#define ADMIT_LARGE 2048U
 
 /* Atomic: counts the look-ups of all threads, in steps, so those of each thread's present window
  * are missing. */

@@ -5,11 +5,12 @@
  * While the tables have room for every path, nothing happens here. When paths that deserve their
  * nodes (context/admit.h) get none, a *sweep* adds up what every context allocated since the last
  * sweep. The control thread sweeps; where that thread does not run, a thread that looks up a path
- * does. A sweep marks subtrees TREE_COLD in which nothing is alive and nothing was allocated since
- * the last sweep, until enough bytes would come free. Each thread then *evicts* its own views of
- * these contexts: it moves their figures to the sites below [other callers] of the nearest ancestor
- * that stays. The next sweep takes nodes without views and children out of the tree. A later sweep
- * removes these nodes, when no thread can know their ids any more.
+ * does. A sweep marks contexts TREE_COLD in which nothing is alive and nothing was allocated since
+ * the last sweep, until enough bytes would come free. Contexts with few allocations go first. Each
+ * thread then *evicts* its own views of these contexts: it moves their figures to the sites below
+ * [other callers] of the nearest ancestor that stays. The next sweep takes nodes without views and
+ * children out of the tree. A later sweep removes these nodes, when no thread can know their ids
+ * any more.
  *
  * The limit falls when the program frees much, or when threads end. While the tables are above the
  * limit, the control thread sweeps without a request, and each context without a live chunk is cold

@@ -107,9 +107,9 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
  * which is enough for a trial at once. */
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
-/* Number of windows between two flushes of the cache while some trace leads to a site. A flush
- * happens only if the tables have room again: then the paths can get contexts of their own. */
-#define SITE_WINDOWS 64U
+/* While some trace leads to a site, the cache is flushed when the tables have room for so many
+ * bytes: then the path may get a context of its own. */
+#define SITES_ROOM (16 << 10)
 
 /* Returns the cost of a right first guess, in ns. The more traces there are, the fewer of them are
  * in the processor's caches. */
@@ -148,8 +148,7 @@ static NOINLINE void window_ends(struct paths *paths) {
     paths->cost[paths->passing] = cost;
     paths->hoped += hope < HOPE_MAX || hope > CACHE_PATIENCE ? hope : HOPE_MAX;
     window_begin(paths, WINDOW);
-    if (UNLIKELY(paths->site_traced) && !(++paths->windows % SITE_WINDOWS) &&
-        !tables_are_past(TABLES_ADMITTED)) {
+    if (UNLIKELY(paths->site_traced) && tables_have_room(SITES_ROOM, TABLES_OFTEN)) {
         paths->site_traced = false;
         cache_flush(paths);
     }

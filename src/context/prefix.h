@@ -36,7 +36,7 @@ struct admission {
     struct known *known; /* a hash gives the place; the table is `first` or a larger one */
     uint32_t known_count, known_missed;
     struct known first[KNOWN_FIRST];
-    uint32_t random, waited;
+    uint32_t waited;
     uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
     /* Indexed by a folded function's number: the value of `look` of a search, plus the index of the
      * function's last frame in that search. */

@@ -6,28 +6,39 @@
 #include "os/meta.h"
 
 /* In units of 1/TABLES_PARTS of the limit: when more than EVICT_PAST units are in use, a sweep
- * evicts paths until EVICT_TO units are in use. For EVICT_ALL_PAST and EVICT_ALL_TO, the bytes in
+ * evicts paths until EVICT_TO units are in use, but no path that was used much (KEPT_SHARE). When
+ * more than EVICT_USED_PAST units are in use, it also evicts those, until EVICT_PAST units are in
+ * use. For EVICT_ALL_PAST and EVICT_ALL_TO, the bytes in
  * use include traces and tables_idle_bytes. */
 #define EVICT_PAST 22
-#define EVICT_TO 20
+#define EVICT_TO 19
+#define EVICT_USED_PAST 23
 #define EVICT_ALL_PAST 31
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* calls of evict_want after which a sweep is wanted */
 /* A context is cold if it was not used between two sweeps. Phases of a young process (a compiler)
  * are shorter than those of an old one (a server). So the pause between two sweeps is
  * 1/SWEEP_AGE_SHARE of the time since a sweep was first wanted. */
-#define SWEEP_AGE_SHARE 16U
+#define SWEEP_AGE_SHARE 64U
 #define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
 #define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless SWEEP_SHARE makes it longer */
 /* While the tables are within their limit, the pause is at least this many times the length of the
  * last sweep. */
-#define SWEEP_SHARE 50U
+#define SWEEP_SHARE 20U
 /* a cold subtree with at least this many contexts is marked whole: its sites come below its
  * parent */
 #define TOGETHER 8U
 /* A context stays if one heap made more than 1/HISTORY_SHARE of all allocations, or of their bytes,
  * in the context, unless the tables are above their limit. */
 #define HISTORY_SHARE 1024U
+/* A cold context in which more than 1/KEPT_SHARE of all allocations were made is evicted only when
+ * new paths have hardly any room, because the eviction would take these allocations from their
+ * path. */
+#define KEPT_SHARE 32768U
+#define KEPT_TIMES 2U
+/* See ask_for_new_phase. Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. */
+#define WAITING_SHARE 4U
+#define EVICT_FOR_PHASE 2
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t sweeps_over_limit;
@@ -55,6 +66,7 @@ struct found {
     uint16_t allocs; /* number of allocations so far, modulo 2^16 */
     uint8_t flags;   /* enum found_flags */
     uint8_t below;   /* number of contexts with views in its subtree, at most UINT8_MAX */
+    uint32_t most;   /* the most allocations of one context in its subtree, at most UINT32_MAX */
 };
 
 enum found_flags {
@@ -120,6 +132,10 @@ static bool made_history(const struct view *view) {
            load_relaxed(&view->requested_cum_bytes) > state.requested_cum_bytes / HISTORY_SHARE;
 }
 
+static uint32_t add_up_to_max(uint32_t count, uint64_t more) {
+    return more < UINT32_MAX - count ? count + (uint32_t)more : UINT32_MAX;
+}
+
 /* Finds the contexts with views, and those that are warm because of their views' figures. `over`:
  * the tables are above their limit, so a context is not warm because of its part of all
  * allocations. */
@@ -136,6 +152,7 @@ static void find_views(struct found *found, uint32_t count, bool over) {
                 continue;
             bool warm = !evict_is_at_rest(view) || (made_history(view) && !over);
             found[context].allocs += (uint16_t)allocs;
+            found[context].most = add_up_to_max(found[context].most, allocs);
             found[context].flags |= FOUND_VIEW | (warm ? FOUND_WARM : 0);
             all_allocs += allocs;
             all_bytes += load_relaxed(&view->requested_cum_bytes);
@@ -221,6 +238,7 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
         below += parent->below;
         parent->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
         parent->flags |= FOUND_CHILD | (here->flags & FOUND_WARM);
+        parent->most = parent->most > here->most ? parent->most : here->most;
     }
 }
 
@@ -265,18 +283,29 @@ static bool is_site_of_process(uint32_t id) {
     return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
 }
 
-/* Marks single contexts as cold until their removal would free *wanted bytes, and subtracts these
- * bytes from *wanted. `near`: takes only contexts near the root; else only the other contexts.
- * True: this call marked a context. */
-static bool mark_single(const struct found *found, uint32_t count, int64_t *wanted, bool near) {
+/* True if at most NEAR_ROOT nodes stand above the context. The context may be a site; then the
+ * nodes above its [other callers] count. */
+static bool is_near(uint32_t id) {
+    uint32_t others = evict_others_above(id), at = others ? others : id;
+    for (unsigned i = 0; i <= NEAR_ROOT && at >= TREE_FIXED_COUNT; i++)
+        at = tree_node(at)->parent;
+    return at < TREE_FIXED_COUNT;
+}
+
+/* True if mark_single may mark the context as cold, see there. */
+static bool may_mark(const struct found *found, uint32_t id, bool near) {
+    return (found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) == FOUND_VIEW &&
+           is_near(id) == near && !(near && is_site_of_process(id));
+}
+
+/* Marks single contexts with at most `most` allocations as cold until their removal would free
+ * *wanted bytes, and subtracts these bytes from *wanted. `near`: takes only contexts near the root;
+ * else only the other contexts. True: this call marked a context. */
+static bool mark_single(const struct found *found, uint32_t count, int64_t *wanted, uint32_t most,
+                        bool near) {
     bool any = false;
     for (uint32_t id = count; *wanted > 0 && id-- > TREE_FIXED_COUNT;) {
-        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
-            tree_node(id)->flags & TREE_COLD)
-            continue;
-        uint32_t others = evict_others_above(id);
-        bool is_near = evict_nodes_above(others ? others : id) <= NEAR_ROOT + 1;
-        if (is_near != near || (near && is_site_of_process(id)))
+        if (tree_node(id)->flags & TREE_COLD || found[id].most > most || !may_mark(found, id, near))
             continue;
         tree_flag(id, TREE_COLD);
         any = true;
@@ -285,15 +314,98 @@ static bool mark_single(const struct found *found, uint32_t count, int64_t *want
     return any;
 }
 
+INLINE int64_t greater(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* How many bytes evictions should free. */
+struct wanted {
+    int64_t bytes;
+    int64_t must; /* the part of them that is worth the paths that were used much (KEPT_SHARE) */
+};
+
+/* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
+ * nodes and views also go to make room for traces. Nodes and views also go when few ids are left,
+ * even if the budget has room. */
+static struct wanted bytes_wanted(void) {
+    tables_limit_bytes(); /* computes tables_limit_known */
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
+    int64_t used = load_relaxed(&tables_used_bytes);
+    int64_t idle = load_relaxed(&tables_idle_bytes);
+    int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
+    int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
+    int64_t must = used > part * EVICT_USED_PAST ? used - part * EVICT_PAST : 0;
+    /* Idle memory takes room that a new path may be unable to use: a node's id must be greater than
+     * its parent's, and a view belongs to one heap. */
+    if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
+        load_relaxed(&state.wanted) >= WANTED_LEAST)
+        wanted = part;
+    if (all > part * EVICT_ALL_PAST)
+        must = greater(must, all - part * EVICT_ALL_TO);
+    uint32_t nodes = tree_nodes();
+    if (nodes > TREE_IDS / TABLES_PARTS * EVICT_PAST) {
+        int64_t ids = nodes - TREE_IDS / TABLES_PARTS * EVICT_TO;
+        must = greater(must, ids * CONTEXT_BYTES);
+    }
+    return (struct wanted){greater(wanted, must), must};
+}
+
+/* Returns the least power of two, less one, such that the cold contexts with at most that many
+ * allocations take about `wanted` bytes. UINT32_MAX: all of them take less. A context counts with
+ * the average number of nodes, because its callers' nodes go with it. */
+static uint32_t allocs_that_free(const struct found *found, uint32_t count, int64_t wanted) {
+    int64_t views = 1, contexts[32] = {0}; /* by the number of bits of their allocations */
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
+        views += found[id].flags & FOUND_VIEW ? 1 : 0;
+        if (found[id].most && may_mark(found, id, false))
+            contexts[31 - __builtin_clz(found[id].most)]++;
+    }
+    int64_t bytes = (int64_t)sizeof(struct view) + TREE_NODE_COUNTED * tree_nodes() / views;
+    for (unsigned i = 0; i < 31; i++)
+        if ((wanted -= bytes * contexts[i]) <= 0)
+            return (2U << i) - 1;
+    return UINT32_MAX;
+}
+
+/* If paths that were seen ADMIT_WEIGHT times wait with more than 1/WAITING_SHARE of the allocations
+ * since the last sweep (`allocs`), the program is in a new phase: contexts that an earlier phase
+ * used much have to go, too. */
+static void ask_for_new_phase(struct wanted *wanted, uint64_t allocs) {
+    if ((uint64_t)load_relaxed(&state.wanted) * WAITING_SHARE <= allocs)
+        return;
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
+    wanted->must = greater(wanted->must, part * EVICT_FOR_PHASE);
+    wanted->bytes = greater(wanted->bytes, wanted->must);
+}
+
+/* Chooses the contexts that the sweep may mark cold: those with at most the returned number of
+ * allocations. Rarely used contexts go first. If a context with more than 1/KEPT_SHARE of all
+ * allocations must go, wanted->bytes becomes wanted->must, so that few such contexts go. None with
+ * more than KEPT_TIMES as many goes, unless the tables are above their limit (`over`). */
+static uint32_t choose_most(const struct found *found, uint32_t count, struct wanted *wanted,
+                            bool over) {
+    uint64_t kept = state.allocs / KEPT_SHARE;
+    uint32_t most = over ? UINT32_MAX : allocs_that_free(found, count, wanted->bytes);
+    if (over || most <= kept)
+        return most;
+    most = wanted->must > 0 ? allocs_that_free(found, count, wanted->must) : 0;
+    if (most <= kept)
+        return (uint32_t)kept;
+    wanted->bytes = wanted->must;
+    return most < KEPT_TIMES * kept ? most : (uint32_t)(KEPT_TIMES * kept);
+}
+
 /* Marks cold contexts until `wanted` bytes would come free: first whole subtrees, from the root on,
- * then single contexts. True: a context is marked, by this sweep or by an earlier one. */
-static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted) {
+ * then single contexts, and if `near` is true, also those near the root. Each has at most `most`
+ * allocations. True: a context is marked, by this sweep or by an earlier one. */
+static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, uint32_t most,
+                      bool near) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
         if (tree_is_gone(id))
             continue;
         uint32_t parent = tree_node(id)->parent;
-        bool cold = !(found[id].flags & FOUND_WARM);
+        bool cold = !(found[id].flags & FOUND_WARM) && found[id].most <= most;
         bool inside = cold && parent >= TREE_FIXED_COUNT && tree_node(parent)->flags & TREE_COLD;
         bool top = cold && !inside && wanted > 0 && found[id].below >= TOGETHER &&
                    parent >= TREE_FIXED_COUNT && !evict_others_above(id);
@@ -307,34 +419,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
         tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
-    /* then single contexts, those near the root last */
-    any |= mark_single(found, count, &wanted, false);
-    return mark_single(found, count, &wanted, true) || any;
-}
-
-/* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
- * nodes and views also go to make room for traces. Nodes and views also go when few ids are left,
- * even if the budget has room. */
-static int64_t bytes_wanted(void) {
-    tables_limit_bytes(); /* computes tables_limit_known */
-    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
-    int64_t used = load_relaxed(&tables_used_bytes);
-    int64_t idle = load_relaxed(&tables_idle_bytes);
-    int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
-    int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
-    /* Idle memory takes room that a new path may be unable to use: a node's id must be greater than
-     * its parent's, and a view belongs to one heap. */
-    if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
-        load_relaxed(&state.wanted) >= WANTED_LEAST)
-        wanted = part;
-    if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
-        wanted = all - part * EVICT_ALL_TO;
-    uint32_t nodes = tree_nodes();
-    if (nodes > TREE_IDS / TABLES_PARTS * EVICT_PAST) {
-        int64_t ids = nodes - TREE_IDS / TABLES_PARTS * EVICT_TO;
-        wanted = wanted > ids * CONTEXT_BYTES ? wanted : ids * CONTEXT_BYTES;
-    }
-    return wanted;
+    any |= mark_single(found, count, &wanted, most, false);
+    return (near && mark_single(found, count, &wanted, most, true)) || any;
 }
 
 /* Makes one sweep, under heap_global.lock. `may_visit`: the caller holds no other lock and owns no
@@ -344,13 +430,14 @@ static void sweep(bool may_visit) {
      * leaving node are seen below. */
     bool over = (state.leaving || state.old) && looks_are_over();
     uint32_t count = tree_count();
-    int64_t wanted = bytes_wanted();
-    bool full = wanted > 0, now = tables_are_over();
+    struct wanted wanted = bytes_wanted();
+    bool full = wanted.bytes > 0, now = tables_are_over();
     store_owner(&sweeps_over_limit, now ? sweeps_over_limit + 1 : 0);
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving || state.old ? os_map(bytes) : NULL;
     if (!found)
         return;
+    uint64_t allocs = state.allocs;
     find_views(found, count, now);
     lock_take(&tree_lock);
     if (over)
@@ -358,7 +445,11 @@ static void sweep(bool may_visit) {
     look_at_nodes(found, count, full, over, now);
     tree_discard();
     state.old = tree_note_old();
-    bool any = mark_cold(found, count, wanted);
+    if (full)
+        ask_for_new_phase(&wanted, state.allocs - allocs);
+    bool near = now || (full && allocs_that_free(found, count, wanted.bytes) == UINT32_MAX);
+    uint32_t most = full ? choose_most(found, count, &wanted, now) : 0;
+    bool any = mark_cold(found, count, wanted.bytes, most, near);
     lock_release(&tree_lock);
     if (now)
         forget_seen();

@@ -194,7 +194,6 @@ struct __attribute__((may_alias)) paths {
     bool watching; /* the layer looks for functions that recur */
     /* some trace leads to a site, because there was no room for the trace's path */
     bool site_traced;
-    uint8_t windows;      /* counts windows while site_traced is set */
     uint32_t nodes_valid; /* number of frames, from the outermost one on, whose node is right */
     /* index of the outermost frame whose path is not in the tree; UINT32_MAX: none */
     uint32_t first_cold;

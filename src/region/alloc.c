@@ -53,7 +53,7 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
     /* A program may have as many regions as call paths, so the tables' budget counts them. Without
      * a region the context's chunks stay in shared pages, which cannot zero freed chunks. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
-    enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE;
+    enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_PLACED;
     if (!tables_take(bytes, terms_with(view->context, TERMS_ZERO) ? TABLES_MUST : share))
         return;
     struct region *region = meta_alloc(sizeof *region);

@@ -14,6 +14,9 @@ static int64_t share_of_blocks(int64_t percent) {
     return (segment_used_bytes() - load_relaxed(&heap_global.own_free)) / 100 * percent;
 }
 
+/* the most parts of the limit that tables_ends_bytes returns */
+#define ENDS_PARTS 4
+
 bool tables_ask_live(void) {
     int64_t share = load_relaxed(&options.tables);
     return share < 0 && share_of_blocks(-share) > TABLES_LEAST_BYTES;
@@ -55,9 +58,11 @@ void tables_count_heap(int change, int64_t kept) {
 static int64_t parts_with_idle(enum tables_share share) {
     if (share == TABLES_TRACE)
         return TABLES_PARTS;
-    return share <= TABLES_PATH  ? (int64_t)share
-           : share < TABLES_SITE ? TABLES_ADMITTED_IDLE
-                                 : TABLES_PARTS;
+    return share <= TABLES_PATH   ? (int64_t)share
+           : share < TABLES_NEAR  ? TABLES_ADMITTED_IDLE
+           : share < TABLES_LARGE ? TABLES_NEAR_IDLE
+           : share < TABLES_SITE  ? TABLES_LARGE_IDLE
+                                  : TABLES_PARTS;
 }
 
 /* Returns the bytes of the limit that a request must leave free. A request for a site may leave
@@ -68,17 +73,46 @@ static int64_t kept_free(int64_t limit, enum tables_share share) {
     return share == TABLES_SITE ? reserve / 4 : reserve;
 }
 
+int64_t tables_ends_bytes(void) {
+    int64_t bytes = (int64_t)load_relaxed(&tables_heaps) * TABLES_PARKED_BYTES;
+    int64_t most = load_relaxed(&tables_limit_known) / TABLES_PARTS * ENDS_PARTS;
+    return bytes < most ? bytes : most;
+}
+
+/* Returns the bytes in use of which a request of this share may use its part of the limit. Paths
+ * that had to wait leave room for the ends of threads, because sites need room then, too. */
+static int64_t with_ends(int64_t now, enum tables_share share) {
+    return share > TABLES_PATH && share < TABLES_RULE ? now + tables_ends_bytes() : now;
+}
+
 /* The sum of the bytes in use and the idle bytes does not change, so only the share is checked. */
 bool tables_reuse(int64_t bytes, enum tables_share share) {
     if (share == TABLES_UNCOUNTED)
         return true;
     int64_t limit = limit_of_rest(), before = load_relaxed(&tables_used_bytes);
     do {
-        if (share != TABLES_MUST && (before + bytes) * TABLES_PARTS > limit * (int64_t)share)
+        int64_t now = with_ends(before + bytes, share);
+        if (share != TABLES_MUST && now * TABLES_PARTS > limit * (int64_t)share)
             return false;
     } while (!cas_acq_rel(&tables_used_bytes, &before, before + bytes));
     tables_add_idle(-bytes);
     return true;
+}
+
+/* True if a request of this share may be granted. After the request `now` bytes are in use, those
+ * of traces or those of all other tables, and `all` bytes of both kinds. */
+static bool fits(int64_t now, int64_t all, enum tables_share share) {
+    int64_t limit = load_relaxed(&tables_limit_known), idle = load_relaxed(&tables_idle_bytes);
+    int64_t part = share == TABLES_TRACE ? all : with_ends(now, share);
+    return part * TABLES_PARTS <= limit * (int64_t)share &&
+           (with_ends(now, share) + idle) * TABLES_PARTS <= limit * parts_with_idle(share) &&
+           all + idle <= limit - kept_free(limit, share);
+}
+
+bool tables_have_room(int64_t bytes, enum tables_share share) {
+    limit_of_rest();
+    int64_t now = load_relaxed(&tables_used_bytes) + bytes;
+    return fits(now, now + load_relaxed(&tables_trace_bytes), share);
 }
 
 bool tables_take(int64_t bytes, enum tables_share share) {
@@ -91,16 +125,11 @@ bool tables_take(int64_t bytes, enum tables_share share) {
      * are refused. Traces must leave a part of the limit free (kept_free), so that the sum stays
      * below the limit even if another thread takes bytes for traces at the same time. */
     do {
-        int64_t idle = load_relaxed(&tables_idle_bytes);
         now = before + bytes;
         all = now + load_relaxed(other);
-        int64_t part = share == TABLES_TRACE ? all : now;
         if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
             store_owner(&tables_want_traces, true);
-        bool fits = part * TABLES_PARTS <= limit * (int64_t)share &&
-                    (now + idle) * TABLES_PARTS <= limit * parts_with_idle(share) &&
-                    all + idle <= limit - kept_free(limit, share);
-        if (!fits && share != TABLES_MUST)
+        if (!fits(now, all, share) && share != TABLES_MUST)
             return false;
     } while (!cas_acq_rel(used, &before, now));
     return true;

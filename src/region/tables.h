@@ -53,8 +53,11 @@ enum tables_share {
     TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
     TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c) */
     TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
+    TABLES_OFTEN = 25,    /* paths that were seen ADMIT_OFTEN times lately (context/admit.h) */
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_ASKED = 26,    /* marks; see control/marks.c */
+    TABLES_LARGE = 27,    /* paths with a large allocation (weight_wanted, context/admit.c) */
+    TABLES_PLACED = 29,   /* regions that a rule or memctx set asks for */
     TABLES_SITE = 30,     /* sites below [other callers] of the process; baselines of resets */
     /* a deep stack as it was walked; views for frees of other threads' chunks; sites of the process
      * with one frame */
@@ -76,8 +79,11 @@ INTERNAL int64_t tables_live_bytes;
  * the live bytes. */
 bool tables_ask_live(void);
 /* When the bytes in use and tables_idle_bytes together pass this share, only traces and requests of
- * the shares from TABLES_SITE on get new bytes. */
+ * the shares from TABLES_NEAR on get new bytes. */
 #define TABLES_ADMITTED_IDLE 26
+/* The same for requests of the shares from TABLES_LARGE on, and from TABLES_SITE on. */
+#define TABLES_NEAR_IDLE 28
+#define TABLES_LARGE_IDLE 30
 /* When the bytes in use, traces included, pass this share, threads give traces back before other
  * tables need the room. */
 #define TABLES_CROWDED 29
@@ -103,6 +109,11 @@ INTERNAL int64_t tables_limit_known;
 void tables_count_heap(int change, int64_t kept);
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
+/* Returns the bytes by which the tables grow if all threads end now, up to 4/32 of the limit: the
+ * heap of a thread that ended counts for TABLES_PARKED_BYTES. */
+int64_t tables_ends_bytes(void);
+/* True if tables_take would grant these bytes now; not for TABLES_TRACE. */
+bool tables_have_room(int64_t bytes, enum tables_share share);
 /* Like tables_take, but for bytes of tables_idle_bytes that are put to use again. */
 bool tables_reuse(int64_t bytes, enum tables_share share);
 /* Add bytes that cannot be refused to the accounts; negative: bytes that were given back. */

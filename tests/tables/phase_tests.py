@@ -46,7 +46,7 @@ def run_phases(*options, count=3, totals=True, each=None, seconds=SECONDS, **env
             check(all(map(lambda pair: pair[0] <= pair[1], zip(used, limit))), told)
             shares.append(check_phase(program, program.dump(), phase, totals))
         evicted = program.figures()["paths_evicted"]
-        check(evicted > 1000, f"only {evicted} paths were evicted")
+        check(evicted > 1000, f"only {evicted} paths were evicted; {told}")
         check_lost(program)
         program.finish()
     return f"seed {SEED}, {evicted} paths evicted, hot paths have {', '.join(shares)}; {told}"
