@@ -10,7 +10,7 @@
  * the program makes are not counted (TABLES_UNCOUNTED). */
 static struct page **make_bands(const struct region *region) {
     int64_t bytes = region->named ? 0 : (int64_t)meta_block_bytes(BANDS_BYTES);
-    if (bytes && !tables_take(bytes, TABLES_SITE))
+    if (bytes && !tables_take(bytes, TABLES_PLACED))
         return NULL;
     struct page **made = meta_alloc(BANDS_BYTES);
     tables_add(made ? 0 : -bytes);
