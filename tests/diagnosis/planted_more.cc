@@ -141,10 +141,9 @@ static void thinned() {
 struct alignas(128) AlignedSample {
     char values[384];
 };
-/* Blocks above 1024 bytes are aligned to at least 64 bytes, so an alignment of 512 bytes needs more
- * room. */
-struct alignas(512) WideSample {
-    char values[1536];
+/* A chunk of this size has a block of 3 072 bytes. A slab does not align its blocks so. */
+struct alignas(64) WideSample {
+    char values[2624];
 };
 struct PlainSample {
     char values[1160];
