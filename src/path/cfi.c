@@ -413,8 +413,15 @@ static bool run(const uint8_t *at, const uint8_t *end, const struct common *comm
             location += (op & 0x3f) * common->code_align;
             if (location > pc)
                 return true;
+        } else if (op == 0x02 && at < end) { /* advance_loc1 */
+            location += *at++ * common->code_align;
+            if (location > pc)
+                return true;
         } else if (op == 0x0e && at < end && *at < 0x80) { /* def_cfa_offset */
             state->cfa_offset = *at++;
+        } else if (op == 0x0e && end - at >= 2 && at[1] < 0x80) { /* a number of two bytes */
+            state->cfa_offset = (at[0] & 0x7f) | at[1] << 7;
+            at += 2;
         } else if (op >> 6 == 2 && at < end && *at < 0x80) { /* offset */
             set_register(state, op & 0x3f, CFI_RBP_AT_CFA, *at++ * common->data_align);
         } else if (op >> 6 == 3) {
