@@ -11,11 +11,12 @@
 #include <sys/auxv.h>
 
 /* The size of the table, as the base-2 logarithm of its number of places. Rules fill at most half
- * of the places. */
+ * of the places, or up to three quarters if the budget refuses a larger table. */
 #define FIRST_BITS 7U
 #define BITS_MAX 22U
 #define BITS_ALWAYS 9U    /* up to this size the table grows even if the budget is used up */
 #define BITS_EARLY 11U    /* up to this size the table may take the room that sites may take */
+#define EARLY_SHARE 16    /* so may a table that takes at most 1/EARLY_SHARE of the budget */
 #define MODULES_AT_HAND 8 /* modules that are found without asking the loader */
 
 struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
@@ -302,10 +303,12 @@ static int64_t table_bytes(uintptr_t table) {
 
 static bool table_grow(void) {
     unsigned bits = unwind_rules_table ? (unwind_rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
-    int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(unwind_rules_table);
-    enum tables_share share = bits <= BITS_ALWAYS  ? TABLES_MUST
-                              : bits <= BITS_EARLY ? TABLES_SITE
-                                                   : TABLES_ADMITTED;
+    int64_t bytes = (int64_t)(sizeof(struct rule) << bits);
+    int64_t more = bytes - table_bytes(unwind_rules_table);
+    bool early = bits <= BITS_EARLY || bytes <= load_relaxed(&tables_limit_known) / EARLY_SHARE;
+    enum tables_share share = bits <= BITS_ALWAYS ? TABLES_MUST
+                              : early             ? TABLES_SITE
+                                                  : TABLES_ADMITTED;
     if (bits > BITS_MAX || !tables_take(more, share))
         return false;
     if (replace_table(bits))
@@ -325,13 +328,14 @@ static void table_empty(void) {
     rule_count = 0;
 }
 
-/* Adds a rule. A full table that may not grow is emptied, so that the rules in use are learnt
- * again. Learning rules again costs time, but no rule is wrong. */
+/* Adds a rule. A table that may not grow is emptied when three quarters of it are full, so that the
+ * rules in use are learnt again. Learning rules again costs time, but no rule is wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
     if (rule_count * 2 >= capacity_of(unwind_rules_table) && !table_grow()) {
         if (!unwind_rules_table)
             return;
-        table_empty();
+        if (rule_count * 4 >= capacity_of(unwind_rules_table) * 3)
+            table_empty();
     }
     struct rule *rule = find_place(unwind_rules_table, key);
     if (rule->key)
