@@ -359,7 +359,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
     if (seen >= ADMIT_WEIGHT)
         evict_want();
     paths->site_traced |= *keep;
-    return view_of_site(admit, prefix_ancestor(prefix.node));
+    bool waits = prefix.node & PREFIX_WAITS; /* else only the view found no room */
+    return view_of_site(admit,
+                        waits ? prefix_ancestor(prefix.node) : tree_node(prefix.node)->parent);
 }
 
 /* For a path that is in the tree, but whose view found no room. Returns the view that pays. */

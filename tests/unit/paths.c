@@ -462,3 +462,36 @@ Test(paths, paths_that_wait_are_right) {
 Test(paths, paths_that_wait_are_right_past_the_table) {
     walk_with_little_room(shapes_run, true, false);
 }
+
+/* Allocates on a path that has to wait. Now and then there is room for a node, but for no view. */
+static void *wait_until_a_view_is_missing(void *unused) {
+    leaf(10);
+    struct heap *heap = thread_heap_if_any();
+    tables_limit_bytes();
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
+    heap->table_bytes += HEAP_TABLES_BYTES; /* so that the budget counts each view */
+    for (unsigned i = 1; i < 4 * ADMIT_WEIGHT_MOST; i++) {
+        bool room = i % (ADMIT_WEIGHT_MOST + 8) == 0;
+        int64_t most = TABLES_ADMITTED * part - tables_ends_bytes();
+        tables_add((room ? most - TREE_NODE_COUNTED : 28 * part) - tables_used_bytes);
+        leaf(20);
+    }
+    return unused;
+}
+
+/* The chunk of such a path belongs to a site of an ancestor, as while the path waited, and not to a
+ * site below the path itself. */
+Test(paths, no_path_has_a_site_below_itself) {
+    pthread_t thread;
+    options.tables = 1 << 20;
+    unwind_rules_init();
+    unwind_rules_new_generation();
+    cr_assert_eq(pthread_create(&thread, NULL, wait_until_a_view_is_missing, NULL), 0);
+    pthread_join(thread, NULL);
+    for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++) {
+        const struct tree_node *node = tree_node(id);
+        uint32_t others = tree_node(node->parent)->parent; /* if the node is a site */
+        if (others >= TREE_FIXED_COUNT && tree_node(others)->module == MODULE_OTHERS)
+            cr_assert_neq(node->address, tree_node(tree_node(others)->parent)->address);
+    }
+}
