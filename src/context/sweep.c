@@ -333,7 +333,9 @@ static struct wanted bytes_wanted(void) {
     int64_t used = load_relaxed(&tables_used_bytes);
     int64_t idle = load_relaxed(&tables_idle_bytes);
     int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
-    int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
+    /* Paths that had to wait leave room for the ends of threads, so less has to be in use. */
+    int64_t with_ends = used + tables_ends_bytes();
+    int64_t wanted = with_ends > part * EVICT_PAST ? with_ends - part * EVICT_TO : 0;
     int64_t must = used > part * EVICT_USED_PAST ? used - part * EVICT_PAST : 0;
     /* Idle memory takes room that a new path may be unable to use: a node's id must be greater than
      * its parent's, and a view belongs to one heap. */

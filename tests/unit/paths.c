@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/names.h"
 #include "api/thread.h"
 #include "base/options.h"
 #include "context/admit.h"
+#include "context/evict.h"
 #include "context/replay.h"
 #include "context/tree.h"
 #include "path/functions.h"
@@ -494,4 +496,33 @@ Test(paths, no_path_has_a_site_below_itself) {
         if (others >= TREE_FIXED_COUNT && tree_node(others)->module == MODULE_OTHERS)
             cr_assert_neq(node->address, tree_node(tree_node(others)->parent)->address);
     }
+}
+
+/* Paths that had to wait leave room for the ends of threads. Where that room is all that is left,
+ * sweeps have to free memory, or new paths would wait for ever. */
+Test(paths, cold_paths_go_although_the_room_is_left_for_ends_of_threads) {
+    uint32_t parent = TREE_ROOT, cold = 0;
+    options.tables = 4 << 20;
+    free(malloc(1));
+    tables_limit_bytes();
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
+    add_relaxed(&tables_heaps, 64);
+    for (uintptr_t i = 0; i < 2 * NEAR_ROOT; i++) {
+        struct tree_frame frame = {.address = 16 + i, .module = 1};
+        parent = tree_child(parent, frame, TABLES_PATH);
+    }
+    for (uintptr_t i = 0; tables_used_bytes < 21 * part; i++) {
+        struct tree_frame frame = {.address = 1000 + i, .module = 1};
+        heap_view_within(thread_heap_if_any(), tree_child(parent, frame, TABLES_RULE), TABLES_RULE);
+    }
+    cr_assert_not(tables_have_room(1, TABLES_OFTEN));
+    for (unsigned sweeps = 0; sweeps < 4; sweeps++) {
+        for (unsigned i = 0; i < 100; i++)
+            evict_want();
+        usleep(100000);
+        evict_sweep();
+    }
+    for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++)
+        cold += !tree_is_gone(id) && tree_node(id)->flags & TREE_COLD;
+    cr_assert_gt(cold, 1000);
 }
