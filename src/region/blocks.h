@@ -12,14 +12,16 @@
  * A block starts at a multiple of the largest power of two that divides its size, but in a wide
  * page of at most WIDE_ALIGNMENT_MAX. A record holds the block's slack (the bytes that were not
  * requested), and in mixed pages also the index of the view that paid for the block.
- * page.meta_shift holds the logarithm of the size of a record in bytes (shift): shift 0, own page,
- * blocks up to 1 KiB: 8 bits of slack shift 1, own page, larger blocks: 16 bits of slack shift 2,
- * mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8) shift 3, mixed page, larger
- * blocks: view index (32), slack + 1 (32) An own page that became a mixed one keeps its records
- * (shift 0 or 1) and gets META_OWNERS; a table beside the page (struct owners) then holds the view
- * indices of its blocks. A free block has all bits of the slack set (shift 0 and 1) or none (shift
- * 2 and 3). Blocks that were never handed out are marked free, too, so that a second or a wild free
- * is found. The record of a free block still names the last view.
+ * page.meta_shift holds the logarithm of the size of a record in bytes (shift):
+ *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
+ *   shift 1, own page, larger blocks: 16 bits of slack
+ *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
+ *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
+ * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
+ * table beside the page (struct owners) then holds the view indices of its blocks. A free block has
+ * all bits of the slack set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed
+ * out are marked free, too, so that a second or a wild free is found. The record of a free block
+ * still names the last view.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
