@@ -12,13 +12,13 @@
  *
  * Admission. When more than half of the budget is used, a path that is not in the tree gets no
  * nodes at first. The path is admitted when it was seen often lately (the fuller the tables are,
- * the more often), or when one allocation has at least 1/ADMIT_LIVE_SHARE of the live bytes. Until
- * then the path's allocations are charged below its deepest ancestor that is in the tree: to a node
- * [other callers], and below that node to the path's innermost SITE_FRAMES frames. The subtotals of
- * all ancestors and the figures of all sites are therefore exact. If there is no room for these
- * nodes either, the nodes come below an ancestor further out. The figures of that ancestor, and of
- * all nodes further out, are exact; the nodes between it and the deepest ancestor are marked
- * TREE_PARTIAL.
+ * the more often), or when one allocation is large in comparison with the live bytes
+ * (weight_wanted). Until then the path's allocations are charged below its deepest ancestor that is
+ * in the tree: to a node [other callers], and below that node to the path's innermost SITE_FRAMES
+ * frames. The subtotals of all ancestors and the figures of all sites are therefore exact. If there
+ * is no room for these nodes either, the nodes come below an ancestor further out. The figures of
+ * that ancestor, and of all nodes further out, are exact; the nodes between it and the deepest
+ * ancestor are marked TREE_PARTIAL.
  *
  * Sources: the truncated recursion is that of GHC's cost centre stacks. The counts of sightings are
  * a count-min sketch with conservative update (Estan and Varghese, 2002), whose counts are halved

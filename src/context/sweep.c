@@ -5,11 +5,11 @@
 #include "context/tree.h"
 #include "os/meta.h"
 
-/* In units of 1/TABLES_PARTS of the limit: when more than EVICT_PAST units are in use, a sweep
- * evicts paths until EVICT_TO units are in use, but no path that was used much (KEPT_SHARE). When
- * more than EVICT_USED_PAST units are in use, it also evicts those, until EVICT_PAST units are in
- * use. For EVICT_ALL_PAST and EVICT_ALL_TO, the bytes in
- * use include traces and tables_idle_bytes. */
+/* In units of 1/TABLES_PARTS of the limit: when more than EVICT_PAST units are in use, the room for
+ * ends of threads (tables_ends_bytes) included, a sweep evicts paths until EVICT_TO units are in
+ * use, but no path that was used much (KEPT_SHARE). When more than EVICT_USED_PAST units are in use
+ * without that room, it also evicts those, until EVICT_PAST units are in use. For EVICT_ALL_PAST
+ * and EVICT_ALL_TO, the bytes in use include traces and tables_idle_bytes. */
 #define EVICT_PAST 22
 #define EVICT_TO 19
 #define EVICT_USED_PAST 23
