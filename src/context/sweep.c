@@ -38,6 +38,7 @@
 #define KEPT_TIMES 2U
 /* See ask_for_new_phase. Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. */
 #define WAITING_SHARE 4U
+#define WAITING_SHARE_ALL 2U
 #define EVICT_FOR_PHASE 2
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
@@ -322,6 +323,7 @@ INLINE int64_t greater(int64_t a, int64_t b) {
 struct wanted {
     int64_t bytes;
     int64_t must; /* the part of them that is worth the paths that were used much (KEPT_SHARE) */
+    bool all;     /* the part is worth any path, however much it was used (KEPT_TIMES) */
 };
 
 /* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
@@ -349,7 +351,7 @@ static struct wanted bytes_wanted(void) {
         int64_t ids = nodes - TREE_IDS / TABLES_PARTS * EVICT_TO;
         must = greater(must, ids * CONTEXT_BYTES);
     }
-    return (struct wanted){greater(wanted, must), must};
+    return (struct wanted){.bytes = greater(wanted, must), .must = must};
 }
 
 /* Returns the least power of two, less one, such that the cold contexts with at most that many
@@ -371,19 +373,23 @@ static uint32_t allocs_that_free(const struct found *found, uint32_t count, int6
 
 /* If paths that were seen ADMIT_WEIGHT times wait with more than 1/WAITING_SHARE of the allocations
  * since the last sweep (`allocs`), the program is in a new phase: contexts that an earlier phase
- * used much have to go, too. */
+ * used much have to go, too. With more than 1/WAITING_SHARE_ALL, all cold contexts may have to go:
+ * a phase with some thousand paths uses each of them for more than KEPT_TIMES / KEPT_SHARE of all
+ * allocations. */
 static void ask_for_new_phase(struct wanted *wanted, uint64_t allocs) {
     if ((uint64_t)load_relaxed(&state.wanted) * WAITING_SHARE <= allocs)
         return;
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
     wanted->must = greater(wanted->must, part * EVICT_FOR_PHASE);
     wanted->bytes = greater(wanted->bytes, wanted->must);
+    wanted->all = (uint64_t)load_relaxed(&state.wanted) * WAITING_SHARE_ALL > allocs;
 }
 
 /* Chooses the contexts that the sweep may mark cold: those with at most the returned number of
  * allocations. Rarely used contexts go first. If a context with more than 1/KEPT_SHARE of all
  * allocations must go, wanted->bytes becomes wanted->must, so that few such contexts go. None with
- * more than KEPT_TIMES as many goes, unless the tables are above their limit (`over`). */
+ * more than KEPT_TIMES as many goes, unless wanted->all is set or the tables are above their limit
+ * (`over`). */
 static uint32_t choose_most(const struct found *found, uint32_t count, struct wanted *wanted,
                             bool over) {
     uint64_t kept = state.allocs / KEPT_SHARE;
@@ -394,7 +400,7 @@ static uint32_t choose_most(const struct found *found, uint32_t count, struct wa
     if (most <= kept)
         return (uint32_t)kept;
     wanted->bytes = wanted->must;
-    return most < KEPT_TIMES * kept ? most : (uint32_t)(KEPT_TIMES * kept);
+    return wanted->all || most < KEPT_TIMES * kept ? most : (uint32_t)(KEPT_TIMES * kept);
 }
 
 /* Marks cold contexts until `wanted` bytes would come free: first whole subtrees, from the root on,
