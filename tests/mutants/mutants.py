@@ -766,8 +766,9 @@ MUTANTS = {
         ["model:budget-is-taken-by-three"]),
     "refused-bytes-are-counted": (
         "src/region/tables.c",
-        "        if (!fits && share != TABLES_MUST)\n            return false;",
-        "        if (!fits && share != TABLES_MUST) {\n            add_relaxed(used, bytes);\n"
+        "        if (!fits(now, all, share) && share != TABLES_MUST)\n            return false;",
+        "        if (!fits(now, all, share) && share != TABLES_MUST) {\n"
+        "            add_relaxed(used, bytes);\n"
         "            return false;\n        }",
         ["model:budget-is-taken-by-three"]),
     "loops-go-on-from-their-first-frame": (
