@@ -23,8 +23,8 @@ struct output {
     unsigned mode; /* permissions of the file that is replaced; all if there is none */
 };
 
-/* True if `path` is a terminal: "-" with a terminal as standard output, /dev/tty, or such a file.
- */
+/* True if what is written to `path` appears on a terminal: `path` is a terminal, or "-", and
+ * standard output is a terminal. */
 bool output_is_terminal(const char *path);
 /* Begins to write to `path`; "-" is standard output. */
 void output_begin(struct output *output, const char *path);
