@@ -103,8 +103,8 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 #define COST_FOUND 7U      /* ns of a right first guess whose trace is in the processor's cache */
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
-/* The most ns a look-up that window_ends adds to `hoped`, if it is not more than CACHE_PATIENCE,
- * which is enough for a trial at once. */
+/* window_ends adds at most so many ns for each look-up of a window to `hoped`. But if a look-up
+ * could save more than CACHE_PATIENCE ns, it adds all of them, which leads to a trial at once. */
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 /* While some trace leads to a site, the cache is flushed when the tables have room for so many
