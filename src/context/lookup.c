@@ -104,7 +104,8 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
 /* window_ends adds at most so many ns for each look-up of a window to `hoped`. But if a look-up
- * could save more than CACHE_PATIENCE ns, it adds all of them, which leads to a trial at once. */
+ * could save more than CACHE_PATIENCE ns, it adds all of them: one window then leads to the first
+ * trial. */
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 /* While some trace leads to a site, the cache is flushed when the tables have room for so many
