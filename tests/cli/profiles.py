@@ -362,6 +362,8 @@ def profile_names_that_pprof_would_cut():
         "<A as core::clone::Clone>::clone",
         "alloc::vec::Vec<T>::from::<u8>",
         "(anonymous namespace)::fill()",
+        "void (anonymous namespace)::fill<int>(int)",
+        "shop::Sorter<fn(i32) -> i32>::run",
         "Handler::operator()(int) const",
         "Stream::operator<<(int)",
         "main::{lambda(int)#1}::operator()(int) const",

@@ -154,18 +154,20 @@ static struct dictionary_location key_of(struct dictionary *dict, uint32_t index
 
 /* True if pprof and Parca would cut the name wrongly. From a C++ name that equals the system name
  * they remove everything in () and in <>. That makes names shorter, but leaves "::clone" of
- * "<A as B>::clone", "::f" of "(anonymous namespace)::f", and "T::operator" of "T::operator()". */
+ * "<A as B>::clone", "void ::f" of "void (anonymous namespace)::f<int>(int)", and "T::operator" of
+ * "T::operator()". Of a name with "->" they take the > for a bracket. */
 static bool is_cut_wrongly(const char *name) {
     int depth = 0;
     for (const char *at = name; *at && depth >= 0; at++) {
         bool opens = *at == '<' || *at == '(';
         size_t before = (size_t)(at - name);
         if (opens && depth == 0 &&
-            (before == 0 || at[-1] == ':' || (before >= 8 && memcmp(at - 8, "operator", 8) == 0)))
+            (before == 0 || at[-1] == ':' || at[-1] == ' ' ||
+             (before >= 8 && memcmp(at - 8, "operator", 8) == 0)))
             return true;
         depth += opens - (*at == '>' || *at == ')');
     }
-    return false;
+    return depth != 0;
 }
 
 static void put_line(struct dictionary *dict, const char *name, const char *file, int64_t line) {
