@@ -511,10 +511,13 @@ static bool is_of_dependency(const char *file) {
 }
 
 /* True if the reader can look the function up in a source of the program's own. */
+static bool is_in_own_source(const struct model_function *function) {
+    return function->line > 0 && !is_of_dependency(function->file);
+}
+
 static bool has_own_line(const struct model *model, struct who_step step) {
     const struct model_names *names = names_of(model, step);
-    const struct model_function *function = names ? &names->functions[step.function] : NULL;
-    return function && function->line > 0 && !is_of_dependency(function->file);
+    return names && is_in_own_source(&names->functions[step.function]);
 }
 
 /* True if the function is in the program's own file and is not known to be a library's. */
@@ -582,17 +585,32 @@ bool who_find_caller(const struct model *model, const struct who_part *part,
     return found;
 }
 
+/* Returns the text of the innermost of these functions that is in a source of the program's own;
+ * NULL: none is. The others belong to the library, too. */
+static char *write_own_tail(const struct model_tails *tails) {
+    for (uint32_t i = 0; tails && i < tails->count; i++) {
+        const struct model_names *names = tails->frames[i].names;
+        for (uint32_t k = 1; names && k <= names->count; k++) {
+            const struct model_function *function = &names->functions[k % names->count];
+            char *text = function->name && is_in_own_source(function)
+                             ? write_tail(function, WHO_MAIN, true)
+                             : NULL;
+            if (text)
+                return text;
+        }
+    }
+    return NULL;
+}
+
 char *who_write_caller(const struct model *model, const struct who_part *part,
                        struct who_step caller) {
-    struct written written = {.text = cli_copy(""), .most = 1};
+    char *text = NULL;
     uint32_t inner = part->from.context;
     while (inner != caller.context && model->contexts[inner].parent != caller.context)
         inner = model->contexts[inner].parent;
     if (inner != caller.context && caller.function == who_first(model, caller.context).function)
-        write_tails(&written, tails_before(model, &model->contexts[inner]), WHO_MAIN, true);
-    if (written.count == 0)
-        write_next(&written, write_function(model, caller, true));
-    return cli_clean_bytes(written.text);
+        text = write_own_tail(tails_before(model, &model->contexts[inner]));
+    return cli_clean_bytes(text ? text : write_function(model, caller, true));
 }
 
 /* If all functions that were written are in libraries, adds the function of the program that called

@@ -80,8 +80,8 @@ struct who_step who_find(const struct model *model, struct who_step from, struct
 bool who_find_caller(const struct model *model, const struct who_part *part,
                      struct who_step *caller);
 /* Returns the text of the function that who_find_caller found, as who_write_short. If a function
- * between that one and the library ended in a tail call, it is named instead. The caller frees the
- * text. */
+ * of the program between that one and the library ended in a tail call, it is named instead. The
+ * caller frees the text. */
 char *who_write_caller(const struct model *model, const struct who_part *part,
                        struct who_step caller);
 
