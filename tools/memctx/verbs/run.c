@@ -123,7 +123,8 @@ static void set_record(const char *directory) {
     char *trial = cli_format("%s/.memctx-XXXXXX", path);
     int fd = mkstemp(trial);
     if (fd < 0)
-        cli_die(CLI_REFUSED, "--record: no file can be made in %s; %s", directory, strerror(errno));
+        cli_die(CLI_REFUSED, "--record: no file can be made in %s; %s; name another directory",
+                directory, errno == ENOENT ? "it takes no files" : strerror(errno)); /* /proc */
     close(fd);
     unlink(trial);
     free(trial);
