@@ -78,6 +78,8 @@ static bool find_through(const struct model *model, const struct finding *findin
     struct who_part first = part_who(model, finding, &finding->parts[0]);
     uint64_t common = who_key(model, finding->common);
     struct who_step at = next_meaning(model, &first, first.from);
+    /* whether the groups pass through functions that ended in a tail call is not known */
+    *through = (struct who_part){.without_tails = true};
     for (; at.context != WIRE_NONE; at = next_meaning(model, &first, who_next(model, at))) {
         uint64_t key = who_key(model, at);
         bool passes = key != common && who_has_name(model, at) &&
@@ -88,7 +90,6 @@ static bool find_through(const struct model *model, const struct finding *findin
             through->end = who_next(model, at);
         found = found || passes;
     }
-    through->keeps_first = false;
     return found;
 }
 
