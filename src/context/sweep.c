@@ -38,7 +38,7 @@
 #define KEPT_TIMES 2U
 /* See ask_for_new_phase. Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. */
 #define WAITING_SHARE 4U
-#define WAITING_SHARE_ALL 2U
+#define WAITING_EIGHTHS_ALL 7U
 #define EVICT_FOR_PHASE 2
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
@@ -373,16 +373,16 @@ static uint32_t allocs_that_free(const struct found *found, uint32_t count, int6
 
 /* If paths that were seen ADMIT_WEIGHT times wait with more than 1/WAITING_SHARE of the allocations
  * since the last sweep (`allocs`), the program is in a new phase: contexts that an earlier phase
- * used much have to go, too. With more than 1/WAITING_SHARE_ALL, all cold contexts may have to go:
- * a phase with some thousand paths uses each of them for more than KEPT_TIMES / KEPT_SHARE of all
- * allocations. */
+ * used much have to go, too. With more than WAITING_EIGHTHS_ALL eighths, all cold contexts may have
+ * to go: a phase with some thousand paths uses each of them for more than KEPT_TIMES / KEPT_SHARE
+ * of all allocations. */
 static void ask_for_new_phase(struct wanted *wanted, uint64_t allocs) {
     if ((uint64_t)load_relaxed(&state.wanted) * WAITING_SHARE <= allocs)
         return;
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
     wanted->must = greater(wanted->must, part * EVICT_FOR_PHASE);
     wanted->bytes = greater(wanted->bytes, wanted->must);
-    wanted->all = (uint64_t)load_relaxed(&state.wanted) * WAITING_SHARE_ALL > allocs;
+    wanted->all = (uint64_t)load_relaxed(&state.wanted) * 8 > allocs * WAITING_EIGHTHS_ALL;
 }
 
 /* Chooses the contexts that the sweep may mark cold: those with at most the returned number of
