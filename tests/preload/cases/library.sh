@@ -14,7 +14,8 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
 
 # Other exports that are allowed. prctl and syscall: to notice a seccomp filter. setns and unshare:
 # to end the control thread before them. The rest of the first line: to notice a long wait.
-readonly exports_allowed='(u|nano|clock_nano|thrd_)?sleep|pause|sigsuspend|sigwait(info)?|sigtimedwait|'\
+readonly exports_allowed='(u|nano|clock_nano|thrd_)?sleep|pause|sigsuspend|'\
+'sigwait(info)?|sigtimedwait|'\
 '(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
 'prctl|syscall|setns|unshare|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'
