@@ -25,7 +25,8 @@ uint32_t evict_others_above(uint32_t id) {
     return 0;
 }
 
-unsigned evict_nodes_above(uint32_t id) {
+/* Returns the number of nodes from the context, which counts, to the root, which does not. */
+static unsigned nodes_above(uint32_t id) {
     unsigned count = 0;
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
         count++;
@@ -56,7 +57,7 @@ static uint32_t ancestor_for(uint32_t id) {
             tree_flag(at, TREE_PARTIAL);
     if (at != parent)
         return at;
-    unsigned depth = evict_nodes_above(at), stay = depth > NEAR_ROOT ? NEAR_ROOT : 0;
+    unsigned depth = nodes_above(at), stay = depth > NEAR_ROOT ? NEAR_ROOT : 0;
     for (; depth > stay; depth--) {
         if (tree_node(at)->module != MODULE_OTHERS)
             tree_flag(at, TREE_PARTIAL);

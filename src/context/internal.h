@@ -30,8 +30,6 @@ INLINE bool evict_is_at_rest(const struct view *view) {
 bool evict_is_pinned(uint32_t id);
 /* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
 uint32_t evict_others_above(uint32_t id);
-/* Returns the number of nodes from the context, which counts, to the root, which does not. */
-unsigned evict_nodes_above(uint32_t id);
 /* Evicts the heap's views of cold contexts: moves their figures to views of heap `to`. The caller
  * may write both heaps. `probes`: how many heaps may still be read to find out whether chunks are
  * alive; NULL: asks visit_none_is_alive instead. Returns the number of views moved. */

@@ -35,8 +35,11 @@
  * new paths have hardly any room, because the eviction would take these allocations from their
  * path. */
 #define KEPT_SHARE 32768U
+/* A context with more than KEPT_TIMES as many allocations goes only if the tables are above their
+ * limit, or if hardly any new path gets room (WAITING_EIGHTHS_ALL). */
 #define KEPT_TIMES 2U
-/* See ask_for_new_phase. Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. */
+/* Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. A phase is new if more than
+ * 1/WAITING_SHARE of the allocations since the last sweep had to wait, see ask_for_new_phase. */
 #define WAITING_SHARE 4U
 #define WAITING_EIGHTHS_ALL 7U
 #define EVICT_FOR_PHASE 2

@@ -377,13 +377,7 @@
     if (momentOf(cursor)) compareSince(before || momentOf(cursor).id);
   });
   document.addEventListener("keydown", (event) => {
-    if (
-      event.ctrlKey
-      || event.metaKey
-      || event.altKey
-      || /^(INPUT|SELECT)$/.test(event.target.tagName)
-    )
-      return;
+    if (!isPageKey(event)) return;
     if (event.key === "a") {
       canvas.focus();
       canvas.scrollIntoView({block: "nearest"});

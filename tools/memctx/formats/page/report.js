@@ -4,6 +4,11 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
 
+// True if a key is meant for the page, not for the browser or for a field that takes text.
+const isPageKey = (event) =>
+  !(event.ctrlKey || event.metaKey || event.altKey) &&
+  !/^(INPUT|SELECT)$/.test(event.target.tagName);
+
 // --- words and numbers ---
 
 const bytesText = (value) => {
@@ -1233,13 +1238,7 @@ const makeReport = (data, kept = null) => {
         search("");
         return;
       }
-      if (
-        event.ctrlKey
-        || event.metaKey
-        || event.altKey
-        || /^(INPUT|SELECT)$/.test(event.target.tagName)
-      )
-        return;
+      if (!isPageKey(event)) return;
       if (event.key === "/") {
         event.preventDefault();
         $("search").focus();
