@@ -18,15 +18,16 @@
 #include "region/serial.h"
 #include "region/slab.h"
 
-#define PROMOTE_LIVE_LOG 16 /* 64 KiB */
+#define PROMOTE_LIVE_LOG 16 /* logarithm of 64 KiB */
 #define PROMOTE_SHARE 64
 
 /* Each region has a few pages that are not full. To keep them a small part of the whole, a context
  * must hold more bytes to get a region when more bytes are alive in the process:
  * MEMCTX_PROMOTE_BYTES up to 2^PROMOTE_LIVE_LOG live bytes, and then twice as many each time the
  * live bytes quadruple. But a context that holds 1/PROMOTE_SHARE of the live bytes gets its region
- * at once: there are few such contexts, and their chunks in mixed pages would keep many of these
- * pages in use. In the sum of live bytes a page that is not used up counts as half full. */
+ * once it has MEMCTX_PROMOTE_BYTES alive: there are few such contexts, and their chunks in mixed
+ * pages would keep many of these pages in use. The live bytes are the bytes in pages minus the
+ * waste. A page of this heap that belongs to one context and is not used up counts as half full. */
 static int64_t promote_bytes(const struct heap *heap) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free) -
                    (int64_t)heap->open_slices * (int64_t)(SLICE_BYTES / 2);
@@ -36,8 +37,8 @@ static int64_t promote_bytes(const struct heap *heap) {
     return live / PROMOTE_SHARE < bytes ? live / PROMOTE_SHARE : bytes;
 }
 
-/* Gives the context a region, or the region that it left, if it has enough bytes alive, or if its
- * terms ask for one. */
+/* Gives the context a region if the context has enough bytes alive, or if its terms ask for a
+ * region. If the context has left a region (region.left), that region serves the context again. */
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
     int64_t live = view_live_bytes(view);
@@ -50,8 +51,9 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         region_of(view->region)->asked = at_once;
         return;
     }
-    /* A program may have as many regions as call paths, so the tables' budget counts them. Without
-     * a region the context's chunks stay in shared pages, which cannot zero freed chunks. */
+    /* A program may have as many regions as call paths, so the tables' budget counts regions. The
+     * budget does not refuse the region of a context with TERMS_ZERO: the context's chunks would
+     * stay in mixed pages, which cannot zero freed chunks. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
     enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_PLACED;
     if (!tables_take(bytes, terms_with(view->context, TERMS_ZERO) ? TABLES_MUST : share))
@@ -104,8 +106,9 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
         bins_put_aside_others(heap, bins, i);
 }
 
-/* Lets a context leave the region that a rule asked for before, unless the context has a placement.
- * The region's pages may become mixed pages (share_own_page, bins.c). */
+/* Called when no rule asks for the context's region any more. Unless the context has a placement,
+ * its next chunks go to mixed pages, and the region's pages may become mixed pages (share_own_page,
+ * bins.c). */
 COLD static void leave(struct heap *heap, struct view *view, struct region *region) {
     region->asked = false;
     if (heap_placement(view->context) != PLACE_DEFAULT)
@@ -129,8 +132,8 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
 }
 
 /* Does the periodic work of the heap and the context before a chunk is placed. The context may get
- * a region, or another policy for its region. Returns the recipe of the region; 0: the context has
- * no region. */
+ * a region, or another policy for its region. Returns the recipe of the region. The recipe is 0
+ * when the context has no region, and in a region of policy aset whose frees do not zero blocks. */
 static unsigned look_around(struct heap *heap, struct view *view) {
     heap_collect_if_any(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
@@ -172,8 +175,9 @@ static bool look_is_due(struct heap *heap) {
 }
 
 /* Lets a context whose own pages are used up continue in mixed pages, because the waste cap refuses
- * the context another page. False: the cap allows a page, or something else has to be decided
- * (placement, terms, a search for empty pages); use region_alloc. */
+ * the context another page. False: the cap allows a page, or no mixed page has free blocks, or
+ * something else has to be decided (placement, terms, a search for empty pages); use
+ * region_alloc. */
 static bool go_mixed(struct heap *heap, struct view *view, unsigned size_class) {
     if (view->region->recipe || region_of(view->region)->looked != heap->placings ||
         heap_placement(view->context) != PLACE_DEFAULT || region_is_named(view) || terms_exist() ||
@@ -205,7 +209,7 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, zero);
-    size_t room = size + CHECK_TAIL + alignment - 16;
+    size_t room = size + CHECK_TAIL + alignment - 16; /* blocks start at multiples of 16 */
     look_around(heap, view);
     struct page *page = aset_page(heap, view, size, blocks_class_of(room), room);
     if (!page)
@@ -245,7 +249,7 @@ COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t siz
     return page->chunk;
 }
 
-/* Allocates a chunk from the pages of the view's region, or from shared pages. */
+/* Allocates a chunk from the pages of the view's region, or from mixed pages. */
 static void *alloc_by_recipe(struct heap *heap, struct view *view, size_t size, size_t alignment,
                              bool *fresh) {
     return look_around(heap, view) & RECIPE_SERIAL
@@ -292,14 +296,14 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;
-    /* A chunk that has grown is likely to grow again, so it gets a quarter more than it had, if its
-     * record can store this slack. */
+    /* A chunk that has grown is likely to grow again. So the new block has room for a quarter more
+     * than the old chunk had, if the block's record can store the slack. */
     if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
         UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
     if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    /* a region with a policy adds no room */
+    /* only aset adds room */
     if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS))
         return region_alloc(heap, view, size, false);
     struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);

@@ -27,7 +27,7 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     } else {
         size_class = bins_share_class(heap, size_class);
     }
-    /* a reset would not find a chunk in a mixed page */
+    /* a reset of a named context would not find a chunk in a mixed page */
     if (UNLIKELY(!page) && region_is_named(view))
         return NULL;
     aset_set_bins(view, page ? region : &heap->mixed);
@@ -40,12 +40,13 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
 
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room) {
-    /* Another class may serve this class. The blocks of the serving class need no check of the
-     * alignment: they are aligned as well as the blocks of any class that it serves. */
+    /* Another class may serve this class. If the records of its larger blocks cannot store the
+     * slack, this class has to serve itself. The alignment needs no check: a block of the serving
+     * class is aligned as well as the blocks of each class that is served. */
     if (!aset_slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
         bins_split_class(heap, size_class);
     if (!aset_slack_fits(blocks_bytes_table[size_class], size))
-        size_class = NARROW_CLASSES;
+        size_class = NARROW_CLASSES; /* the first wide class: its records store any slack */
     return aset_page_of(heap, view, size_class, room);
 }
 
@@ -66,7 +67,7 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
     bool aligned =
         !(bytes & (alignment - 1)) && (bytes <= NARROW_MAX || alignment <= WIDE_ALIGNMENT_MAX);
     if (!plain || !aligned || !aset_slack_fits(bytes, size)) {
-        room = (size ? size : 1) + node + alignment - 16;
+        room = (size ? size : 1) + node + alignment - 16; /* blocks start at multiples of 16 */
         size_class = blocks_class_of(room);
     }
     struct page *page = aset_page(heap, view, size, size_class, room);

@@ -18,12 +18,14 @@
 #include "region/policy.h"
 #include "region/terms.h"
 
-/* Allocates a chunk; size and alignment together are at most SMALL_MAX bytes. The caller has called
- * look_around (alloc.c). *fresh becomes true when the memory is zero. NULL: out of memory. */
+/* Allocates a chunk of at most SMALL_MAX bytes; with an alignment above 16, size and alignment
+ * together are at most SMALL_MAX. The caller has called look_around (alloc.c). *fresh becomes true
+ * when the memory is zero. NULL: out of memory. */
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh);
 
-/* Sets the bins that serve the view's next chunks. A view with a limit, guards or a list of chunks
- * gets heap_no_bins, so that each of its allocations leaves the common path. */
+/* Sets the bins that serve the view's next chunks. If the context has a limit, guards or the policy
+ * simple, the bins are heap_no_bins, so that the common malloc (api/fast.h) serves none of its
+ * allocations. */
 INLINE void aset_set_bins(struct view *view, struct bins *bins) {
     const struct bins *region = view->region;
     bool no_bins =
@@ -35,7 +37,8 @@ INLINE void aset_set_bins(struct view *view, struct bins *bins) {
  * (heap.served_by). `room`: the bytes that the block must have. NULL: out of memory. */
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room);
 /* Like aset_page_of, but for a chunk of `size` bytes in a block with `room` bytes. Takes a larger
- * class if a record of the class cannot store the slack. */
+ * class if the records of the class cannot store the slack, the bytes that `size` leaves in the
+ * block. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
 /* Returns `size` rounded up to a multiple of `alignment`. A block of such a size is aligned without

@@ -3,9 +3,8 @@
  * Bins: the pages of a region, or of a heap's small contexts, by size class.
  *
  * For: finding a page with a free block without a search. A bin is one size class: its current
- * page, and a list of other pages with free blocks. A full page is in no list; a full page joins
- * the list when enough of its blocks are free (spare_of). Cannot do: move blocks from one page to
- * another.
+ * page, and a list of other pages with free blocks. A full page joins the list when enough of its
+ * blocks are free (spare_of). Cannot do: move blocks from one page to another.
  */
 #include "region/bins.h"
 #include "base/options.h"
@@ -19,14 +18,16 @@
 /* A context that has made fewer allocations than this since its empty pages were last given back
  * keeps an empty current page. See current_is_empty. */
 #define RELEASE_EVERY 256
-/* a full page is used again when 1/32 of its blocks are free: spare_of */
+/* a full page is used again when more than 1/32 of its blocks are free: spare_of */
 #define SPARE_SHIFT 5
 #define EXACT_SPARE_SHIFT 4 /* like SPARE_SHIFT, but with RECIPE_EXACT */
 #define DONORS_MAX 64U      /* number of views that one call of share_own_page looks at */
 #define DONATIONS_MAX 8U    /* number of pages that share_own_page looks at in each view */
 
-/* For each class, the class that can serve it in mixed pages (heap.served_by): the largest class up
- * to the next power of two, or the class itself if a record could not store the slack. */
+/* For each class, the class that can serve it in mixed pages (heap.served_by): the largest class of
+ * its group. The groups are 16 and 32, 48 and 64, and then the classes above one power of two up to
+ * the next. But the classes from 288 to 512 bytes make two groups, and each class from 640 to 1024
+ * bytes serves itself, because a narrow record stores at most SLACK_NARROW_MAX bytes of slack. */
 static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
                                                  15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
                                                  27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
@@ -141,8 +142,8 @@ static bool is_apart(const struct heap *heap, const struct bins *bins) {
     return UNLIKELY(heap->apart != NULL) && bins == &heap->apart->bins;
 }
 
-/* Returns the pointer to the current page of a size class, for the caller to change. If the class
- * has a stand-in, this is the stand-in's `behind`. */
+/* Returns where the pointer to the current page of a size class is stored, so that the caller can
+ * change the pointer. If the class has a stand-in, this is the stand-in's `behind`. */
 static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
     return (bins == &heap->mixed || is_apart(heap, bins)) && size_class < NARROW_CLASSES
                ? &bins->current[size_class]->behind
@@ -254,8 +255,9 @@ void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_c
 
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     struct page **current = current_of(heap, bins, size_class);
-    /* Visitors (punch, remote_collect) change heap_global.own_free at once. A heap that only takes
-     * the blocks that they gave or took would never publish the opposite change. */
+    /* A visitor (punch, remote_collect) changes heap_global.own_free itself, not heap->own_free.
+     * When the owner then uses the blocks, heap->own_free changes in the opposite direction. A heap
+     * that makes no page would never publish this change without the call below. */
     heap_note_waste(heap);
     if (blocks_has_free(*current))
         return true;
@@ -266,9 +268,9 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         current_is_full(heap, *current);
         bins_unlist(bins, next);
         *current = next;
-    } while (!blocks_has_free(*current)); /* puts back some blocks of a punched page */
+    } while (!blocks_has_free(*current)); /* blocks_has_free refills the list of a punched page */
     struct page *after = bins->partial[size_class];
-    if (after) { /* the next change of the page reads these two cache lines */
+    if (after) { /* the next switch needs these two cache lines */
         __builtin_prefetch(after->free, 1);
         __builtin_prefetch(after->next, 1);
     }
@@ -287,7 +289,8 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
 
 /* True when a page of the view's own may become a mixed page. Contexts of PLACE_SHARED are to have
  * no pages of their own, so their pages may always become mixed pages. Pages of contexts without a
- * placement may become mixed pages only past the waste cap. */
+ * placement may become mixed pages only past the waste cap. A page whose frees zero the block may
+ * not, because mixed pages cannot zero freed chunks. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     bool wanted = placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
@@ -302,8 +305,8 @@ static bool is_worth_sharing(const struct page *page, unsigned size_class) {
            page->slices == blocks_page_slices(NULL, size_class) && !(page->flags & PAGE_CHAINED);
 }
 
-/* Makes some context's own page a mixed page, and returns it. NULL: no page was found that has an
- * eighth of its blocks free, or there is no memory. */
+/* Makes some context's own page a mixed page, and returns the page. NULL: there is no memory, or
+ * none of the pages looked at has an eighth of its blocks free. */
 static struct page *share_own_page(struct heap *heap, unsigned size_class, bool past_cap) {
     for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
         if (heap->donor >= heap->view_count)
@@ -391,7 +394,7 @@ bool bins_freed_into(struct heap *heap, struct page *page) {
             return true;
         if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
-        else { /* the page may not be used again; the next free in it calls this function again */
+        else { /* the page may not be used again; its next free calls this function again */
             flag_set(page, PAGE_FULL);
             if (listed)
                 region_list(&region_of(bins)->pages, page);

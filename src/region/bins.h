@@ -23,21 +23,25 @@ struct pool {
 };
 
 /* With RECIPE_EXACT, the list of pages with free blocks has two bands: pages that are at most half
- * full stand behind all others. Returns the pointer to the first page of the second band, in the
- * class of `page`. NULL: the list has one band. */
+ * full stand behind all others. Returns where the region stores the pointer to the first page of
+ * the second band, for the class of `page`. NULL: the list has one band. */
 INLINE struct page **bins_second_band(struct bins *bins, const struct page *page) {
     if (LIKELY(!(bins->recipe & RECIPE_EXACT)) || !region_of(bins)->emptier)
         return NULL;
     return &region_of(bins)->emptier[page->size_class];
 }
 
-/* Replaces a current page that has no free block left. False: no other page has free blocks. */
+/* If the current page of the class has no free block left, makes another page with free blocks the
+ * current page. False: no page of the class has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
-/* For a region that has no free block of the class and gets no new page, because the waste cap
- * refuses it: sets the region's current page of the class to none. False: nothing changed, and the
- * caller has to use bins_next_page, because a search of all regions for empty pages is due. */
+/* For a region that has no free block of the class, and to which the waste cap refuses a new page.
+ * Leaves the region without a current page of the class. False: nothing changed, and the caller has
+ * to use bins_next_page, because a search of all regions for empty pages is due. */
 bool bins_refuse_page(struct heap *heap, struct bins *region, unsigned size_class);
-/* Returns another page with free blocks, or a new page. NULL: out of memory. */
+/* Returns a page of the class with free blocks, perhaps a new page, and makes it the current page.
+ * `view` is the view that the region of `bins` belongs to; NULL: the bins are those of mixed pages.
+ * Returns NULL when memory is short, or when the context may get no new page of its own because of
+ * the waste cap or PLACE_SHARED. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
 /* bins_put_aside leaves a region without a current page of the class. The page stays in the region,
@@ -68,9 +72,9 @@ void regions_release_empty(struct heap *heap);
 bool bins_freed_into(struct heap *heap, struct page *page);
 /* Takes the page out of the list of pages with free blocks. */
 void bins_unlist(struct bins *bins, struct page *page);
-/* Called after a free in a page that was full and is usable again, that became empty, or that is
- * watched. Reports the free to segment_watch if the page is watched, then calls bins_freed_into and
- * destroys an empty page. */
+/* Called after a free that left page.changes_at blocks in use (see flags_set), or in a watched
+ * page. If the page is watched, reports the free to segment_watch. Then calls bins_freed_into, and
+ * destroys the page if it is empty. */
 void page_after_free(struct heap *heap, struct page *page, void *block);
 
 #endif

@@ -12,9 +12,10 @@
 #include "os/meta.h"
 #include "region/punch.h"
 
-/* A context with more live bytes than this gets groups of slices of its own for its pages. */
+/* The pages of a view with this many live bytes come from groups of slices that no other view uses
+ * (segment_span_alloc_grouped). */
 #define GROUPED_BYTES (256L << 10)
-#define GRANULE_CAPACITY_MAX 255U
+#define GRANULE_CAPACITY_MAX 255U /* page.granule_capacity has 8 bits */
 
 CHILD_CONST const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
     16,   32,   48,   64,   80,   96,   112,  128,  160,  192,  224,  256,
@@ -42,8 +43,8 @@ struct reserved blocks_reserved_in(const struct page *page) {
 }
 
 /* Returns the number, within its granule, of the next untouched block, and the granule's start in
- * *granule. When the granule is used up, returns the number that a block behind its end would have.
- */
+ * *granule. When the granule is used up, returns the number that a block behind the granule's end
+ * would have. */
 static unsigned next_index(const struct page *page, char **granule) {
     *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
     return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;
@@ -61,11 +62,13 @@ bool blocks_open_granule(struct page *page) {
         granule += is_new ? (size_t)page->granule_mask + 1 : 0;
     }
     if (granule >= page_end(page)) {
+        /* not flag_set, which would change page->changes_at */
         store_owner(&page->flags, (uint8_t)(page->flags | PAGE_USED_UP));
         return false;
     }
     bool own = (page->meta_shift & META_SHIFT) < 2;
-    if (is_new && (own || !page->fresh)) /* sets the records to "free", which is 0 in mixed pages */
+    /* The records become "free". In mixed pages "free" is 0, so fresh memory needs no write. */
+    if (is_new && (own || !page->fresh))
         __builtin_memset(granule + page->records, own ? UINT8_MAX : 0, blocks_record_bytes(page));
     index = is_new ? 0 : index;
     if (index == reserved.first)
@@ -185,8 +188,8 @@ static size_t owners_bytes(const struct page *page) {
            granules_in(page) * page->granule_capacity * sizeof page->owners->views[0];
 }
 
-/* Returns the waste of the free blocks of a page that has no block in use. heap.own_free does not
- * count blocks that are held out. */
+/* Returns the waste of the free blocks of a page that has no block in use. Blocks that are held out
+ * (punch.h) are no waste: their memory went back to the kernel. */
 static int64_t waste_of_blocks(const struct page *page) {
     size_t free_blocks = blocks_handed_out(page);
     if (UNLIKELY(page->meta_shift & META_PUNCHED))
@@ -206,7 +209,7 @@ void blocks_page_destroy(struct heap *heap, struct page *page) {
     store_owner(&heap->own_free, heap->own_free - waste_of_blocks(page));
     if (page->meta_shift & META_OWNERS)
         meta_free(page->owners, owners_bytes(page));
-    if (UNLIKELY(load_relaxed(&heap->state) == HEAP_PARKED)) /* it allocates nothing */
+    if (UNLIKELY(load_relaxed(&heap->state) == HEAP_PARKED)) /* a parked heap needs no spans */
         segment_span_free(page);
     else
         segment_span_free_by(&heap->span_cache, page);

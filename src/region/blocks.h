@@ -9,27 +9,28 @@
  * records take the place of some of the blocks (blocks_records_of says which), or, in wide pages,
  * stand before the first block.
  *
- * A block starts at a multiple of the largest power of two that divides its size, but in a wide
- * page of at most WIDE_ALIGNMENT_MAX. A record holds the block's slack (the bytes that were not
- * requested), and in mixed pages also the index of the view that paid for the block.
+ * A block starts at a multiple of the largest power of two that divides its size. In a wide page,
+ * this alignment is at most WIDE_ALIGNMENT_MAX. A record holds the block's slack (the bytes that
+ * were not requested), and in mixed pages also the index of the view that paid for the block.
  * page.meta_shift holds the logarithm of the size of a record in bytes (shift):
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
- *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
- *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
+ *   shift 2, mixed page, blocks up to 1 KiB: 24 bits of view index, 8 bits of slack + 1
+ *   shift 3, mixed page, larger blocks: 32 bits of view index, 32 bits of slack + 1
  * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
  * table beside the page (struct owners) then holds the view indices of its blocks. A free block has
- * all bits of the slack set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed
- * out are marked free, too, so that a second or a wild free is found. The record of a free block
- * still names the last view.
+ * all bits of the slack set (shift 0 and 1) or none (shift 2 and 3). When a granule is opened, all
+ * its blocks are marked free, so that the free of a block that was never handed out is found. The
+ * record of a free block still names the last view.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
 
 #include "region/heap.h"
 
-#define SLACK_NARROW_MAX 254U
-/* With a greater alignment, the first block of 4 or 8 KiB would leave an OS page to the records. */
+#define SLACK_NARROW_MAX 254U /* slack in a byte, of which one value means "free" */
+/* The first block of a wide page stands behind the records. With a greater alignment, a page of
+ * blocks of 4 or 8 KiB would leave at least an OS page to these few records. */
 #define WIDE_ALIGNMENT_MAX 2048U
 /* Larger blocks would leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
@@ -45,8 +46,10 @@
  * block, a free must zero the block, or a free must remove the block from a list. */
 #define META_ALIGNED 16U
 #define META_CHECKED 32U /* chunks have a pattern behind them: region/check.h; never changes */
-#define META_PUNCHED 64U /* some OS pages were given back: region/punch.h */
-#define META_APART 128U  /* a mixed page of heap->apart; never changes */
+/* Some OS pages were given back, or a visitor makes the owner's frees in the page wait:
+ * region/punch.h. */
+#define META_PUNCHED 64U
+#define META_APART 128U /* a mixed page of heap->apart; never changes */
 /* The view indices of a page with META_OWNERS. The heap's thread writes the table, and frees it
  * with the page. */
 struct owners {
@@ -108,9 +111,9 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
  * behind the last block of the granule count as one more block, whose record always says "free".
  * *exact becomes true when the block starts exactly at the pointer. The test is whether the lower
  * half of the product is less than the reciprocal. For the start of a block, the lower half is the
- * number of the block times the reciprocal's rounding error, which is less than the offset, and
- * offsets are below 2^16. For any other pointer, each byte behind the block's start adds a whole
- * reciprocal, which is at least 2^19. */
+ * error that the rounding of the reciprocal makes. The error is at most the offset, and offsets are
+ * below 2^16. For any other pointer, each byte behind the block's start adds a whole reciprocal,
+ * which is at least 2^19. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
@@ -126,10 +129,11 @@ INLINE unsigned blocks_index(const struct page *page, const char *granule, const
 }
 
 /* blocks_records_of returns the offset of the records in the granule of a block. In a narrow page
- * the offset contains the color, which differs from slice to slice: addresses at the same offset of
- * every OS page share a few sets of each CPU cache. blocks_color_of returns the color; `stand_in`
- * is the stand-in of the block's size class. In the header of a page itself, `records` contains the
- * color, and color_mask is 0. */
+ * the offset contains the color, a number of bytes that differs from slice to slice. Without the
+ * color, the records of all pages would stand at the same offset in OS pages, and so would share a
+ * few sets of each CPU cache. blocks_color_of returns the color; `stand_in` is the stand-in of the
+ * block's size class. In the header of a page, `records` contains the color, and color_mask is 0.
+ */
 INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
     return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
 }
@@ -158,13 +162,14 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
     return &page->owners->views[index];
 }
 
-/* Set or clear flags of a page, and update page->changes_at. Only the heap's thread calls them. */
+/* The next three functions set or clear flags of a page, and update page->changes_at. Only the
+ * heap's owner, or its visitor while the owner waits, calls them. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
     /* A free that leaves changes_at blocks in use calls page_after_free. In a full page this is the
      * first free (current_is_full in bins.c may choose a later one). In a listed page, and in a
-     * current page of a region, it is the free that empties the page. In a current mixed page no
-     * free calls page_after_free. */
+     * current page of a region, it is the free that empties the page (partial_push in bins.c may
+     * choose an earlier one). In a current mixed page no free calls page_after_free. */
     page->changes_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                   : flags & PAGE_LISTED || page->view ? 0
                                                                       : UINT16_MAX);
@@ -178,7 +183,7 @@ INLINE void flag_clear(struct page *page, enum page_flag flag) {
     flags_set(page, page->flags & ~flag);
 }
 
-/* The contents of a record. Functions return the two fields in one register. */
+/* The contents of a record. Functions return the struct's 8 bytes in one register. */
 struct record {
     uint32_t slack;      /* bytes of the block that were not requested; RECORD_FREE: it is free */
     uint32_t view_index; /* in a mixed page: index of the view that paid for the block; else 0 */
@@ -212,8 +217,9 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
 /* Creates a page for one size class; with `view` NULL, a mixed page. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
-/* Like blocks_page_destroy, but for a visitor of the heap (remote_collect). Returns the waste that
- * ends: heap->own_free does not change. The page has no META_OWNERS. */
+/* Like blocks_page_destroy, but for a visitor of the heap (remote_collect). Returns the bytes of
+ * waste that end with the page, and leaves heap->own_free alone, because only the owner writes it.
+ * The page has no META_OWNERS. */
 int64_t blocks_page_destroy_visited(struct page *page);
 /* Puts a chain of `length` blocks that other threads freed on the page's list of free blocks;
  * `last` is the last block of the chain. */
@@ -230,8 +236,8 @@ void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_
                        uint32_t block_bytes);
 /* Returns the number of slices of a class's next page. `bins` NULL: the page is a mixed one. */
 uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class);
-/* Notes that all blocks of the page were handed out at least once. The page has no partly used OS
- * page any more, so heap.own_free no longer counts an OS page for it. */
+/* Notes that the page hands out no further untouched blocks. From now on heap.own_free counts no OS
+ * page for the untouched end of the page. */
 void blocks_tail_done(struct heap *heap, struct page *page);
 /* Turns a context's own page into a mixed page. False: out of memory. */
 bool blocks_become_mixed(struct page *page);
@@ -248,7 +254,8 @@ INLINE bool blocks_has_free(struct page *page) {
            (UNLIKELY(load_plain(&page->meta_shift) & META_PUNCHED) && punch_refill(page));
 }
 /* Returns the bytes from the page's start to the end of the blocks that were handed out at least
- * once, rounded up to whole OS pages. */
+ * once, rounded up to whole OS pages. The first OS page of an opened granule counts even if none of
+ * the granule's blocks was handed out, because the records were written. */
 INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t bytes = (size_t)(page->next_block - start);
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
@@ -267,8 +274,8 @@ INLINE size_t blocks_touched(const struct page *page, const char *start) {
     return blocks_reached(page, start) -
            (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
 }
-/* Checks the page's list of free blocks; only the owner may call it. False: the list leads out of
- * the page, because the program wrote to a free block. */
+/* Checks the page's list of free blocks; only the owner may call this function. False: the list
+ * leads out of the page, or in a circle, because the program wrote to a free block. */
 bool blocks_list_holds(const struct page *page);
 /* Returns the number of blocks that were handed out at least once. */
 size_t blocks_handed_out(const struct page *page);
@@ -339,8 +346,7 @@ INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block)
 
 /* Like blocks_free_owned, but for a narrow block of a mixed page. The block goes to the heap's
  * recent blocks (heap.recent_room) if there is room, because the next allocation of this size class
- * takes that block first.
- */
+ * takes that block first. */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used))
@@ -355,7 +361,8 @@ INLINE bool blocks_free_with_owner(struct heap *heap, struct page *page, void *b
     if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     *(void **)block = recent->free_with_owners;
-    order_stores(); /* in the child of a fork between the stores, `used` is 1 too high: safe */
+    /* In a child forked between the stores, the list may get one block above its bound: safe. */
+    order_stores();
     store_owner(&recent->free_with_owners, block);
     order_stores();
     add_owner(&recent->used, -1);

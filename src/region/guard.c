@@ -17,7 +17,7 @@ struct waiting {
     uint32_t count; /* number of addresses in freed_by */
     uintptr_t freed_by[FREED_BY_MAX];
 };
-/* Under region_lock. */
+/* Written under region_lock. The handler for SIGSEGV and guard_explain read it without the lock. */
 static struct {
     /* GUARD_WAITING entries; the chunk that is freed next takes the place of the oldest entry.
      * NULL: no guarded chunk was freed yet */
@@ -35,6 +35,8 @@ static char *guard_start(const struct page *page) {
     return segment_span_start(page) + span_bytes(page) - GUARD_BYTES;
 }
 
+/* Returns the entry of a freed guarded chunk; page->capacity is the entry's number. NULL: the chunk
+ * has no entry. */
 static const struct waiting *waiting_at(const struct page *page) {
     const struct waiting *waiting =
         guards.ring && page->capacity < GUARD_WAITING ? &guards.ring[page->capacity] : NULL;
@@ -71,9 +73,11 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The handler for SIGSEGV. After the report of a misuse, the handler restores the action that was
- * set before, and returns: the access is repeated, and the earlier action, if it is the default
- * one, ends the program. A signal that another process sent is raised again. */
+/* The handler for SIGSEGV. After the report of an access to guarded memory, the handler restores
+ * the action that the program had before, and returns: the access is repeated, and the program's
+ * action follows. The default action ends the program. For any other signal, the handler calls the
+ * program's handler if there is one. If there is none, it ignores a sent signal that the program
+ * ignores, and otherwise restores the default action. A sent signal is then raised again. */
 static void fault(int number, siginfo_t *info, void *context) {
     struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
@@ -117,7 +121,7 @@ static void watch(void) {
 static void give_back(struct page *page) {
     guards.pages--;
     if (os_forbid(segment_span_start(page), span_bytes(page), false))
-        segment_span_free(page); /* if the kernel refuses, the slices are never used again */
+        segment_span_free(page); /* if the kernel refuses os_forbid, the slices are lost */
 }
 
 struct page *guard_alloc(size_t size, size_t alignment) {

@@ -4,8 +4,8 @@
  * it whole.
  *
  * For: programs in which the number of threads rises and falls; the number of heaps is the highest
- * number of threads that ever allocated at one time. Cannot do: give a heap's free blocks to a
- * running thread that has a heap of its own.
+ * number of threads that ever had their own heaps at one time. Cannot do: give a heap's free blocks
+ * to a running thread that has a heap of its own.
  */
 #include "region/heap.h"
 #include "base/options.h"
@@ -24,8 +24,8 @@
 const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
-/* The heap of the first thread. This file is linked first, so that the heap stands directly
- * behind FORK_PAGE, with its hot part in the same OS page. */
+/* The heap of the first thread. This file is linked first, so that the heap stands directly behind
+ * the data of FORK_PAGE, and the first HEAP_HOT_BYTES of the heap are in the same OS page. */
 static struct heap first_heap;
 /* Most processes never use the shared heap, so it stands behind the data that START_PAGE collects,
  * not in the OS page of START_PAGE. */
@@ -103,9 +103,10 @@ static struct heap *take_dead(void) {
 }
 
 /* Heaps of threads that ended without telling the library are searched for only when there are more
- * heaps than FEW_HEAPS. The bound is MANY_HEAPS if threads tell of their end: a thread then leaves
- * a heap behind only if its first allocation comes in the last round of key destructors. The search
- * needs a system call, which a filter of the program may forbid. */
+ * heaps than FEW_HEAPS, and only at one in LOOK_EVERY calls of heap_acquire. If threads tell of
+ * their end, the bound is MANY_HEAPS: a thread then leaves a heap behind only if its first
+ * allocation comes in the last round of key destructors. Searches are rare because each needs a
+ * system call, which a filter of the program may forbid. */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
@@ -236,7 +237,8 @@ static bool shared_is_made(const struct heap *heap) {
 static struct heap *shared_locked(struct heap *heap) {
     if (!shared_is_made(heap)) {
         /* heap_global.lock cannot be taken here, because its rank comes before that of the shared
-         * heap's lock. A heap that is made is in the list, also in a child that is forked now. */
+         * heap's lock. The heap is listed first and made second. A child that is forked between the
+         * two steps makes the heap, but does not list it again. */
         if (!is_listed(heap))
             add_to_list(heap);
         heap_init(heap);
@@ -304,11 +306,11 @@ bool heap_may_segregate(struct heap *heap) {
 }
 
 /* Gives up the shared heap in a forked child, because the thread that used it was not copied. The
- * lists of the shared heap may be half changed, so they are never followed: the next user makes
- * another shared heap. Only if there is no memory for that, the child keeps the old one with empty
- * lists. */
+ * lists of the shared heap may be half changed, so the child never follows them. The child gets
+ * another shared heap, which the next user sets up (shared_locked). If there is no memory for that
+ * heap, the child keeps the old one with empty lists. */
 static void shared_give_up(struct heap *heap) {
-    /* not by meta_alloc: the fork may be in a signal handler that interrupted it */
+    /* not by meta_alloc: the fork may be in a signal handler that interrupted meta_alloc */
     struct heap *anew = os_map(align_up(sizeof *anew, OS_PAGE_BYTES));
     if (!anew) {
         bins_init_mixed(heap);

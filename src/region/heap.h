@@ -2,12 +2,14 @@
 /*
  * heap.h - what one thread owns: its views of contexts, their regions, its mixed pages.
  *
- * A heap belongs to one thread at a time. Only this thread writes the heap, so it needs no lock and
- * no atomic instruction. When the thread exits, the heap is parked, and the next new thread adopts
- * the heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock
- * meanwhile. The shared heap is always used under its lock: by threads that have allocated little
- * so far (api/thread.c), by threads whose end was already noticed (thread_exits) and by signal
- * handlers that interrupt the allocator.
+ * A heap belongs to one thread at a time, its owner. Only the owner allocates from the heap and
+ * counts in its views. Other threads write only atomic words of the heap. A visitor writes more,
+ * but the owner waits for it (heap_await). So the owner needs no lock and no atomic
+ * read-modify-write. When the thread exits, the heap is parked, and the next new thread adopts the
+ * heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock meanwhile.
+ * The shared heap is always used under its lock: by threads that have allocated little so far
+ * (api/thread.c), by threads whose end was already noticed (thread_exits) and by signal handlers
+ * that interrupt the allocator.
  *
  * A *view* holds one thread's numbers in one context: the chunks that the thread allocated there,
  * and the chunks that the thread freed there. A chunk may be freed by another thread than the one
@@ -27,19 +29,21 @@
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
-#define VIEW_TWINS 32U
+#define VIEW_TWINS 32U /* number of entries in the cache heap.twins */
 /* each heap gets this many bytes of tables, even if the budget is used up */
 #define HEAP_TABLES_BYTES (4 << 10)
-#define HEAP_PATHS_BYTES 384U
-/* the first heap's first bytes, which share an OS page with FORK_PAGE */
+#define HEAP_PATHS_BYTES 384U /* room for struct paths (path/cache.h) */
+/* The start of the first heap, up to the field twins, has at most this many bytes. It shares an OS
+ * page with the data of FORK_PAGE, so that a fork copies one OS page for both. */
 #define HEAP_HOT_BYTES 2816U
 
 struct bins;
 
 /* The numbers of one thread in one context, and the pages for the context's next chunks. A view
- * fills one cache line. Only the owner of the heap writes the view; dumps read the view at any
- * time. The counts only grow. A dump reads the frees before the allocations, so that it never
- * counts a free without its allocation. */
+ * fills one cache line. Only the owner of the heap counts in the view; dumps read the view at any
+ * time. The counts grow until heap_fold moves them to another view. A dump reads the frees before
+ * the allocations, so that it never counts a free without its allocation. Other threads may set
+ * `bins` to heap_no_bins (heaps_reconsider). */
 struct view {
     uint64_t allocs, frees;       /* number of chunks that the thread allocated and freed */
     uint64_t requested_cum_bytes; /* requested bytes of all chunks that the thread allocated */
@@ -65,7 +69,7 @@ struct bins {
      * uses the address in heap->mixed instead. */
     uintptr_t next_page;
     /* The fields below are those of a region; in other bins they are 0. */
-    uint64_t allocs_at_release; /* view.allocs when the region's empty pages were given back */
+    uint64_t allocs_at_release; /* view.allocs when empty pages were last given back */
     uint16_t policy;            /* enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
     uint8_t terms;              /* number of the region's terms, see region/terms.h */
     /* number of slices of a new page; 0: blocks_page_slices chooses by size class */
@@ -97,10 +101,12 @@ enum heap_state {
 };
 
 /* "Owner" means that only the heap's thread accesses the field, or, in a parked or shared heap, the
- * thread that holds the heap's lock. "Atomic" means that other threads access the field, too. */
+ * thread that holds the heap's lock, or a visitor while the heap's thread waits (heap_await).
+ * "Atomic" means that other threads access the field, too. */
 struct heap {
-    /* owner: not 0 while the thread is inside the allocator. This field tells a signal handler of
-     * the thread, and a forked child, that the heap may be half changed. */
+    /* atomic, written by the owner: not 0 while the thread is inside the allocator. This field
+     * tells a signal handler of the thread, a forked child and a visitor that the heap may be half
+     * changed. */
     uint32_t busy;
     uint32_t tid; /* id of the thread; 0: no thread owns the heap */
     /* The waste that the waste cap limits, in pages that are or were a context's own: the bytes of
@@ -120,7 +126,7 @@ struct heap {
      * regions were last searched for empty pages */
     uint32_t denied;
     uint32_t open_slices; /* owner: slices of the contexts' own pages that are not used up */
-    /* index of the view at which the next search for a page to share begins */
+    /* index of the view at which the next search of share_own_page (bins.c) begins */
     uint32_t donor;
     uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. These fields stand apart
@@ -135,23 +141,25 @@ struct heap {
     int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
     struct heap *next;     /* next in the list of all heaps, which never shrinks */
     uint32_t idle_bytes;   /* owner: bytes of views that wait for a context */
-    /* The part of TABLES_HEAP_BYTES that the heap keeps while it has no thread; 0: all of it. */
+    /* the bytes that the tables' budget counts for the heap while it has no thread; 0:
+     * TABLES_HEAP_BYTES */
     uint32_t kept_bytes;
     /* Room for the thread's path cache, a struct of the path layer (path/cache.h). */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE))); /* mixed pages of this heap */
-    /* The blocks of mixed pages that were freed last and are still in the CPU cache. Each narrow
-     * size class has a stand-in, which has the form of a page header and is the current page of
-     * `mixed`. The `free` of a stand-in is the list of the blocks, its `used` is the room left in
-     * this list, and its `behind` is the real current page. `free_with_owners` is a second list, of
-     * the blocks of pages with META_OWNERS, whose records have another form; both lists share the
-     * room. The blocks count as used in their own pages. Only the first cache line of a struct page
-     * is stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
+    /* The blocks of mixed pages that were freed last, and so are likely to be in the CPU's cache.
+     * Each narrow size class has a stand-in, which has the form of a page header and is the current
+     * page of `mixed`. The `free` of a stand-in is the list of the blocks, its `used` is the room
+     * left in this list, and its `behind` is the real current page. `free_with_owners` is a second
+     * list, of the blocks of pages with META_OWNERS, whose records have another form; both lists
+     * share the room. The blocks count as used in their own pages. A stand-in is only the first
+     * cache line of a struct page, so that all stand-ins and the data of FORK_PAGE fit one OS page.
+     */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     /* The size class that serves a request: by the request's size (up to NARROW_MAX, in steps of
-     * 16), and by its size class. The classes between two powers of two are served by the largest
-     * of them as long as all their blocks fit into one page; after that each class serves itself.
-     */
+     * 16), and by its size class. At first the largest class of a group of classes serves the whole
+     * group (largest_of, bins.c), so that few sizes touch few pages. bins_split_class lets a class
+     * serve itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
      * cache, a free of another thread's chunk need not read the other view. The owner of the other
@@ -168,19 +176,22 @@ struct heap {
     /* Atomic: another thread holds heap_visit_lock and may change this heap's views and caches. */
     uint32_t visited;
     uint32_t views_dropped; /* owner: number of views that wait for another context */
-    uint32_t dropped_from;  /* owner: no view with a lower index waits for another context */
-    /* Owner: how often this heap freed chunks of another heap, by that heap's number. The counts
-     * only grow. */
+    /* owner: no view with a lower index waits for another context, except in OS pages that were
+     * given to the kernel */
+    uint32_t dropped_from;
+    /* Atomic, written by the owner: how often this heap freed chunks of another heap, by that
+     * heap's number. The counts grow until the heap is parked. */
     uint64_t *freed_of;
     uint32_t freed_of_count; /* atomic: number of elements of freed_of */
     uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
     uint64_t ran_ns;         /* control thread: the owner's processor time, see context/collect.c */
-    uint32_t rests;          /* control thread: number of looks that leave the heap out */
+    uint32_t rests;          /* control thread: number of next looks that leave the heap out */
     uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
     struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
+    /* freed spans that the heap keeps for its next pages and large chunks: segment/segment.h */
     struct span_cache span_cache;
-    /* Control thread, under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of
-     * the view; NULL: no reset was made yet. */
+    /* Under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of the view; NULL:
+     * no reset was made yet. */
     struct baseline **baselines;
     struct resizes *resizes; /* atomic: see region/resizes.h; NULL: no chunk was resized yet */
     /* For threads that look up views of other threads, see heap_views_next. slots_shown: the
@@ -205,8 +216,8 @@ struct baseline {
 struct heap_global {
     struct lock lock;       /* RANK_HEAPS: held to park or adopt a heap, and to fold views */
     struct heap *first;     /* atomic: head of the list of all heaps; heaps are only ever added */
-    struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: no thread has exited yet */
-    int64_t own_free;       /* atomic: sum of own_free_published of all heaps */
+    struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: not made yet */
+    int64_t own_free;       /* atomic: sum of own_free_published, and of the changes by visitors */
     uint64_t foreign_frees; /* atomic: ignored frees of pointers that are not the library's */
     uint32_t threads_seen;  /* atomic: how often a thread was given a heap */
     uint32_t heaps;         /* number of heaps, without the shared one */
@@ -227,7 +238,7 @@ INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the
  * allocator: see context/visit.c. The owner calls heap_await before it uses slots, caches, or the
  * list of its views, and waits until such a visit is over. The owner need not call heap_await to
- * free a chunk: a visit changes no view that has live chunks. */
+ * count a free: a visit changes no view that has live chunks. */
 INTERNAL struct lock heap_visit_lock; /* RANK_VISIT */
 void heap_await_visitor(struct heap *heap);
 INLINE void heap_await(struct heap *heap) {
@@ -256,10 +267,10 @@ INLINE void heap_collect_if_any(struct heap *heap) {
  * for an owner that is outside the allocator. remote_announce takes up to `most` pages off the list
  * remote_pages, and announces that their lists of free blocks will change (punch_announce). It
  * leaves further pages in the list. remote_collect collects the blocks and gives empty pages back.
- * If the owner is not `outside`, remote_collect puts the pages back on the list instead. It adds
- * the change of the heap's waste to *waste. The caller adds *waste to heap_global.own_free, because
- * only the owner writes heap->own_free. remote_collect returns the number of pages whose blocks it
- * collected. */
+ * If the owner is not `outside`, remote_collect puts the pages back on the list instead.
+ * remote_collect adds the change of the heap's waste to *waste, and returns the number of pages
+ * whose blocks it collected. The caller adds *waste to heap_global.own_free, because only the owner
+ * writes heap->own_free. */
 struct page *remote_announce(struct heap *heap, unsigned most);
 unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int64_t *waste);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
@@ -328,15 +339,17 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     return heap_view_make(heap, context);
 }
 
-/* Takes a view without numbers and chunks from its context and keeps it for another context. The
- * owner holds heap_global.lock, and calls heap_views_dropped before it releases the lock. */
+/* heap_view_drop takes a view without numbers and chunks from its context. The view then waits for
+ * another context. The caller is the owner or a visitor and holds heap_global.lock. Before it
+ * releases the lock, it calls heap_views_dropped, which takes the dropped views out of `slots`. */
 void heap_view_drop(struct heap *heap, struct view *view);
 void heap_views_dropped(struct heap *heap);
 
 /* Walks over the views of one context in all heaps, for a thread that owns none of these heaps.
  * The same thread calls heap_read_begin, walks, and calls heap_read_end, under heap_global.lock.
  * The walk may miss a view made during the walk; it never misses a view that had counted
- * something before the walk began. No other code knows which views belong to a context. */
+ * something before the walk began. A context has no list of its views, so the walk searches each
+ * heap's slots. */
 struct heap_views {
     uint32_t context;
     struct heap *next; /* the heap that the walk looks at next; NULL: none is left */
@@ -395,12 +408,12 @@ enum placement {
     PLACE_MASK = 7,
 };
 
-/* A region in memory: its bins, and the fields that only contexts with a policy use. */
+/* A region in memory: its bins, and the fields for policies, terms and named contexts. */
 struct region {
     struct bins bins;
-    /* For RECIPE_EXACT, by size class. `units`: size of a block in units of 16 bytes; 0: no block
-     * was requested. `emptier`: in the list of pages with free blocks, the first page that is at
-     * most half full; NULL: the array is not made yet. */
+    /* For RECIPE_EXACT, arrays by size class. `units`: size of a block in units of 16 bytes; 0: no
+     * block was requested. `emptier`: the first page of the list of pages with free blocks that is
+     * at most half full; NULL: the array is not made yet. */
     uint16_t units[SIZE_CLASSES];
     struct page **emptier;
     struct page *serial;        /* RECIPE_SERIAL: the page that new chunks come from; NULL: none */
@@ -462,7 +475,8 @@ INLINE enum placement heap_placement(uint32_t context) {
                : (enum placement)(heap_leaf_byte(heap_placed, context) & PLACE_MASK);
 }
 /* Returns the entry of a context in an array of leaves with entries of `bytes` bytes, and makes
- * the leaf if it is missing. Any thread. NULL: out of memory. */
+ * the leaf if it is missing. Any thread. NULL: out of memory, or the array has no leaf for so large
+ * an id. */
 void *heap_leaf_entry(void **leaves, uint32_t context, size_t bytes);
 /* Like heap_leaf_entry, but always in heap_placed. */
 uint8_t *heap_placed_byte(uint32_t context);
@@ -496,7 +510,8 @@ void heap_note_waste(struct heap *heap);
 int64_t heap_live_bytes(void);
 
 /* Take the locks of heaps before a fork, and release them after the fork; see lock_fork_prepare in
- * os/os.h. */
+ * os/os.h. heap_fork_done returns false in a child if another thread was changing the list of heaps
+ * or the shared heap during the fork: figures may be lost. */
 void heap_fork_prepare(bool interrupted);
 bool heap_fork_done(bool child);
 /* In a forked child, gives up the heaps of threads that the fork did not copy. `self`: the

@@ -19,11 +19,12 @@ struct heap;
 struct terms;
 
 struct region_hooks {
-    /* Prints the path that allocated a chunk, unless `context` is REGION_NO_CONTEXT, and the path
-     * of the call that misused the chunk or, if `found`, noticed an earlier misuse. */
+    /* Prints two call paths. The first one allocated the chunk; it is left out if `context` is
+     * REGION_NO_CONTEXT. The second one is the path of the present call, which misused the chunk
+     * or, if `found`, noticed an earlier misuse. */
     void (*explain_misuse)(uint32_t context, bool found);
     /* Prints the path that allocated a guarded chunk, the `count` addresses of the path that freed
-     * the chunk, and the path that misuses it. */
+     * the chunk, and the path of the present call, which misuses the chunk. */
     void (*explain_guarded)(uint32_t context, const uintptr_t *freed_by, unsigned count);
     /* Stores the return addresses of the call path that begins at a frame of the library, at most
      * `max`. Returns the number of addresses stored. */

@@ -4,9 +4,9 @@
  *
  * The free functions of the api layer (api/fast.h, api/free.c) free chunks of pages whose only
  * flags are META_MIXED, META_OWNERS or META_WIDE. Frees in pages with other flags (META_ALIGNED,
- * META_CHECKED, META_APART, ...) come to this file, and so do misuses, frees by other threads,
- * realloc, and resets. The record of a chunk's block holds the chunk's slack and, in mixed pages,
- * the index of the view that paid.
+ * META_CHECKED, META_APART, ...) come to this file, and so do misuses, frees by other threads that
+ * remote.c does not serve itself, realloc, and resets. The record of a chunk's block holds the
+ * chunk's slack and, in mixed pages, the index of the view that paid.
  */
 #include "region/aset.h"
 #include "region/check.h"
@@ -38,9 +38,9 @@ static uint32_t member_freed(uint32_t number, bool *grown) {
 }
 
 /* Returns the view that paid for a block; `at` is the place of the block's record. The owner may be
- * turning its page into a mixed one at the same time. The owner clears page->view last, so the
- * record is read again when page->view is NULL and the record that the caller read names no view.
- */
+ * turning its page into a mixed one at the same time. The owner first completes the table of views
+ * (META_OWNERS), and then clears page->view. So when page->view is NULL and the record that the
+ * caller read names no view, the record is read again, and now names the view. */
 static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
                             const struct record *record) {
     struct view *view = load_acquire(&page->view);
@@ -132,7 +132,7 @@ static void free_parked(struct heap *owner, struct page *page, void *block) {
         simple_unlink(page, block);
     bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
     bool changes = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
-    if (is_current && !page->used) /* a parked heap allocates nothing, so it keeps no empty page */
+    if (is_current && !page->used) /* it may be long until a thread uses the heap again */
         bins_release_page(owner, page, block);
     else if (changes)
         page_after_free(owner, page, block);
@@ -167,8 +167,9 @@ static bool may_change_hands(const struct view *from, const struct view *to) {
     return from == to || (!region_is_named(from) && !region_is_named(to));
 }
 
-/* Resizes a chunk in its block, if the block wastes no more than a new block would. In the checking
- * mode (check.h) every chunk moves. */
+/* Resizes a chunk in its block. NULL, so that the chunk moves: the block is too small, or more than
+ * twice as large as needed while another class would serve `size`. In the checking mode (check.h)
+ * every chunk moves. */
 static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
                     size_t size, size_t *was) {
     char *block;
@@ -210,7 +211,7 @@ static bool record_at(const struct page *page, const void *chunk, struct record 
     return true;
 }
 
-/* For a free block, returns the context of its last chunk. */
+/* Returns the context that pays for the chunk; for a free block, the context of its last chunk. */
 static uint32_t context_of(const struct page *page, const void *chunk) {
     struct record record;
     if (!page->heap || !record_at(page, chunk, &record))
@@ -251,6 +252,7 @@ static void describe(const struct page *page, struct text *text) {
 static void each_used(const struct page *page, page_visit *visit, void *context) {
     char *start = segment_span_start(page);
     size_t granule_bytes = (size_t)page->granule_mask + 1;
+    /* In a page of larger granules, no record is in a punched OS page. */
     uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
     for (size_t i = 0; i * granule_bytes < blocks_reached(page, start); i++) {
         char *granule = start + i * granule_bytes;
@@ -270,6 +272,7 @@ static void each_used(const struct page *page, page_visit *visit, void *context)
 
 static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {
     bool current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
+    /* Policy simple keeps no page if there is no freelist, see simple.h. */
     bool keeps = !(region->bins.recipe & RECIPE_CHAINED) || load_relaxed(&options.freelist_kib);
     uint32_t touched = (uint32_t)blocks_touched(page, segment_span_start(page));
     if (keeps && current && *kept + touched <= KEEPER_BYTES &&
@@ -284,6 +287,7 @@ static void reset(struct heap *heap, struct region *region, struct page *page, u
         region->bins.current[page->size_class] = &heap_no_page;
     else
         bins_unlist(&region->bins, page);
+    /* blocks_page_destroy subtracts the waste of all blocks, so all have to count as free */
     store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
     page->used = 0;
     blocks_page_destroy(heap, page);

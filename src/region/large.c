@@ -3,8 +3,8 @@
  * Large chunks (PAGE_SPAN and PAGE_HUGE): a chunk of up to 1 MiB has a run of slices, a larger
  * chunk a mapping of its own.
  *
- * For: buffers. The page header names the chunk's owner, so any thread can free the chunk without
- * asking the thread that allocated it. Cannot do: share an OS page with another chunk.
+ * For: buffers. The page header names the context that pays, so any thread can free the chunk
+ * without the thread that allocated it. Cannot do: share an OS page with another chunk.
  */
 #include "region/check.h"
 #include "region/guard.h"
@@ -13,24 +13,26 @@
 #include "region/terms.h"
 
 /* More bytes than this are zeroed by the kernel, which takes their OS pages back. So a program that
- * writes a small part of a very large zeroed chunk does not make the rest resident. Fewer bytes are
- * written, because a page fault takes longer. glibc takes zeroed memory from the kernel above the
- * same size. */
+ * writes a small part of a very large zeroed chunk does not make the rest resident. For fewer bytes
+ * the library writes zeros, because page faults would take longer. glibc takes zeroed memory from
+ * the kernel above the same size. */
 #define WRITE_ZEROS_MOST (32UL << 20)
-/* A reused chunk of ASK_LEAST bytes or more is not zeroed before the kernel was asked about samples
- * of its memory: one in SAMPLE_EVERY bytes, but at most SAMPLES_MOST. */
+/* Before a reused chunk of ASK_LEAST bytes or more is zeroed, the kernel is asked whether samples
+ * of its memory are resident: one sample of SAMPLE_BYTES in SAMPLE_EVERY bytes, at most
+ * SAMPLES_MOST samples. */
 #define ASK_LEAST (2 * SAMPLE_EVERY)
 #define SAMPLE_EVERY (256UL << 10)
 #define SAMPLES_MOST 8UL
 #define SAMPLE_BYTES (4 * OS_PAGE_BYTES)
-/* A mapping of which realloc leaves STAY_LEAST bytes or more stays the chunk's mapping. If it loses
- * STAY_LEAST bytes or more, the freelist may keep its end. */
+/* When realloc shrinks a chunk in a mapping to STAY_LEAST bytes or more, the chunk stays in the
+ * mapping, unless there are many mappings. If the mapping's end that becomes free has STAY_LEAST
+ * bytes or more, the freelist may keep the end. */
 #define STAY_LEAST (64UL << 10)
 #define COPY_PAGES_LEAST (64UL << 10) /* region_copy looks for zeros in chunks of this size */
 
 /* True if less than half of the samples is resident. `bytes` are at least 2 * SAMPLE_BYTES for each
- * sample. A filter of system calls may forbid the question. In a process with a control thread, it
- * is allowed. */
+ * sample. False without a control thread: a filter of system calls may then forbid the call that
+ * asks the kernel. The control thread ends before the program installs a filter. */
 static bool is_mostly_absent(const char *start, size_t bytes, size_t samples) {
     size_t distance = bytes / samples & ~(2 * OS_PAGE_BYTES - 1); /* samples begin at OS pages */
     int64_t resident = 0;
@@ -45,8 +47,9 @@ static bool is_mostly_absent(const char *start, size_t bytes, size_t samples) {
     return resident < (int64_t)(samples * SAMPLE_BYTES / 2);
 }
 
-/* Zeroes memory of a large chunk that was used before. Writing zeros would make all of the memory
- * resident, and would take a page fault for each OS page that is not. */
+/* Zeroes memory of a large chunk that was used before. Memory of which most OS pages are not
+ * resident goes back to the kernel: to write zeros would take a page fault for each of these OS
+ * pages, and would make all of the memory resident. */
 static void zero_reused(char *start, size_t bytes) {
     size_t samples = bytes / SAMPLE_EVERY < SAMPLES_MOST ? bytes / SAMPLE_EVERY : SAMPLES_MOST;
     if (bytes > WRITE_ZEROS_MOST || (bytes >= ASK_LEAST && is_mostly_absent(start, bytes, samples)))
@@ -133,7 +136,7 @@ static void zero_large(const struct page *page) {
 }
 
 void region_give_large(struct heap *heap, struct page *page) {
-    if (UNLIKELY(blocks_are_watched(page))) /* a link map is a large chunk if it has a guard page */
+    if (UNLIKELY(blocks_are_watched(page))) /* a watched chunk is a link map; it may have a guard */
         segment_watch(page->chunk);
     if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
         guard_free(page);
@@ -186,7 +189,9 @@ void region_copy(void *to, const void *from, size_t bytes) {
     __builtin_memcpy((char *)to + at, (const char *)from + at, bytes - at);
 }
 
-/* Resizes a mapping. NULL: the chunk has to be copied. */
+/* Resizes a mapping. NULL: the chunk has to be copied, for one of three reasons. The new size is
+ * below STAY_LEAST; or there are many mappings, and the new size is at most half of the largest run
+ * of slices; or memory is short. */
 static struct page *resize_mapping(struct page *page, size_t size) {
     size_t capacity = segment_huge_capacity(page), used = align_up(size, OS_PAGE_BYTES);
     if (size > page->requested_bytes && size <= capacity)
@@ -194,6 +199,7 @@ static struct page *resize_mapping(struct page *page, size_t size) {
     if (size <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 &&
         (size < STAY_LEAST || !segment_huge_are_few()))
         return NULL;
+    /* The freelist keeps the mapping's end, unless most of the end is not resident. */
     if (used + STAY_LEAST <= capacity &&
         !is_mostly_absent(page->chunk + used, capacity - used, 2) &&
         segment_huge_shrink_to_spare(page, size))
@@ -224,11 +230,11 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
                           size_t size, size_t *had) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
-    /* Another thread's realloc moves the chunk out of a named context, because the chunk must not
-     * stay in the list of a context that does not pay for it. */
+    /* The chunk is in the list of a named context, and another view pays from now on. So the chunk
+     * moves: it must not stay in the list of a context that does not pay for it. */
     if (page->view && page->view != view)
         return NULL;
-    /* The chunk passes to a context whose chunks have guards. */
+    /* The chunk passes to a context whose chunks have guards, so it moves to get a guard. */
     if (page->context != view->context && UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return NULL;
     bool settled = is_settled(heap, page);
@@ -236,6 +242,7 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
     struct view *named = page->view;
     if (UNLIKELY(named != NULL)) /* the header may move, and must not be in the list then */
         region_named_large_gone(page);
+    /* The bytes that the chunk loses are to be zeroed. So the chunk moves, and its free zeroes. */
     bool zero = size < old_bytes && UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL);
     struct page *resized = zero ? NULL : resize_memory(page, size);
     if (UNLIKELY(named != NULL))

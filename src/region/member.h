@@ -37,9 +37,9 @@ struct member {
     uint32_t generation; /* atomic: odd while the member is alive */
     uint32_t crowd;      /* id of the node of the member's crowd, also after the member's end */
     uint64_t chunk;      /* atomic: the member's chunk, see enum member_state */
-    /* Under region_lock: neighbours in the list of the parent's children. After the member's end,
-     * `prev` is the number of the next member that waits for reuse, and `next` is 0, because walks
-     * over children read it without the lock. */
+    /* Written under region_lock: neighbours in the list of the parent's children. After the
+     * member's end, `prev` is the number of the next member that waits for reuse. `next` is 0 then,
+     * because walks over children read `next` without the lock. */
     uint32_t next, prev;
 };
 _Static_assert(sizeof(struct member) == 24, "as the header says");

@@ -3,8 +3,8 @@
  * The table of page kinds, and the two kinds without a chunk in use; see page_kinds.h.
  *
  * For: pointers to memory that holds no chunk in use: a chunk is freed twice, or a pointer is
- * wrong. The functions here end the program with a report. Cannot do: say which chunk was there,
- * except where the memory of a guarded chunk waits.
+ * wrong. The functions that free or resize end the program with a report. Cannot do: say which
+ * chunk was there, except where the memory of a guarded chunk waits.
  */
 #include "region/page_kinds.h"
 #include "region/guard.h"

@@ -4,12 +4,13 @@
  * by page->kind.
  *
  * A chunk belongs to its page, and the page may outlive the policy that placed the chunk. So
- * freeing, resizing and looking at a chunk depend on the kind of its page alone. There are four
+ * freeing, resizing and looking at a chunk depend on the kind of its page alone. There are five
  * sets of functions:
- *   blocks  PAGE_OWN, PAGE_MIXED: blocks of one size (kind_blocks.c)
- *   serial  PAGE_SERIAL: chunks one behind the other (serial.c)
- *   large   PAGE_SPAN, PAGE_HUGE: one large chunk (large.c)
- *   empty   PAGE_NONE, PAGE_WAITING: no chunk in use (page_kinds.c)
+ *   blocks   PAGE_OWN, PAGE_MIXED: blocks of one size (kind_blocks.c)
+ *   serial   PAGE_SERIAL: chunks one behind the other (serial.c)
+ *   large    PAGE_SPAN, PAGE_HUGE: one large chunk (large.c)
+ *   none     PAGE_NONE: no page, and no chunk (page_kinds.c)
+ *   waiting  PAGE_WAITING: a guarded chunk that was freed (page_kinds.c)
  * The common malloc and free handle pages of blocks without this table (api/fast.h).
  *
  * Threads: the owner of the page's heap, unless a field says otherwise. The table is constant.
@@ -64,11 +65,11 @@ struct page_kind {
      * context. */
     void (*explain)(const struct page *page);
 
-    /* For the pages of a region; NULL for kinds that no region has. `each_used` visits the chunks
-     * in use. `reset` frees all chunks of a page and leaves the accounts alone; *kept adds up the
-     * bytes of the pages that this reset of the region keeps. `waste` returns the page's part of
-     * heap.own_free. `list_holds` returns false when the page's list of free blocks is damaged,
-     * because the program wrote to a free block. */
+    /* For the pages of blocks and the serial pages of a region; NULL for other kinds. `each_used`
+     * visits the chunks in use. `reset` frees all chunks of a page and leaves the accounts alone;
+     * *kept adds up the bytes of the pages that this reset of the region keeps. `waste` returns the
+     * page's part of heap.own_free. `list_holds` returns false when the page's list of free blocks
+     * is damaged, because the program wrote to a free block. */
     void (*each_used)(const struct page *page, page_visit *visit, void *context);
     void (*reset)(struct heap *heap, struct region *region, struct page *page, uint32_t *kept);
     int64_t (*waste)(const struct page *page);

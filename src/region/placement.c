@@ -3,8 +3,9 @@
  * Placements of contexts: a byte for each context says in which pages its next chunks are placed.
  *
  * For: contexts that a user or a rule isolated, merged or gave a policy, and named contexts. The
- * bytes are in arrays (leaves), which are made when needed. In a process that places no context,
- * an allocation reads one word. Cannot do: move chunks that are allocated already.
+ * bytes are in arrays (leaves), which are made when needed. While no context has a placement, a
+ * look-up reads one word (heap_placed_any), and the common malloc reads none. Cannot do: move
+ * chunks that are allocated already.
  */
 #include "os/meta.h"
 #include "region/heap.h"
