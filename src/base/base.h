@@ -3,7 +3,7 @@
  * base.h - attributes, atomics and small arithmetic that every layer uses.
  *
  * Atomics: GCC's __atomic builtins, with the memory order in the name. The suffix `_owner` marks a
- * relaxed store to a field that only one thread writes. Other threads (a dump) may read such a
+ * relaxed store to a field that one thread at a time writes. Other threads (a dump) may read such a
  * field at any time, without a data race.
  */
 #ifndef MEMCTX_BASE_H
@@ -35,8 +35,8 @@
 #define OS_PAGE_BYTES 4096UL
 
 /* In the build for tests/model only one thread runs at a time. POINT marks a place where the test
- * may let another thread go on: before each atomic operation below, and before the accesses that
- * are plain in other builds (load_relaxed, store_owner, add_owner). */
+ * may let another thread go on: before each atomic operation below, and before each access by
+ * load_relaxed, store_owner or add_owner, which is plain in other builds. */
 #ifdef MEMCTX_MODEL
 void model_point(const void *at);
 #define POINT(p) model_point((const void *)(uintptr_t)(p)),
@@ -102,7 +102,7 @@ void model_point(const void *at);
  * another thread forks, may see the state between the stores. */
 #define order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
-/* `alignment` must be a power of two. */
+/* Rounds `value` up to a multiple of `alignment`, which is a power of two. */
 INLINE uintptr_t align_up(uintptr_t value, uintptr_t alignment) {
     return (value + alignment - 1) & ~(alignment - 1);
 }
@@ -111,6 +111,7 @@ INLINE bool is_power_of_two(size_t value) {
     return value && !(value & (value - 1));
 }
 
+/* Returns a hash of two words. */
 INLINE uint64_t hash_mix(uint64_t a, uint64_t b) {
     uint64_t x = (a ^ (b * 0x9e3779b97f4a7c15ULL)) * 0xd6e8feb86659fd93ULL;
     return x ^ (x >> 32);

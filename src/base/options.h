@@ -3,8 +3,8 @@
  * options.h - the settings of include/memctx/options.h, as the library stores them.
  *
  * The library fills `options` once at its start, from the environment. Later the control thread may
- * change the fields of live options, those that `memctx set` may change. Any thread reads the
- * fields by relaxed loads.
+ * change the fields of live options: those that `memctx set` may change. Any thread reads these
+ * fields at any time.
  */
 #ifndef MEMCTX_SRC_OPTIONS_H
 #define MEMCTX_SRC_OPTIONS_H
@@ -30,7 +30,8 @@ void options_read(char *const *environment, struct text *warnings);
 enum option_result { OPTION_SET, OPTION_UNKNOWN, OPTION_BAD_VALUE, OPTION_FIXED };
 /* Sets a live option from "name=value". Appends an answer for the user to `answer`. */
 enum option_result options_set(const char *assignment, struct text *answer);
-/* Appends one line for each option: "name\tvalue\tdefault\tsettable\thelp". */
+/* Appends one line for each option: "name\tvalue\tdefault\tlive\thelp", with "start" in place of
+ * "live" if the option cannot change while the program runs. */
 void options_describe(struct text *text);
 
 #endif

@@ -22,8 +22,8 @@ void text_add_bytes(struct text *text, const void *bytes, size_t length);
 void text_add_number(struct text *text, int64_t value);
 void text_add_hex(struct text *text, uint64_t value);
 
-/* Parses a decimal number with an optional suffix k, m or g (either case). False: `string` is not
- * such a number, or the number is 2^62 or more. */
+/* Parses a decimal number with an optional suffix k, m or g (either case; factors 2^10, 2^20,
+ * 2^30). False: `string` is not such a number, or the number is 2^62 or more. */
 bool text_to_number(const char *string, int64_t *value);
 bool text_equal(const char *a, const char *b);
 /* True when `text` contains `part`. */
