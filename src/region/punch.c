@@ -2,9 +2,9 @@
 /*
  * Gives empty OS pages inside pages in use back to the kernel, and answers trim requests.
  *
- * For: contexts with long-lived chunks that stand far apart. Cannot do: move a chunk; give back the
- * OS page with a granule's records while a block of the granule is in use. Costs the owner some
- * microseconds for each page it looks at.
+ * For: contexts with long-lived chunks that stand far apart. Cannot do: move a chunk; give back an
+ * OS page that holds records of blocks in other OS pages. Costs the thread that punches some
+ * microseconds for each page that it looks at.
  */
 #include "region/punch.h"
 #include "region/bins.h"
@@ -13,7 +13,7 @@
 struct trim_wanted trim_wanted;
 uint32_t trim_number FORK_PAGE;
 
-#define UNIT_SHIFT 4 /* blocks start at multiples of 16 */
+#define UNIT_SHIFT 4 /* find_used numbers the blocks of a page in units of 16 bytes */
 #define UNITS (WIDE_PAGE_SLICES * SLICE_BYTES >> UNIT_SHIFT)
 
 /* A step of a walk over the blocks that were handed out at least once. */
@@ -22,7 +22,7 @@ struct place {
     uint64_t os_pages; /* a bit for each OS page that the block touches */
 };
 
-/* Returns a bit for each OS page that `bytes` bytes from `from` touch; `start` is the page's start.
+/* Returns a bit for each OS page that `bytes` bytes from `from` touch. `start` is the page's start.
  */
 static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     unsigned first = (unsigned)((size_t)(from - start) / OS_PAGE_BYTES);
@@ -30,8 +30,8 @@ static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     return ((2UL << ((last - first) & 63)) - 1) << first;
 }
 
-/* Moves `place` to the next block that was handed out at least once, or, with block NULL, to the
- * first one. False: there is none. */
+/* Moves `place` to the next block that was handed out at least once. If place->block is NULL, moves
+ * it to the first such block. False: there is none. */
 static bool next_place(const struct page *page, const char *start, struct place *place) {
     struct reserved reserved = blocks_reserved_in(page);
     size_t granule_bytes = (size_t)page->granule_mask + 1;
@@ -73,7 +73,7 @@ static void push_free(struct page *page, char *block) {
 bool punch_refill(struct page *page) {
     const char *start = segment_span_start(page);
     size_t count = 0;
-    if (UNLIKELY(!page->punched)) { /* forked between punch_announce and the punch */
+    if (UNLIKELY(!page->punched)) { /* the parent forked between punch_announce and the punch */
         and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
         return false;
     }
@@ -81,7 +81,7 @@ bool punch_refill(struct page *page) {
         unsigned number = (unsigned)__builtin_ctzl(page->punched);
         uint64_t left = page->punched & (page->punched - 1);
         char *granule = (char *)(uintptr_t)start + number * OS_PAGE_BYTES;
-        if (page->granule_mask < OS_PAGE_BYTES) /* the OS page held the records of its blocks */
+        if (page->granule_mask < OS_PAGE_BYTES) /* the records were lost with the OS page */
             __builtin_memset(granule + page->records, page->meta_shift & META_MIXED ? 0 : UINT8_MAX,
                              blocks_record_bytes(page));
         struct place place = {0};
@@ -101,7 +101,7 @@ bool punch_refill(struct page *page) {
 
 /* Returns a bit for each OS page that must stay: it holds a block in use, records of blocks in
  * other OS pages, or the next untouched block. *listed gets a bit for each block in the page's
- * list. ~0: the list is damaged. */
+ * list, at the number of the block's first unit. ~0: the list is damaged. */
 static uint64_t find_used(const struct page *page, const char *start, uint64_t *listed) {
     size_t bytes = page->slices * SLICE_BYTES;
     uint64_t used = 0;
@@ -129,7 +129,7 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
     return used;
 }
 
-/* Gives the OS pages of the mask back, adjacent OS pages with one system call. */
+/* Gives the OS pages of the mask back to the kernel, adjacent OS pages with one system call. */
 static void discard(const char *start, uint64_t mask) {
     while (mask) {
         unsigned first = (unsigned)__builtin_ctzl(mask);
@@ -140,11 +140,14 @@ static void discard(const char *start, uint64_t mask) {
     }
 }
 
-/* Punches the empty OS pages of one page. Returns the bytes of these OS pages. Adds to *waste
- * the bytes of the blocks that leave the list of free blocks: they no longer count as waste. */
+/* Punches the empty OS pages of one page. Returns the bytes of these OS pages. Adds to *waste the
+ * bytes of the free blocks that leave the page's list: they no longer count as waste
+ * (heap.own_free). */
 static size_t punch_page(struct page *page, int64_t *waste) {
     uint64_t listed[UNITS / 64] = {0};
     const char *start = segment_span_start(page);
+    /* With META_OWNERS the word of page.punched holds page.owners. With META_CHECKED the free
+     * blocks hold a pattern (check.h). */
     if (!page->used || !page->free || page->meta_shift & (META_OWNERS | META_CHECKED))
         return 0;
     unsigned count = (unsigned)(blocks_reached(page, start) / OS_PAGE_BYTES);
@@ -180,7 +183,7 @@ bool punch_may_help(const struct page *page) {
 
 void punch_announce(struct page *page) {
     if (!(load_relaxed(&page->meta_shift) & META_PUNCHED))
-        store_owner(&page->punched, 0); /* without META_PUNCHED the word is no mask */
+        store_owner(&page->punched, 0); /* without META_PUNCHED the mask is not valid */
     blocks_mark(page, META_PUNCHED);
 }
 
@@ -216,10 +219,10 @@ static bool is_any(const struct view *view) {
     return true;
 }
 
-/* Gives back the empty pages of mixed bins, and of the views for which `wanted` is true. If
- * `punched` is not NULL, also gives back the empty OS pages in all other mixed pages, and in the
- * pages of the views for which both `wanted` and `punched` are true. Returns the bytes of these OS
- * pages. */
+/* Gives back the empty pages of heap->mixed and heap->apart, and of the regions of the views for
+ * which `wanted` is true. If `punched` is not NULL, also punches the pages of heap->mixed and
+ * heap->apart, and of the regions of the views for which both `wanted` and `punched` are true.
+ * Returns the bytes of the punched OS pages. */
 static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *view),
                         bool (*punched)(const struct view *view)) {
     size_t bytes = 0;
@@ -245,6 +248,7 @@ static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *vie
 }
 
 COLD void trim_heap(struct heap *heap) {
+    /* read first: a request that comes meanwhile then gets an answer of its own */
     uint32_t number = load_acquire(&trim_number);
     size_t bytes = give_back(heap, is_wanted, trim_wanted.punch ? is_marked : NULL);
     add_relaxed(&trim_wanted.released, (int64_t)bytes);

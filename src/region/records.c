@@ -9,8 +9,9 @@
 #include "region/blocks.h"
 
 /* Returns the entry in page->owners for the block of this record. NULL: the page was reused
- * meanwhile, and its table is gone. Only a dump, which reads a copy of the header, can see that. A
- * dump may also read a table that was freed: memory of the library's tables stays mapped. */
+ * meanwhile, and its table is gone. This happens only to a dump, which reads a copy of the page's
+ * header. A dump may also read a table that was freed. It can do so safely, because memory of the
+ * library's tables stays mapped. */
 static uint32_t *owner_of(const struct page *page, const void *record) {
     struct owners *owners = page->owners;
     if (!owners)

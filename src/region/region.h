@@ -2,13 +2,15 @@
 /*
  * region.h - chunks of one (thread, context): allocate, free, resize, look at.
  *
- * Every call takes the calling thread's heap (busy, see api/thread.h) and, to allocate, the view of
- * the context that pays. Small chunks (up to 8 KiB) are blocks of pages: pages of the context's own
- * once it has MEMCTX_PROMOTE_BYTES alive and the waste cap allows, mixed pages before that. Larger
- * chunks are spans of slices or huge mappings. The common malloc and free are in api/fast.h and
- * call these functions for the cases that they do not serve.
+ * A function that allocates, resizes or frees takes the heap that the calling thread has entered
+ * (api/thread.h). A function that allocates or resizes also takes the view of the context that
+ * pays. Small chunks (up to SMALL_MAX bytes) stand in pages: in pages of the context's own once the
+ * context has enough bytes alive (promote, alloc.c) and the waste cap allows, in mixed pages before
+ * that. Larger chunks are spans of slices or huge mappings. The common malloc and free are in
+ * api/fast.h and call these functions for the cases that they do not serve.
  *
- * NULL means out of memory and nothing changed. errno is never written.
+ * Unless a comment says otherwise, NULL means out of memory, and nothing has changed. errno is
+ * never written.
  */
 #ifndef MEMCTX_REGION_H
 #define MEMCTX_REGION_H
@@ -22,7 +24,7 @@
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
-/* Allocates a chunk; `zero`: with all bytes zero. */
+/* Allocates a chunk of any size; `zero`: with all bytes zero. */
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
 /* Like region_alloc, but for chunks that need more than SMALL_MAX bytes with their alignment. */
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -34,8 +36,9 @@ void region_copy(void *to, const void *from, size_t bytes);
 /* Gives back the memory of a large chunk. The caller has already updated the accounts and
  * removed the chunk from its lists. */
 void region_give_large(struct heap *heap, struct page *page);
-/* Frees a chunk that is in no page of this heap: a large chunk, or a chunk of another heap. Also
- * takes NULL, and ignores a pointer that is not the library's. `page` NULL: no page was found. */
+/* Frees a chunk that is in no page of this heap: a large chunk, or a chunk of another heap. Does
+ * nothing for NULL. Counts and ignores a pointer that is not the library's. `page` is the page that
+ * segment_page_of found; NULL: it found none. */
 void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
 /* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
@@ -46,12 +49,12 @@ bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
 /* Resizes a chunk where it stands, if its page kind allows that (page_kinds.h); the chunk then
  * belongs to `view`. False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
- * out of memory; the old chunk is intact. */
+/* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL: out
+ * of memory, or the pointer is not the library's; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Like region_alloc, but for a chunk that replaces a chunk of `had` bytes. If the new chunk is
- * larger by less than a quarter, its block has room for a quarter more than `had`, so that the
- * chunk can grow again in its block. */
+/* Like region_alloc, but for a chunk that replaces a chunk of `had` usable bytes. If the new chunk
+ * is larger by less than a quarter, its block mostly has room for a quarter more than `had`, so
+ * that the chunk can grow again in its block. */
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * counts no chunk. */
@@ -87,16 +90,16 @@ enum region_misuse {
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
 };
-/* Sets the policy of a region's next chunks (PLACE_DEFAULT, or a value from PLACE_SLAB on).
- * Chunks in the region's present pages stay there, and each of these pages is given back when it
+/* Sets the policy of a region's next chunks (PLACE_DEFAULT, or a value from PLACE_SLAB on). Pages
+ * that do not fit the new policy get no new chunks, and each of these pages is given back when it
  * is empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
 /* Prints a line that names the misuse, the address and the call paths, and ends the program. */
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
-/* Returns the number of the block that holds the chunk, within the granule, and the block's start
- * in *block. Ends the program for a pointer that belongs to no chunk. */
+/* Returns the number, within its granule, of the block that holds the chunk, and the block's start
+ * in *block. Ends the program for a pointer that cannot be the start of a chunk. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
                                    char **block) {
     bool exact;
@@ -118,13 +121,14 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
 
 /* Takes a block of the current page for a chunk of `size` bytes. `narrow`: the page is a narrow
  * one; else it may be wide. *fresh becomes true when the memory is zero. NULL: the page has no
- * freed block, and its open granule has no untouched block left. */
+ * freed block, and its open granule has no untouched block left; or its blocks are too small. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool narrow, bool *fresh) {
     if (UNLIKELY(size > page->block_bytes)) /* happens with RECIPE_EXACT: region/slab.h */
         return NULL;
     char *block = page->free;
-    /* if `page` is a stand-in, try the page behind it */
+    /* If `page` is a stand-in, tries the page behind it. In stand-ins and mixed pages waste_unit is
+     * 0. In a mixed page `behind` is NULL, because it shares its word with `view`. */
     if (UNLIKELY(!block) && !page->fresh_left) {
         page = page->waste_unit ? NULL : page->behind;
         if (!page)
@@ -142,7 +146,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     } else {
         return NULL;
     }
-    order_stores(); /* a fork between the two stores loses one block: safe */
+    order_stores(); /* a child that is forked between the two stores loses one block: safe */
     add_owner(&page->used, 1);
     uint32_t slack = page->block_bytes - (uint32_t)size;
     if (narrow)
@@ -153,8 +157,9 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* Allocates up to NARROW_MAX bytes from the current page. NULL: the page cannot serve the
- * request, or the context may now be due for pages of its own; use region_alloc. */
+/* Allocates up to NARROW_MAX bytes from the current page of the view's bins. NULL: this page cannot
+ * serve the request, or the bins are heap_no_bins, because region_alloc has to choose the bins
+ * anew. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
                        fresh);
@@ -171,9 +176,10 @@ INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t si
     void *chunk = serial_alloc_like_last(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
-/* Like region_alloc_serial, but for the policy simple. Also returns NULL when any context has
- * terms, when this context has a limit, or when its placement has to be looked at again. After NULL
- * use region_alloc_next_page. */
+/* Like region_alloc_serial, but for the policy simple. Takes a block of the region's current page,
+ * and adds the block to the region's list. NULL: the context has another policy or a limit, its
+ * placement has to be looked at again, any context has terms, the page has no block, or the chunk
+ * and its links need more than NARROW_MAX bytes. Use region_alloc_next_page then. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
     if (LIKELY(!view->region) || !(view->region->recipe & RECIPE_CHAINED) || room > NARROW_MAX ||
@@ -186,11 +192,12 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
         simple_link(page, block);
     return block;
 }
-/* Use this after region_alloc_listed returned NULL: makes another page that has free blocks the
+/* Use this after region_alloc_listed returned NULL. Makes another page that has free blocks the
  * current page, and allocates from it. NULL: no other page has free blocks, or the heap's periodic
  * work is due (look_around, alloc.c); use region_alloc. */
 void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
+/* Frees a chunk of any kind, in a page of any heap. Does nothing for NULL. */
 INLINE void region_free(struct heap *heap, void *chunk) {
     struct page *page = segment_page_of(chunk);
     if (UNLIKELY(!page || page->heap != heap)) {

@@ -5,10 +5,10 @@
  * The freeing thread notes in the page that the chunk is free and counts the free in its own view
  * of the context that paid. Then the thread puts the block on the page's list `remote`. The thread
  * that puts the first block on an empty list also puts the page on the list `remote_pages` of the
- * page's heap. The owner collects blocks only from pages in that list. So a page is not given back
- * after another thread put a block on `remote` and before that thread puts the page on
- * `remote_pages`. If the owner's thread has ended, and in the shared heap, the freeing thread does
- * the owner's part under the heap's lock.
+ * page's heap. A block counts as used until the owner collects it, and the owner collects blocks
+ * only from pages in that list. So no page is given back after another thread put a block on
+ * `remote` and before that thread puts the page on `remote_pages`. If the owner's thread has ended,
+ * and in the shared heap, the freeing thread does the owner's part under the heap's lock.
  *
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
@@ -36,8 +36,8 @@ static void push_remote(struct page *page, void *block) {
         segment_watch(block);
     uint64_t head = load_relaxed(&page->remote);
     uint64_t new_head;
-    /* Acquire: if the list is empty, the owner has read remote_next and remote_last before this
-     * thread writes them. */
+    /* The compare-and-swap acquires: if the list is empty, the owner emptied it after it had read
+     * remote_next and remote_last. So these reads come before this thread writes the two fields. */
     do {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
@@ -69,10 +69,11 @@ void heap_collect_remote(struct heap *heap) {
 
 /* --- for an owner that sleeps ----------------------------------------------------------------- */
 
-/* True if a visitor can collect the page's blocks: the owner's frees in the page wait while the
- * page has META_PUNCHED, and its lists are those of bins. In pages with META_OWNERS the table of
- * owners takes the place of page.punched. A reset changes the pages of named contexts outside
- * malloc and free. */
+/* True if a visitor can collect the page's blocks. The owner's frees must wait meanwhile, which
+ * they do in a page of blocks with META_PUNCHED. A page with META_OWNERS cannot be announced:
+ * page.owners takes the word of page.punched. Blocks with links (PAGE_CHAINED) would have to leave
+ * the list of their region. A reset changes the pages of named contexts outside malloc and free, so
+ * it does not wait for the visitor. */
 static bool may_collect(const struct heap *heap, const struct page *page) {
     uint8_t kind = load_acquire(&page->kind);
     const struct view *view = load_acquire(&page->view);
@@ -82,7 +83,8 @@ static bool may_collect(const struct heap *heap, const struct page *page) {
            !(view && view->region && region_of(view->region)->named);
 }
 
-/* Puts a list of pages behind those that other threads have listed meanwhile. */
+/* Puts pages back on the list remote_pages, behind the pages that other threads have listed
+ * meanwhile. */
 static void list_again(struct heap *heap, struct page *pages) {
     struct page *listed = NULL;
     while (!cas_release(&heap->remote_pages, &listed, pages)) {
@@ -110,8 +112,10 @@ struct page *remote_announce(struct heap *heap, unsigned most) {
     return taken;
 }
 
-/* As in heap_collect_remote. Two kinds of pages stay where they are, also if they are empty: the
- * current page of a bin, and a page that is not used up, which heap->open_slices counts. */
+/* Collects the blocks of one page, as heap_collect_remote does. Only the owner changes
+ * heap->open_slices and the current pages of bins. So the visitor does not destroy the current page
+ * of a bin, or a page that is not used up (PAGE_TAIL, counted in heap->open_slices), even if it is
+ * empty. */
 static void collect_visited(struct heap *heap, struct page *page, int64_t *waste) {
     char *last = segment_span_start(page) + load_relaxed(&page->remote_last);
     uint64_t head = exchange_acq_rel(&page->remote, 0);
@@ -150,9 +154,9 @@ unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int
     return count;
 }
 
-/* Counts a free in the view that paid, which belongs to the parked heap `owner`; the caller holds
- * the lock of that heap. So a thread that frees chunks of ended threads needs no views of its own
- * for these frees. */
+/* Counts a free in the view that paid, which belongs to the parked or shared heap `owner`. The
+ * caller holds the lock of that heap. So a thread that frees chunks of ended threads needs no views
+ * of its own for these frees. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
@@ -187,10 +191,10 @@ static bool freed_parked(struct heap *heap, struct heap *owner, struct page *pag
     return free_here;
 }
 
-/* Marks the block with this index free, and returns the view of `heap` in the context that paid.
- * The page has no META_ flag, or only META_MIXED. NULL: nothing changed, because the block is free
- * already, the page is turned into a mixed one just now, or there is no room for a view of `heap`.
- */
+/* Marks the block with this index free, sets *slack, and returns the view of `heap` in the context
+ * that paid. The page has no META_ flag, or only META_MIXED. NULL: nothing changed, because the
+ * block is free already, its page is just becoming a mixed page, or there is no room for a view of
+ * `heap`. */
 INLINE struct view *release_plain_block(struct heap *heap, const struct page *page, unsigned meta,
                                         char *records, unsigned index, uint32_t *slack) {
     const struct view *paid;

@@ -18,7 +18,7 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         bins_init(&region->bins);
         policy_set(&region->bins, policy);
         region->named = true;
-        /* tiny chunks stand outside the region */
+        /* the view also counts chunks of the tiny context, which stand outside the region */
         region->others_chunks = region->others_bytes = REGION_RECOUNT;
         view->region = &region->bins;
     }
@@ -44,7 +44,7 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     struct region *region = region_of(view->region);
     region->named = true;
     region->limit = 0;
-    /* Threads may have freed chunks of earlier contexts that had this node. */
+    /* The view may count chunks that other threads freed of earlier contexts with this node. */
     region->others_chunks = region->others_bytes = REGION_RECOUNT;
     return true;
 }
@@ -69,6 +69,8 @@ struct view *region_named_view(struct heap *heap, const void *chunk) {
     struct view *view = page->view;
     if (!view || !region_is_named(view))
         return NULL;
+    /* The header of a large chunk names no heap. The chunk is this heap's if its view is one of
+     * this heap's views. */
     bool mine =
         large
             ? view->index < heap->view_count &&
@@ -151,6 +153,8 @@ static void reset_page(struct heap *heap, struct region *region, struct page *pa
     const struct page_kind *kind = page_kind_of(page);
     if (blocks_are_watched(page))
         kind->each_used(page, tell_watcher, NULL);
+    /* region_alive has collected the chunks that other threads had freed. So a thread freed a chunk
+     * of this page during the reset. */
     if (UNLIKELY(load_acquire(&page->remote)))
         region_report(MISUSE_FREED_IN_RESET, page, segment_span_start(page));
     if (UNLIKELY(region->bins.terms) && terms_with(page->view->context, TERMS_ZERO))
@@ -199,7 +203,9 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
         alive.bytes = (uint64_t)(view_live_bytes(view) - region->others_bytes);
         return alive;
     }
-    alive = large; /* other threads counted frees in views of their own: look at each chunk */
+    /* Other threads counted frees in views of their own, or nothing was counted yet
+     * (REGION_RECOUNT): counts each chunk. */
+    alive = large;
     for_each_page(heap, region, add_page, &alive);
     region->others_chunks = chunks - (int64_t)alive.chunks;
     region->others_bytes = view_live_bytes(view) - (int64_t)alive.bytes;
@@ -258,7 +264,7 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     if (peak > to_view->peak_bytes)
         store_owner(&to_view->peak_bytes, peak);
     tiny_move(view->context, to);
-    /* so that region_alloc chooses the bins for the next allocation */
+    /* region_alloc chooses the bins at the next allocation */
     to_view->bins = (struct bins *)&heap_no_bins;
     view->bins = &from->mixed;
     /* The other heap's view may have a region from an earlier time, when the context belonged to
@@ -275,7 +281,7 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     heap_publish_waste(from);
     heap_publish_waste(to);
     region->others_chunks = region->others_bytes = REGION_RECOUNT;
-    lock_take(&region_lock); /* a thread that frees a large chunk finds its region by these */
+    lock_take(&region_lock); /* a free of a large chunk finds the region by page->view->region */
     for (struct page *page = region->large; page; page = page->next)
         page->view = to_view;
     to_view->region = view->region;
@@ -325,14 +331,16 @@ struct region_size region_size(struct heap *heap, struct view *view) {
 
 static const char damaged[] = "a freed chunk was overwritten: the free list of its page is damaged";
 
+/* check_page waits at most this long for frees of other threads that are under way */
 #define CHECK_FOR_NS 200000000U
 
-/* True if the page's count agrees with its chunks. It may disagree while another thread frees. */
+/* True if the page's count of used blocks agrees with its chunks. The count may disagree while
+ * another thread frees a chunk. */
 static bool count_agrees(struct page *page) {
     struct region_alive alive = {0, 0};
     page_kind_of(page)->each_used(page, add_chunk, &alive);
-    /* Read after the chunks. So a chunk that another thread frees meanwhile counts as alive, as
-     * pending, or as both. */
+    /* `remote` is read after the chunks. So a chunk that another thread frees meanwhile counts as
+     * alive, as pending, or as both. */
     unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
     return alive.chunks + pending >= page->used && alive.chunks <= page->used;
 }

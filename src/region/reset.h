@@ -9,8 +9,8 @@
  * looking at each chunk. Cannot do: hold chunks that other threads allocated.
  *
  * Cost: allocating and freeing cost as much as in any region; for a large chunk, each also takes
- * and releases region_lock. A reset costs some ten ns a page, and reads the records of all blocks
- * only where another thread freed some chunks.
+ * and releases region_lock. A reset costs some ten ns a page. It reads the records of all chunks
+ * only if the chunks have to be counted one by one, see region_alive.
  *
  * Threads: the owner of the heap. Any thread frees large chunks.
  */
@@ -19,7 +19,7 @@
 
 #include "region/tiny.h"
 
-/* Protects the lists of large chunks, among other data: see region.h. */
+/* Guards the lists of large chunks, among other data: see region.h. */
 INTERNAL struct lock region_lock;
 INTERNAL uint32_t region_named_any; /* atomic: not 0 once the process has made a named context */
 
@@ -43,7 +43,8 @@ struct region_alive {
     uint64_t chunks, bytes; /* number of chunks, and their requested bytes */
 };
 /* Counts the chunks that are alive. Costs a few ns a page; but reads the record of each chunk if
- * other threads freed some of the chunks since the last count. */
+ * other threads freed some of the chunks since the last count, and at the first count after the
+ * context was made or moved. */
 struct region_alive region_alive(struct heap *heap, struct view *view);
 /* Frees all chunks and returns what was alive. No thread may free one of the chunks meanwhile. */
 struct region_alive region_reset(struct heap *heap, struct view *view);
@@ -55,23 +56,25 @@ bool region_limit(struct heap *heap, struct view *view, uint64_t bytes);
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
 
 struct region_size {
-    uint64_t reserved_bytes; /* bytes of pages, large chunks and blocks in shared pages */
-    uint32_t pages;
+    /* bytes of the region's pages, requested bytes of its large chunks, and bytes of the blocks
+     * that a tiny context has in shared pages */
+    uint64_t reserved_bytes;
+    uint32_t pages; /* number of the region's pages, without large chunks */
 };
 /* Returns the memory that the context occupies. */
 struct region_size region_size(struct heap *heap, struct view *view);
 
-/* Moves the region and the numbers of its view to the heap `to`, whose view of the same context is
- * `to_view`. The caller owns both heaps and holds heap_global.lock, and no thread frees a chunk
- * meanwhile. */
+/* Moves the region and the numbers of its view to the heap `to`, where `to_view` is the view of the
+ * context. The caller owns both heaps or holds their locks, and holds heap_global.lock. No thread
+ * frees a chunk of the context meanwhile. */
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* Returns the view of the chunk's context. NULL: the chunk belongs to no named context of this
  * heap. */
 struct view *region_named_view(struct heap *heap, const void *chunk);
 
-/* region_named_large adds the header of a large chunk to the region's list of large chunks,
- * region_named_large_gone removes the header. */
+/* region_named_large adds the header of a large chunk to the list of large chunks of the view's
+ * region. region_named_large_gone removes the header from this list. */
 void region_named_large(struct view *view, struct page *page);
 void region_named_large_gone(struct page *page);
 

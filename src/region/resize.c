@@ -3,8 +3,9 @@
  * realloc: resizes a chunk where it is, if the kind of its page can do so (page_kinds.h). Otherwise
  * allocates a new chunk, copies the contents and frees the old chunk.
  *
- * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty, make a chunk smaller
- * without memory for the smaller one (api/malloc.c then leaves the chunk as it is).
+ * For: chunks of all kinds. Cannot do: move chunks so that a page becomes empty; shrink a chunk
+ * that has to move, when there is no memory for the new chunk (api/malloc.c then leaves the chunk
+ * as it is).
  */
 #include "region/page_kinds.h"
 #include "region/region.h"

@@ -3,7 +3,8 @@
  * The table of counts of realloc beside the views of a heap; see resizes.h.
  *
  * For: the first realloc of a view in a heap, and views whose numbers move. Cannot do: remove an
- * entry. Before a view gets another context, heap_fold has moved its counts.
+ * entry. An entry stays with the index of its view: before the view gets another context, heap_fold
+ * moves the counts of the entry away.
  */
 #include "region/resizes.h"
 #include "os/meta.h"
@@ -19,7 +20,7 @@ static struct view_resizes **slot_of(struct resizes *all, uint32_t view_index) {
     return &all->slots[at];
 }
 
-/* Takes memory for a part of a heap's table. NULL: the budget or the kernel refuses. */
+/* Takes memory for a part of a heap's table. NULL: the tables' budget or the kernel refuses. */
 static void *take(size_t bytes, enum tables_share share) {
     int64_t block = (int64_t)meta_block_bytes(bytes);
     if (!tables_take(block, share))
@@ -48,7 +49,8 @@ static struct resizes *make_table(struct heap *heap, enum tables_share share) {
     return all;
 }
 
-/* Doubles the slots, which only the owner reads. False: there is no room. */
+/* Doubles the slots. The old slots are freed at once, because only the owner reads slots. False:
+ * there is no room. */
 static bool grow_slots(struct resizes *all, enum tables_share share) {
     uint32_t old_count = all->slot_mask + 1;
     struct view_resizes **old = all->slots, **slots = take(2UL * old_count * sizeof *slots, share);

@@ -2,13 +2,14 @@
 /*
  * resizes.h - counts of realloc: how often each context's chunks were resized, and what it cost.
  *
- * Views have no room for these counts, and most contexts never resize a chunk. So a heap keeps them
- * in a table beside its views, with an entry for each view that resized a chunk. The table is made
- * at the heap's first realloc. Only realloc uses the table.
+ * A view has no room for these counts, and most contexts never resize a chunk. So a heap keeps the
+ * counts in a table beside its views, with an entry for each view that resized a chunk. The table
+ * is made at the heap's first realloc. malloc and free do not touch it.
  *
- * Cost: a dozen instructions if the view is the one that resized last, else a look-up in a hash
- * table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at most.
- * A realloc for which there is no room is counted in resizes_lost.
+ * Cost: a dozen instructions if the view is that of the heap's last realloc, else a look-up in a
+ * hash table. An entry has 104 bytes of the tables' budget, and a heap has RESIZES_MOST entries at
+ * most. A realloc for which there is no room is counted in resizes_lost.
+ *
  * Owner: as for views, the owner of the heap writes, without a lock. Entries never move, so a dump
  * reads them at any time. `base` belongs to the thread that holds heap_global.lock.
  */
@@ -20,7 +21,8 @@
 #define RESIZES_MOST 4096U
 #define RESIZES_PER_BLOCK 9U /* with this number struct resizes fits 1 KiB */
 
-/* The counts, which only grow. struct wire_resizes (wire.h) says what each of them counts. */
+/* The counts, which only grow until heap_fold moves them to another view. struct wire_resizes
+ * (wire.h) says what each of them counts. */
 #define RESIZE_COUNTS(X)                                                                           \
     X(reallocs) X(copies) X(copied_bytes) X(grows) X(grown_bytes) X(grown_from_bytes)
 
@@ -32,8 +34,8 @@ struct resize_counts {
 struct view_resizes {
     uint32_t view_index; /* index of the view in heap->views */
     struct resize_counts counts;
-    struct resize_counts
-        base; /* the counts at the last reset of the figures; dumps subtract them */
+    /* the counts at the last reset of the figures (memctx reset); dumps subtract them */
+    struct resize_counts base;
 };
 struct resizes_block {
     struct resizes_block *next; /* atomic */
@@ -41,7 +43,7 @@ struct resizes_block {
     struct view_resizes list[RESIZES_PER_BLOCK];
 };
 struct resizes {
-    struct view_resizes *recent; /* never NULL: the entry that was used last */
+    struct view_resizes *recent; /* the entry that was used last, at first an empty one; not NULL */
     /* A hash table from the index of a view to its entry; NULL: the slot is free. */
     struct view_resizes **slots;
     uint32_t slot_mask, count; /* number of slots minus 1; number of entries */
@@ -57,14 +59,14 @@ struct view_resizes *resizes_entry(struct heap *heap, const struct view *view,
 INTERNAL uint64_t resizes_lost;
 /* Counts a realloc for which there is no entry. */
 void resizes_lose(uint64_t calls);
-/* Moves the counts of `view` to those of `sum`. heap_fold calls this when it moves the numbers of a
- * view. */
+/* Adds the counts of `view` to those of `sum`, a view of the heap `to`, and sets them to 0.
+ * heap_fold calls this when it moves the numbers of a view. */
 void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,
                   const struct view *sum);
 
 /* Counts a realloc by the heap's owner from `had` to `size` requested bytes, in the entry of the
- * view that pays after the call. `copied` bytes were copied; 0: the chunk stays where it is, or the
- * kernel moved it. */
+ * view that pays after the call. `copied`: number of bytes that were copied; 0: the chunk stays
+ * where it is, or the kernel moved its OS pages. */
 INLINE void resizes_count(struct heap *heap, const struct view *view, size_t had, size_t size,
                           size_t copied) {
     struct resizes *all = heap->resizes;

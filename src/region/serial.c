@@ -8,8 +8,8 @@
 #include "region/region.h"
 #include "region/terms.h"
 
-/* Larger chunks come from large pages: they would leave too many bytes at the end of a small page.
- */
+/* Larger chunks come from large pages (64 KiB): they would leave too many bytes at the end of a
+ * small page (16 KiB). */
 #define SMALL_PAGE_MAX 1024U
 #define SLACK_MAX ((1U << SERIAL_SLACK_BITS) - 1)
 _Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_FIRST_BITS,
@@ -32,7 +32,9 @@ static enum serial_record kind_of(uint32_t record) {
 
 /* --- the table of chunks that are not alive --------------------------------------------------- */
 
-/* Returns the number of words that hold one bit for each unit. */
+/* Returns the number of words that hold one bit for each unit of the page. page->gone has twice as
+ * many words: first the bits of chunks that the owner freed or collected, then the bits of chunks
+ * that other threads freed. */
 static size_t words_of(const struct page *page) {
     return page->slices * (SLICE_BYTES / SERIAL_UNIT / 64);
 }
@@ -68,7 +70,7 @@ INLINE uint64_t *gone_of(struct page *page) {
     return LIKELY(gone != NULL) ? gone : make_gone(page);
 }
 
-/* Notes that the chunk at `unit` is not alive; only the owner may call it. */
+/* Notes that the chunk at `unit` is not alive. Only the owner may call this function. */
 INLINE void set_dead(uint64_t *gone, uint32_t unit) {
     store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
 }
@@ -107,7 +109,8 @@ bool serial_next(const struct page *page, const char *start, struct serial_walk 
 }
 
 /* Returns the number of the last record word whose run begins at or before the unit. The unit is
- * not before the first run. */
+ * not before the first run. The search begins at page->found, the number that the owner's last free
+ * found. */
 static uint32_t record_at(const struct page *page, const char *start, uint32_t unit,
                           uint32_t records) {
     uint32_t mask = (1U << SERIAL_FIRST_BITS) - 1, low = 0, high = records - 1;
@@ -182,7 +185,8 @@ static struct region *region_for(const struct page *page) {
     return region_of(page->view->region);
 }
 
-/* Counts bytes of the page that hold no live chunk; they are waste (heap.own_free). */
+/* Counts `bytes` more bytes of the page that hold no live chunk: they are waste (heap.own_free).
+ * Negative: so many fewer bytes. */
 static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
     page->dead_bytes += (uint32_t)bytes;
     store_owner(&heap->own_free, heap->own_free + bytes);
@@ -334,7 +338,7 @@ static char *append(struct page *page, uint64_t run, uint32_t first, uint32_t un
     return serial_extend(page, run, units);
 }
 
-/* Allocates a chunk behind the page's last one. NULL: the page has no room. */
+/* Allocates a chunk behind the last chunk of the page. NULL: `page` is NULL or has no room. */
 static void *alloc_in(struct heap *heap, struct page *page, struct view *view, size_t size,
                       size_t alignment, bool *fresh) {
     uint32_t bytes = bytes_for(size);
@@ -463,7 +467,7 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
                     bytes - (uint32_t)size))
             return false;
         if (bytes < old)
-            page->fresh = 0;
+            page->fresh = 0; /* the bytes behind the chunk are handed out again, and are not zero */
     } else if (size > old || size * 2 < old || old - size > SLACK_MAX) {
         return false;
     } else if (old - size != place.run.slack) {
@@ -552,6 +556,7 @@ static uint64_t os_pages_of(size_t offset, size_t bytes) {
     return ((2UL << ((last - first) & 63)) - 1) << first;
 }
 
+/* Gives back the OS pages before next_block that hold only dead chunks. Returns their bytes. */
 static size_t punch(struct heap *heap, struct page *page) {
     char *start = segment_span_start(page);
     size_t count =

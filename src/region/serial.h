@@ -21,13 +21,13 @@
  * a second word for a longer run:
  *   first word: first unit (12), units of a chunk (10), slack of a chunk (8), enum serial_record
  *   second word: first unit once more (12), number of chunks (13), enum serial_record
- * Records are numbered in the order of their chunks, so bisection finds the record of a chunk. If
- * the chunk is in the last run, in the run that was looked up last, or in the run behind that, its
- * record is found without a bisection over all records.
+ * Records are numbered in the order of their chunks, so bisection finds the record of a chunk. No
+ * bisection over all records is needed for a chunk in the last run, in the run that the owner's
+ * last free found (page.found), or in the run behind that one.
  *
  * A table beside the page (page.gone) notes the chunks that are not alive any more. The first free
- * that leaves other chunks alive makes this table. The table has two bits for each unit: one for
- * chunks that the owner freed or collected, one for chunks that other threads freed.
+ * makes this table, unless the owner frees the only chunk in use. The table has two bits for each
+ * unit: one for chunks that the owner freed or collected, one for chunks that other threads freed.
  *
  * Cost: no bytes for a chunk like the previous one; else 4 bytes for the record of the run that
  * ends, or 8 if that run has several chunks. A page with frees costs 1/64 of its size.
@@ -44,7 +44,7 @@
 #include "region/blocks.h"
 
 #define SERIAL_UNIT 16U
-#define SERIAL_LARGE_BYTES (256L << 10)
+#define SERIAL_LARGE_BYTES (256L << 10) /* a context with so many live bytes gets large pages */
 
 enum serial_state {
     SERIAL_DEAD = 0, /* freed or collected by the owner */
@@ -59,7 +59,9 @@ struct serial_chunk {
     enum serial_state state;
 };
 
-/* Like aset_alloc, but for a context whose region has RECIPE_SERIAL. */
+/* Allocates a chunk of up to SMALL_MAX bytes for a context whose region has RECIPE_SERIAL. If
+ * `alignment` is above 16, size and alignment together are at most SMALL_MAX. The caller has called
+ * look_around (alloc.c). *fresh becomes true when the memory is zero. NULL: out of memory. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
@@ -122,8 +124,8 @@ INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
 }
 
 /* Like serial_alloc, but at an alignment of 16 bytes and from the current page only. Serves the
- * request only if the chunk is like the last one, or if the last chunk is a run of its own. NULL:
- * use serial_alloc_current. */
+ * request only if the chunk has the units and the slack of the last chunk, or if the last run has
+ * one chunk. NULL: use serial_alloc_current. */
 INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
@@ -135,7 +137,7 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* append of serial.c, for this case */
+        serial_has_room(page, end + units, records + 1)) { /* append in serial.c does the same */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);
@@ -152,9 +154,11 @@ INLINE void *serial_alloc_like_last(struct view *view, size_t size, bool *fresh)
     view_account_alloc(view, size);
     return chunk;
 }
-/* Allocates a chunk of any size from the current page. NULL: the page is full. */
+/* Allocates a chunk of up to SMALL_MAX bytes from the current page. NULL: there is no current page,
+ * or it has no room. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* Leaves the region without a current page, so that the next chunk comes from another page. */
+/* Leaves the region without a current page, so that the next chunk comes from another page. An
+ * empty page is given back or becomes the spare page. */
 void serial_put_aside(struct heap *heap, struct region *region);
 /* Gives back the region's empty pages: the current page if it is empty, and the spare page. */
 void serial_release_empty(struct region *region);

@@ -6,8 +6,9 @@
  * For: experiments. A chunk is a block with room for its size and for 16 bytes at the block's end,
  * which link the chunk into its region's list. Empty pages go to the freelist, like those of every
  * policy, so the freelist makes the next chunks cheap. Without the freelist (MEMCTX_FREELIST_KIB=0,
- * MEMCTX_DECAY_MS=0) a reset gives back every page. With the freelist a reset keeps the current
- * pages, as it does for MEMCTX_ASET. Cannot do: anything better than MEMCTX_ASET does.
+ * MEMCTX_DECAY_MS=0) a reset gives back every page. With the freelist a reset keeps current pages,
+ * as it does for MEMCTX_ASET (reset, kind_blocks.c). Cannot do: anything better than MEMCTX_ASET
+ * does.
  *
  * Source: the baseline of the experiments with allocation sets in PostgreSQL, where each chunk is a
  * malloc of its own.

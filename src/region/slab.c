@@ -6,8 +6,9 @@
 
 #define BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
 
-/* NULL: out of memory, or the tables have no room. The pages stay in one band then. Contexts that
- * the program makes are not counted (TABLES_UNCOUNTED). */
+/* Returns the array region.emptier, all NULL. NULL: out of memory, or the tables' budget has no
+ * room; the pages then stay in one band. The budget does not count contexts that the program makes
+ * (TABLES_UNCOUNTED). */
 static struct page **make_bands(const struct region *region) {
     int64_t bytes = region->named ? 0 : (int64_t)meta_block_bytes(BANDS_BYTES);
     if (bytes && !tables_take(bytes, TABLES_PLACED))

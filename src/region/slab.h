@@ -26,9 +26,10 @@
 
 #include "region/blocks.h"
 
-/* Makes all further blocks of the class at least `size` bytes large. */
+/* Makes the next blocks of the class at least `size` bytes large, and puts aside pages with smaller
+ * blocks. */
 void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
-/* Joins the two bands of a region that gets another policy. */
+/* Makes the two bands one list, for a region that gets another policy. */
 void slab_one_band(struct bins *bins);
 
 #endif

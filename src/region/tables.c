@@ -9,7 +9,8 @@ uint32_t tables_heaps START_PAGE;
 bool tables_want_traces START_PAGE;
 int64_t tables_live_bytes START_PAGE = -1;
 
-/* Returns `percent` percent of the bytes of the blocks in use. */
+/* Returns `percent` percent of the bytes in pages and large chunks, less the free bytes in pages of
+ * single contexts (heap_global.own_free). */
 static int64_t share_of_blocks(int64_t percent) {
     return (segment_used_bytes() - load_relaxed(&heap_global.own_free)) / 100 * percent;
 }
@@ -24,6 +25,9 @@ bool tables_ask_live(void) {
 
 int64_t tables_limit_known START_PAGE = TABLES_LEAST_BYTES;
 
+/* Returns the limit without TABLES_THREAD_BYTES for threads, and stores it in tables_limit_known. A
+ * share of the live bytes is computed from the control thread's last sum (tables_live_bytes), or by
+ * share_of_blocks if that gives less. */
 static int64_t limit_of_rest(void) {
     int64_t limit = load_relaxed(&options.tables);
     if (limit < 0) {
@@ -52,9 +56,9 @@ void tables_count_heap(int change, int64_t kept) {
     tables_add(change > 0 ? -kept : kept);
 }
 
-/* Returns how large the bytes in use and the idle bytes (tables_idle_bytes) may be together after a
- * request, in parts of the limit (TABLES_PARTS). The next use may be unable to reuse idle bytes, so
- * idle bytes must not take the room of sites. */
+/* Returns how many parts of the limit (TABLES_PARTS) the bytes in use and the idle bytes
+ * (tables_idle_bytes) may have together after a request. Idle bytes of one table cannot serve
+ * another table or another heap, so they must not take the room of sites. */
 static int64_t parts_with_idle(enum tables_share share) {
     if (share == TABLES_TRACE)
         return TABLES_PARTS;
@@ -66,8 +70,8 @@ static int64_t parts_with_idle(enum tables_share share) {
 }
 
 /* Returns the bytes of the limit that a request must leave free. A request for a site may leave
- * less free, because traces of other threads may have the room, and these threads give it back only
- * later. */
+ * less free: traces of other threads may have the room, and these threads give it back only later.
+ */
 static int64_t kept_free(int64_t limit, enum tables_share share) {
     int64_t reserve = tables_reserve(limit);
     return share == TABLES_SITE ? reserve / 4 : reserve;
@@ -79,8 +83,10 @@ int64_t tables_ends_bytes(void) {
     return bytes < most ? bytes : most;
 }
 
-/* Returns the bytes in use of which a request of this share may use its part of the limit. Paths
- * that had to wait leave room for the ends of threads, because sites need room then, too. */
+/* Returns the bytes that are compared with the share's part of the limit. These are the bytes in
+ * use and, in the shares above TABLES_PATH and below TABLES_RULE, the bytes that the tables need
+ * when threads end. Paths that had to wait have these shares. They leave that room free, because
+ * sites need room at the ends of threads, too. */
 static int64_t with_ends(int64_t now, enum tables_share share) {
     return share > TABLES_PATH && share < TABLES_RULE ? now + tables_ends_bytes() : now;
 }
@@ -99,8 +105,9 @@ bool tables_reuse(int64_t bytes, enum tables_share share) {
     return true;
 }
 
-/* True if a request of this share may be granted. After the request `now` bytes are in use, those
- * of traces or those of all other tables, and `all` bytes of both kinds. */
+/* True if a request of this share may be granted. `now`: the bytes that are in use after the
+ * request, of traces if the share is TABLES_TRACE, else of all other tables. `all`: the bytes of
+ * both kinds. */
 static bool fits(int64_t now, int64_t all, enum tables_share share) {
     int64_t limit = load_relaxed(&tables_limit_known), idle = load_relaxed(&tables_idle_bytes);
     int64_t part = share == TABLES_TRACE ? all : with_ends(now, share);
@@ -122,8 +129,8 @@ bool tables_take(int64_t bytes, enum tables_share share) {
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
     int64_t limit = limit_of_rest(), before = load_relaxed(used), now, all;
     /* The bytes are taken only once they are known to fit, so that a reader never sees bytes that
-     * are refused. Traces must leave a part of the limit free (kept_free), so that the sum stays
-     * below the limit even if another thread takes bytes for traces at the same time. */
+     * are refused. Traces must leave a part of the limit free (kept_free). So the sum stays below
+     * the limit even if another thread takes bytes for traces at the same time. */
     do {
         now = before + bytes;
         all = now + load_relaxed(other);

@@ -6,14 +6,15 @@
  * needs memory for a table that grows with the number of paths first calls tables_take, and names
  * the share of the budget that may be in use afterwards. Less important data has a smaller share:
  * when the tables fill, the library first stops keeping full paths of allocations that were seen
- * once, and last stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
+ * once, and last stops keeping the figures of each site. Only TABLES_MUST and tables_add may pass
+ * the limit.
  *
  * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread that has a heap. A heap whose
- * thread ended adds nothing to the limit, and counts for the bytes that it keeps. MEMCTX_TABLES may
- * be a share of the program's live bytes. When that share may be more than TABLES_LEAST_BYTES, the
- * control thread adds up the live bytes twice a second. Before the first sum the share counts as
- * TABLES_LEAST_BYTES. The live bytes may fall between two of these sums, so only TABLES_LIVE_PARTS
- * eighths of the share of the live bytes may be used.
+ * thread ended adds nothing to the limit; the bytes that the heap keeps count as used.
+ * MEMCTX_TABLES may be a share of the program's live bytes. When that share may be more than
+ * TABLES_LEAST_BYTES, the control thread adds up the live bytes twice a second. Before the first
+ * sum the share counts as TABLES_LEAST_BYTES. The live bytes may fall between two of these sums, so
+ * only TABLES_LIVE_PARTS eighths of the share of the live bytes may be used.
  *
  * Threads: any; atomic words, which the common malloc and free never touch.
  */
@@ -24,20 +25,21 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* Each thread's heap always has these bytes, even when the tables are full. They are eight OS
- * pages: one of the heap's struct, three for the stack as it was walked, one for the first views,
- * one for traces, and two for counts of paths that wait. These bytes count as used from the start.
- */
+/* Each thread's heap always has these bytes, even when the tables are full. They are at most eight
+ * OS pages: one of the heap's struct, three or four for the stack as it was walked, one for the
+ * first views, one for traces, and one for the views of paths that wait (struct admission). These
+ * bytes count as used from the start. */
 #define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
 /* A heap without a thread counts as this many bytes: its struct and the first views. */
 #define TABLES_PARKED_BYTES (8L << 10)
-/* A heap without a thread that keeps its traces and its walked stack counts as this many bytes. */
+/* A heap without a thread that keeps its traces and its walked stack, too, counts as this many
+ * bytes. */
 #define TABLES_PARKED_READY_BYTES (24L << 10)
 #define TABLES_LIVE_PARTS 7 /* eighths of the share of the live bytes that may be used */
 
 /* The value of a share says how many of the TABLES_PARTS parts of the limit may be in use after a
- * request of this kind, traces not counted. Traces may have the room that other tables leave, and
- * give the room back when other tables need it. */
+ * request of this kind. Traces do not count as used here: they may have the room that other tables
+ * leave, and give the room back when other tables need it. */
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
@@ -49,16 +51,19 @@ enum tables_share {
     /* When more than this share is in use, functions that recur on RECURS_OFTEN paths are folded,
      * whether new paths come fast or not. */
     TABLES_FOLD_ANYWAY = 16,
-    TABLES_PATH = 18,     /* every path is kept while less is in use */
-    TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
-    TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c) */
+    TABLES_PATH = 18, /* every path is kept while less is in use */
+    /* [other callers] of an ancestor, and sites below it; regions of contexts that have grown;
+     * counts of realloc and of frees of other heaps' chunks */
+    TABLES_OTHERS = 22,
+    TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c); further unwind rules */
     TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
     TABLES_OFTEN = 25,    /* paths that were seen ADMIT_OFTEN times lately (context/admit.h) */
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_ASKED = 26,    /* marks; see control/marks.c */
     TABLES_LARGE = 27,    /* paths with a large allocation (weight_wanted, context/admit.c) */
     TABLES_PLACED = 29,   /* regions that a rule or memctx set asks for */
-    TABLES_SITE = 30,     /* sites below [other callers] of the process; baselines of resets */
+    /* sites below [other callers] of the process; baselines of resets; the first unwind rules */
+    TABLES_SITE = 30,
     /* a deep stack as it was walked; views for frees of other threads' chunks; sites of the process
      * with one frame */
     TABLES_STACK = 31,
@@ -66,7 +71,7 @@ enum tables_share {
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: bytes of all tables except traces */
-INTERNAL int64_t tables_trace_bytes; /* atomic */
+INTERNAL int64_t tables_trace_bytes; /* atomic: bytes of traces */
 /* Atomic: bytes of removed nodes and views whose memory waits for new ones. These bytes are not in
  * use, but take room. */
 INTERNAL int64_t tables_idle_bytes;
@@ -78,23 +83,24 @@ INTERNAL int64_t tables_live_bytes;
 /* True when the control thread has to add up the live bytes, because the limit may be a share of
  * the live bytes. */
 bool tables_ask_live(void);
-/* When the bytes in use and tables_idle_bytes together pass this share, only traces and requests of
- * the shares from TABLES_NEAR on get new bytes. */
+/* When the bytes in use and tables_idle_bytes together pass this many parts of the limit, only
+ * traces and requests of the shares from TABLES_NEAR on get new bytes. */
 #define TABLES_ADMITTED_IDLE 26
-/* The same for requests of the shares from TABLES_LARGE on, and from TABLES_SITE on. */
+/* Beyond TABLES_NEAR_IDLE parts only traces and requests of the shares from TABLES_LARGE on get new
+ * bytes, beyond TABLES_LARGE_IDLE parts only traces and requests from TABLES_SITE on. */
 #define TABLES_NEAR_IDLE 28
 #define TABLES_LARGE_IDLE 30
-/* When the bytes in use, traces included, pass this share, threads give traces back before other
- * tables need the room. */
+/* When the bytes in use, traces included, pass this many parts of the limit, threads give traces
+ * back before other tables need the room. */
 #define TABLES_CROWDED 29
-/* Atomic: some thread is to give its traces back. The thread that gives its traces back sets the
+/* Atomic: true when some thread is to give its traces back. The thread that does so sets the
  * variable to false. */
 INTERNAL bool tables_want_traces;
-/* Computes tables_limit_known. Returns the whole limit, with TABLES_THREAD_BYTES of each thread. */
+/* Computes tables_limit_known. Returns the whole limit, including TABLES_THREAD_BYTES for each
+ * thread with a heap. */
 int64_t tables_limit_bytes(void);
 /* Returns all bytes that are in use in the tables, for reports. *limit becomes the whole limit at
- * this moment.
- */
+ * this moment. */
 int64_t tables_held_bytes(int64_t *limit);
 /* Returns the part of the limit that is kept for requests that cannot be refused. Requests for
  * sites may take three quarters of this part, all other requests nothing. */
@@ -107,10 +113,11 @@ INTERNAL int64_t tables_limit_known;
 /* Counts a thread that gets a heap (`change` 1), or that leaves its heap (-1). `kept`: the bytes
  * that the heap keeps, or kept, while it has no thread; 0: the heap is new. */
 void tables_count_heap(int change, int64_t kept);
-/* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
+/* Takes `bytes` from the budget. False: nothing was taken, because this share of the limit is used
+ * up. */
 bool tables_take(int64_t bytes, enum tables_share share);
-/* Returns the bytes by which the tables grow if all threads end now, up to 4/32 of the limit: the
- * heap of a thread that ended counts for TABLES_PARKED_BYTES. */
+/* Returns TABLES_PARKED_BYTES for each thread with a heap, but at most 4/32 of the limit: the bytes
+ * by which the tables grow if all threads end now, and their heaps wait for new threads. */
 int64_t tables_ends_bytes(void);
 /* True if tables_take would grant these bytes now; not for TABLES_TRACE. */
 bool tables_have_room(int64_t bytes, enum tables_share share);

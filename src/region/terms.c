@@ -41,7 +41,7 @@ int64_t terms_live(unsigned number) {
     return bytes;
 }
 
-/* Takes the bytes out of the allowance. False: the allowance is smaller than `bytes`. */
+/* Takes `bytes` out of the allowance. False: the allowance is smaller than `bytes`. */
 static bool grant(struct terms *terms, int64_t bytes) {
     int64_t left = load_relaxed(&terms->allowance);
     do
@@ -77,8 +77,8 @@ bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
     if (more <= (size_t)terms->limit) {
         if (LIKELY(grant(terms, (int64_t)more)))
             return true;
-        /* a signal handler that interrupted a lock's holder cannot take heap_global.lock, and sets
-         * no allowance */
+        /* A signal handler that interrupted a thread with a lock cannot take heap_global.lock. It
+         * then sets no allowance. */
         bool locks = !lock_any_is_mine(), granted;
         if (locks) {
             lock_take(&heap_global.lock);

@@ -59,7 +59,7 @@ INTERNAL struct terms terms_table[TERMS_COUNT];
  * leaf has terms. */
 INTERNAL void *terms_leaves[PLACED_LEAVES];
 
-#define HEAP_TERMS (1U << 31) /* a flag in heap_placed_any: some context has terms */
+#define HEAP_TERMS (1U << 31) /* a flag in heap_placed_any: some context has, or had, terms */
 
 INLINE bool terms_exist(void) {
     return UNLIKELY(load_relaxed(&heap_placed_any) & HEAP_TERMS);
@@ -85,10 +85,12 @@ INLINE unsigned terms_asked(uint32_t context) {
     unsigned number = terms_number(context);
     return number >= TERMS_RULES ? number - TERMS_RULES + 1 : 0;
 }
-/* Returns the requested bytes that are alive in all contexts of the terms. */
+/* Returns the requested bytes that are alive in all contexts that have the terms with this number.
+ */
 int64_t terms_live(unsigned number);
-/* Asks the context's limit for `more` bytes. If a chunk is resized, the chunk has `had` bytes in
- * the context `had_in`; else `had` is 0. False: the limit would be exceeded. */
+/* Takes `more` bytes out of the limit of the context's terms, if they have one. If a chunk is
+ * resized, the chunk has `had` bytes in the context `had_in`; else `had` is 0. False: the limit
+ * would be exceeded. */
 bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
 
 #endif

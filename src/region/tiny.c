@@ -93,8 +93,8 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
     return chunk;
 }
 
-/* Replaces the chunk's entry in the list by another one. Does nothing if the chunk is in no list.
- */
+/* Replaces the chunk's entry in the context's list by `by`. Does nothing if the chunk is not in the
+ * list. */
 static void replace(uint32_t context, const void *chunk, uint64_t by) {
     const struct tiny *tiny = tiny_of(context);
     uint64_t *word;
@@ -138,7 +138,8 @@ void tiny_reset(struct heap *heap, uint32_t context) {
     }
 }
 
-/* False: the page belongs to this heap, and its list of free blocks is damaged. */
+/* False: the page belongs to this heap, and the page's list of free blocks is damaged. Only a
+ * heap's owner may read such lists, so pages of other heaps are not checked. */
 static bool holds(const struct heap *heap, const struct page *page) {
     return !page || page == &heap_no_page || page->heap != heap || blocks_list_holds(page);
 }

@@ -7,10 +7,10 @@
  * class. So the first chunks of a named context stand in the pages that the thread's contexts of
  * PLACE_APART share, and the context has a list of these chunks, for its reset. Such a context is
  * called *tiny*. A context that outgrows the list gets a region; chunks in the list stay where they
- * are until they are freed. The list has two entries. In a program with TINY_MANY contexts each
- * list has sixteen more entries: a region for each of so many contexts would take too much memory,
- * although regions are faster. Cannot do: serve contexts with a policy, terms, a limit or checks;
- * these have a region from the start.
+ * are until they are freed. The list has two entries. In a program with at least TINY_MANY contexts
+ * a list gets sixteen more entries when it needs a third one: a region for each of so many contexts
+ * would take too much memory, although regions are faster. Cannot do: serve contexts with a policy,
+ * terms, a limit or checks; these have a region from the start.
  *
  * Cost: 32 bytes a context, and 128 more for the third chunk in a program with TINY_MANY contexts.
  * region_alloc serves each allocation, and a free searches the list.
@@ -28,13 +28,13 @@
 #include "region/blocks.h"
 
 #define TINY_FIRST 2U       /* entries that each list has */
-#define TINY_MORE 16U       /* further entries, in a program with TINY_MANY contexts */
+#define TINY_MORE 16U       /* further entries, in a program with at least TINY_MANY contexts */
 #define TINY_MAX NARROW_MAX /* greatest size of a chunk in a list */
 #define TINY_BYTES 8192U    /* greatest sum of the sizes in a list */
 /* number of contexts with a list from which on lists have TINY_MORE further entries */
 #define TINY_MANY 1024U
 /* Number of allocations after which a context gets a region: TINY_ALLOCS, or TINY_ALLOCS_OF_MANY in
- * a program with TINY_MANY contexts. */
+ * a program with at least TINY_MANY contexts. */
 #define TINY_ALLOCS 32U
 #define TINY_ALLOCS_OF_MANY 1000U
 
@@ -72,8 +72,8 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
 void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* Makes an existing chunk of the shared pages the first chunk of a new context. */
 void tiny_adopt(uint32_t context, const void *chunk, size_t size);
-/* Update the context's list after a chunk in a page with META_APART was freed, or resized in
- * place. */
+/* Update the context's list: tiny_freed when a chunk in a page with META_APART is freed, before its
+ * block can be used again; tiny_resized when such a chunk was resized in place. */
 void tiny_freed(uint32_t context, const void *chunk);
 void tiny_resized(uint32_t context, const void *chunk, size_t size);
 
@@ -83,7 +83,8 @@ struct tiny_sum {
     uint64_t block_bytes;   /* bytes of their blocks */
 };
 struct tiny_sum tiny_sum(uint32_t context);
-/* False: the context's list is empty, or it has none. */
+/* False: the context's list is empty, or the context has no list. True: the list may have chunks.
+ */
 INLINE bool tiny_any(uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
     return tiny && (load_relaxed(&tiny->chunks[0]) || load_relaxed(&tiny->chunks[1]) ||

@@ -116,7 +116,8 @@ static uint32_t first_discarded(struct heap *heap) {
  * budget's share is used up. */
 static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
     uint32_t index = first_waiting(heap);
-    /* The index of a view that discard_dropped zeroed is 0. */
+    /* A view that discard_dropped zeroed has index 0. Its bytes do not count as idle any more, so
+     * the budget has to grant them like new ones. */
     bool idle = index && heap_view_at(heap, index)->index;
     if (!(idle ? heap_reuse : heap_take)(heap, sizeof(struct view), share))
         return NULL;
@@ -155,7 +156,7 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
     view->context = context;
     view->index = index;
     view->bins = first_bins(heap);
-    store_release(&heap->view_count, index + 1);
+    store_release(&heap->view_count, index + 1); /* other threads may read the view from now on */
     return view;
 }
 
@@ -179,8 +180,8 @@ static void free_retired(struct heap *heap) {
 }
 
 /* Shows the new slots to other threads and frees the old ones. Either a reader sees the new slots,
- * or this thread sees that another thread reads. In that case the old slots stay, and the reader or
- * the next call frees them. */
+ * or this thread sees that another thread reads (heap_global.reading). While a thread reads, the
+ * old slots stay; heap_read_end or the next call of this function frees them. */
 static void show_slots(struct heap *heap) {
     uintptr_t shown = (uintptr_t)heap->slots | (unsigned)__builtin_ctz(heap->slot_mask + 1);
     uintptr_t old = exchange_full(&heap->slots_shown, shown);
@@ -189,8 +190,8 @@ static void show_slots(struct heap *heap) {
         free_retired(heap);
         return;
     }
-    /* Slots that were retired before are half as large and may still be read, so their memory is
-     * lost. */
+    /* Slots that were retired before may still be read, too. Only one table can be retired, so the
+     * memory of the earlier one, which is half as large, is lost. */
     if (old)
         exchange_acq_rel(&heap->slots_retired, old);
 }
@@ -259,9 +260,8 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
     return true;
 }
 
-/* Counts an operation for which the context has no view and none can be made, and returns the view
- * of [unknown].
- */
+/* Counts an operation for which the context has no view and none can be made. Returns the view of
+ * [unknown]; NULL: the heap has no view at all. */
 static struct view *view_lost(struct heap *heap) {
     add_relaxed(&heap_global.lost_views, 1);
     return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
@@ -305,6 +305,7 @@ static uint32_t views_in_use(const struct heap *heap) {
     return heap->view_count - heap->views_dropped;
 }
 
+/* Waits until no visitor is left: a visitor holds heap_visit_lock until its visit is over. */
 void heap_await_visitor(struct heap *heap) {
     do {
         lock_take(&heap_visit_lock);
@@ -318,6 +319,8 @@ NOINLINE struct view *heap_view_within(struct heap *heap, uint32_t context,
     struct view *view = find_view(heap, context);
     if (view)
         return view;
+    /* If the slots cannot grow, the view is made all the same while a free slot is left over. A
+     * search for a missing view ends at a free slot. */
     if ((UNLIKELY(!heap->slots) ||
          UNLIKELY(tables_hash_is_full(views_in_use(heap), heap->slot_mask))) &&
         !slots_grow(heap, share) && (!heap->slots || views_in_use(heap) >= heap->slot_mask))
@@ -350,7 +353,8 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
         uint64_t *made = meta_alloc(VIEW_BLOCKS * sizeof *made);
         if (!made)
             return false;
-        heap_take(heap, OS_PAGE_BYTES, TABLES_MUST); /* counts the one OS page that is touched */
+        /* The array has two OS pages. The second one is only touched with two million views. */
+        heap_take(heap, OS_PAGE_BYTES, TABLES_MUST);
         store_release(&heap->views_discarded, made);
     }
     uint64_t *pages = &heap->views_discarded[index / VIEWS_PER_BLOCK];
@@ -359,7 +363,8 @@ static bool note_discarded(struct heap *heap, uint32_t index) {
 }
 
 /* Gives the kernel the OS pages in which all views wait for a context. These views read as zeros
- * then. The heap's first OS page of views always stays. */
+ * then. The heap's first OS page of views always stays. `here` counts the views of an OS page whose
+ * bytes are idle: a view with index 0 was given to the kernel before, and was not used since. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = heap_view_after(heap, VIEWS_PER_PAGE - 1);
          i + VIEWS_PER_PAGE <= heap->view_count;
@@ -395,8 +400,8 @@ static bool slots_shrink(struct heap *heap) {
     return true;
 }
 
-/* Rewrites the slots. No other thread reads them meanwhile: readers hold heap_global.lock, which
- * the caller holds. */
+/* Rewrites the slots. No other thread reads the slots meanwhile: readers hold heap_global.lock,
+ * which the caller holds. */
 void heap_views_dropped(struct heap *heap) {
     bool fewer = slots_shrink(heap);
     if (!fewer)
@@ -449,8 +454,8 @@ void heap_count_remote_grow(struct heap *heap, uint32_t owner) {
     for (uint32_t i = 0; i < heap->freed_of_count; i++)
         counts[i] = heap->freed_of[i];
     counts[owner]++;
-    /* A dump may be reading the old array, so the old array stays allocated. The old array is
-     * smaller than the new one. */
+    /* A dump may be reading the old array, so the old array is never freed. All old arrays together
+     * are smaller than the new one. */
     store_release(&heap->freed_of, counts);
     store_release(&heap->freed_of_count, count);
 }
@@ -479,6 +484,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
     store_owner(&view->freed_cum_bytes, 0);
     store_owner(&view->peak_bytes, 0);
     if (view->region)
+        /* the view no longer counts the chunks of its region */
         region_of(view->region)->others_chunks = region_of(view->region)->others_bytes =
             REGION_RECOUNT;
 }
