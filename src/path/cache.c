@@ -9,8 +9,8 @@
 /* about one in this many wrong guesses changes a salt (learn_first_guess); a power of two */
 #define SALT_EVERY 128
 #define SALT_TRIES 4 /* at most this many salts are tried to find an unused entry */
-/* cache_keep keeps the path of one walk in this many, even if the walk before led to another
- * view */
+/* cache_keep keeps the path of one walk in this many, even if the last walk from its place led to
+ * another view */
 #define KEEP_ANYWAY_EVERY 32
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
@@ -22,8 +22,8 @@ static uint16_t tag_of(uint64_t hash) {
 }
 
 /* Returns the number of bits that choose one of the guesses. Up to CACHE_TRACES_FIRST traces there
- * are 8 guesses for each trace, so that the guesses share an OS page with the places; for more
- * traces there are 32. */
+ * are 8 guesses for each trace, so that the guesses share an OS page with the places. For more
+ * traces there are 32 for each, but at most 2^CACHE_GUESS_BITS_MAX in all. */
 static uint32_t guess_bits(uint32_t room) {
     uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
@@ -106,7 +106,7 @@ static bool table_grow(struct paths *paths) {
     }
     if (paths->traces)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
-    /* the place takes one bit more than the number of a trace: there are 2 * room places */
+    /* the number of a place has one bit more than that of a trace: there are 2 * room places */
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32;
     for (uint32_t i = 0; i < 2 * old; i++) {
         uint32_t number = paths->places[i].trace;
@@ -164,6 +164,7 @@ bool cache_make(struct paths *paths) {
 #define TAIL_BLOCK_MOST 16384U /* bytes of the largest block */
 #define TAIL_BLOCK_SHARE 4U    /* a new block has about 1/TAIL_BLOCK_SHARE of the bytes of all */
 
+/* Adds a block of memory for tails. False: out of memory, or the budget is used up. */
 static bool tails_grow(struct paths *paths) {
     struct tail_block *last = paths->tails;
     uint32_t all = last ? last->all_bytes : 0, bytes = TAIL_BLOCK_LEAST;
@@ -223,8 +224,8 @@ static void tail_drop(struct paths *paths, struct trace_tail *tail) {
     }
 }
 
-/* Makes the next of the `count` - 1 traces the oldest trace, and empties the place that leads to
- * this trace. */
+/* Goes on to the next trace, in the order of their numbers, 1 to `count` - 1: this trace is now
+ * paths->oldest. Empties the place that leads to it. */
 static void forget_oldest(struct paths *paths, uint32_t count) {
     paths->oldest = paths->oldest % (count - 1) + 1;
     struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
@@ -270,7 +271,8 @@ static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct 
     return hash;
 }
 
-/* Returns the index of the first check of the group that fails; 4: none does. */
+/* Returns the index of the first check of the group whose word has changed; 4: all words are
+ * equal. */
 static uint32_t group_compare(const struct trace_checks *checks, const stack_word *words) {
     uint32_t k = 0;
     while (k < 4 && LIKELY(words[checks->word[k]] == checks->value[k]))
@@ -278,8 +280,9 @@ static uint32_t group_compare(const struct trace_checks *checks, const stack_wor
     return k;
 }
 
-/* Returns the number of the first check that fails, counted from the innermost on, and *found: the
- * word on the stack. UINT32_MAX: no check fails. */
+/* Compares all words of the trace with the stack, the innermost first. Returns the number of the
+ * first word that differs, and sets *found to the word on the stack. UINT32_MAX: all words are
+ * equal. */
 static uint32_t trace_compare(const struct trace *trace, const stack_word *words, uint64_t *found) {
     const struct trace_checks *checks = trace->checks;
     const struct trace_tail *tail = trace->tail;
@@ -396,10 +399,11 @@ static struct stack_check word_of(const struct words *words, uint32_t i) {
 }
 
 /* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
- * equal groups. False: there can be no trace, because there are too many groups, or because a word
- * is at a lower address than the exported function's frame, or too far away. A lower address occurs
- * when a signal handler's stack lies above the interrupted stack. The interrupted stack may be
- * unmapped by the time when the trace is compared. */
+ * equal groups. False: there can be no trace. Either there are too many groups, or the distance
+ * from the exported function's frame to a word is negative, not a multiple of 8, or too large for
+ * trace_checks.word. A negative distance occurs when a signal handler's stack lies above the
+ * interrupted stack. The interrupted stack may be unmapped by the time when the trace is
+ * compared. */
 static bool group_words(struct words *words) {
     uintptr_t page = 0, frame = words->last.at - 8, far = 0;
     words->groups = 0;
@@ -447,8 +451,8 @@ static uint32_t tail_hash(const struct trace_tail *tail) {
     return (uint32_t)(hash >> 32);
 }
 
-/* Returns the tail with groups `number` and `number` + 1 of the words in front of `outer`, and
- * makes the tail if it is missing. NULL: there is no room. */
+/* Returns the tail that holds groups `number` and `number` + 1 of the words and leads on to the
+ * tail `outer`. Makes the tail if no trace has it yet. NULL: there is no room. */
 static struct trace_tail *tail_for(struct paths *paths, const struct words *words, uint32_t number,
                                    struct trace_tail *outer) {
     uintptr_t base = lowest(words, words->starts[number], words->starts[number + 2]);
@@ -501,9 +505,10 @@ static bool frame_in_libc(const struct stack_frame *frame) {
 }
 
 /* Returns how many of the outermost checks a trace can leave out. The outermost frames of a thread
- * are libc's: _start, __libc_start_main and the function that calls main; or clone and
- * start_thread. They stay where they are as long as the thread lives. So if the return address into
- * the innermost libc frame is where a walk found it, the frames further out are unchanged, too. */
+ * start the thread: _start of the program, and in libc __libc_start_main and the function that
+ * calls main; or clone and start_thread of libc. These frames stay where they are as long as the
+ * thread lives. So if the return address into the innermost libc frame is where a walk found it,
+ * the frames further out are unchanged, too. */
 static unsigned checks_of_start(const struct stack *stack) {
     const struct stack_frame *frames = stack->frames; /* the outermost first */
     unsigned last = stack->count > 4 && frame_in_libc(&frames[2]) ? 2 : 1;
@@ -516,7 +521,8 @@ static unsigned checks_of_start(const struct stack *stack) {
 #define GIVE_UP_MOST 8 /* the most traces that are given up for one new trace */
 
 /* Called when there is no room for a new tail: makes the oldest trace unused, so that its tails can
- * be used again. A guess that leads to the trace is wrong then. */
+ * be used again. A guess that leads to this trace is wrong from now on, because no stack pointer is
+ * 0. */
 static void give_up_oldest(struct paths *paths) {
     forget_oldest(paths, paths->trace_next);
     struct trace *trace = &paths->traces[paths->oldest];
@@ -535,8 +541,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     struct trace_place *place = place_of(paths, hash);
-    /* A path is kept when the last walk that missed this place led to the same view. The path of
-     * every KEEP_ANYWAY_EVERY-th walk is kept in any case, because two paths may miss the place in
+    /* A path is kept when the last walk from this place led to the same view. The path of every
+     * KEEP_ANYWAY_EVERY-th walk is kept in any case, because two paths may come to the place in
      * turn. */
     if (place->missed_view != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
         place->missed_view = view->index;
@@ -606,7 +612,6 @@ bool cache_make_way(struct paths *paths) {
     return true;
 }
 
-/* Gives the memory of all traces back, unless the tables still have their first size. */
 void cache_shrink(struct paths *paths) {
     if (paths->trace_room > CACHE_TRACES_FIRST)
         table_free(paths);

@@ -7,29 +7,32 @@
  * one of its words is on the stack again. The words are compared innermost first, in the order in
  * which a walk would read them, so each read is as safe as the walk's.
  *
- * A trace is found by guesses. The first guess is the trace that was used last time after the
- * thread's previous trace, at the present return address and stack pointer. If such guesses are
- * mostly wrong, the first guess is the trace that was last used at this return address and stack
- * pointer, whatever the previous trace. All these values are known at once, while a hash of the
- * stack has to wait for words of the stack. The second guess is by a hash of the stack pointer and
- * the innermost four return addresses. For a return address, a hint says where the next two return
- * addresses mostly stand, because the frame of a call mostly has one size. Hints are followed only
- * within the OS page of the exported function's frame. If the guessed trace differs from the stack
- * at word k, the next guess is by a hash of the last hash, k and the word on the stack. So paths
- * that begin alike are told apart by the words in which they differ. When the guesses end, the
- * stack is walked (stack.h), which costs only the frames that changed since the last walk. While
- * walks are cheaper than guesses, look-ups pass over the table of traces.
+ * A trace is found by guesses. The first guess goes by the thread's last trace, the return address
+ * and the stack pointer. It is the trace that matched when these three values were last seen
+ * together. If such guesses are mostly wrong, the first guess goes by the return address and the
+ * stack pointer alone. All three values are known at once, while a hash of the stack has to wait
+ * for words of the stack. The second guess is by a hash of the stack pointer and the innermost four
+ * return addresses. For a return address, a hint says where the next two return addresses mostly
+ * stand, because the frame of a call mostly has one size. Hints are followed only within the OS
+ * page of the exported function's frame. If the guessed trace differs from the stack at word k, the
+ * next guess is by a hash of the last hash, k and the word on the stack. So paths that begin alike
+ * are told apart by the words in which they differ. If no guess is right, the stack is walked
+ * (stack.h), which costs only the frames that changed since the last walk. While walks are cheaper
+ * than guesses, look-ups pass over the table of traces (context/lookup.c).
  *
- * A path gets a trace only when two walks in a row that missed at one place led to the path, or if
- * the walk is a KEEP_ANYWAY_EVERY-th one (cache.c). So a program with ever new paths does not spend
- * its time on making traces. A forked child makes no traces during its first CACHE_QUIET misses and
- * searches. A trace takes two cache lines, which hold up to eight checks of the innermost frames.
- * The checks of the frames further out are in a list of *tails* of eight checks each. Traces whose
- * outer frames are equal share their tails. The traces stand one behind the other in an array; the
- * places that lead to them are another, smaller array. So little memory is touched. Room for traces
- * doubles when it is used up, up to CACHE_TRACES_MAX; then the oldest trace is given up.
+ * The hash of the last guess leads to a *place* of the table: an entry that can name one trace. A
+ * walk makes a trace for this place only if the last walk before it that came from this place led
+ * to the same view. One in KEEP_ANYWAY_EVERY walks makes a trace without this condition (cache.c).
+ * So a program with ever new paths does not spend its time on making traces. A forked child makes
+ * no traces during its first CACHE_QUIET misses and searches. A trace takes two cache lines, which
+ * hold up to eight checks of the innermost frames. The checks of the frames further out are in a
+ * list of *tails* of eight checks each. Traces whose outer frames are equal share their tails. The
+ * traces stand one behind the other in an array; the places are another, smaller array. So little
+ * memory is touched. Room for traces doubles when it is used up, or earlier if two traces want one
+ * place. From CACHE_TRACES_MAX on, the oldest trace is given up for a new one.
  *
- * Threads: only the owner of the heap. Memory: at most CACHE_TRACES_MAX traces for each heap.
+ * Threads: only the owner of the heap; while no thread uses the heap, context/visit.c may empty the
+ * cache. Memory: at most CACHE_TRACES_MAX traces for each heap.
  */
 #ifndef MEMCTX_CACHE_H
 #define MEMCTX_CACHE_H
@@ -53,14 +56,14 @@
 #define CACHE_GUESSES_MAX 6 /* guesses of a search, after the first guess */
 #define CACHE_HINTS_MAX 1024U
 /* A look-up uses the table of traces or passes over it. After each window of look-ups,
- * context/lookup.c adds up the ns a look-up that the other way could have saved at best. When the
- * sum exceeds CACHE_PATIENCE while the table is used, or CACHE_PATIENCE_PAST while it is passed
- * over, the other way is tried for the first time. */
+ * context/lookup.c adds to a sum how many ns the other way could have saved for each look-up at
+ * best. When the sum exceeds CACHE_PATIENCE while the table is used, or CACHE_PATIENCE_PAST while
+ * it is passed over, the other way is tried for the first time. */
 #define CACHE_PATIENCE 200U
 #define CACHE_PATIENCE_PAST 25U
-#define CACHE_HINT_MAX 1024U /* in words; a return address further away gets no hint */
-/* The first misses and searches of a forked child, of which nothing is kept. Most children end
- * earlier, and each OS page that a child writes is copied. */
+#define CACHE_HINT_MAX 1024U /* greatest distance in a hint, in words */
+/* A forked child keeps nothing of this many misses and searches. Most children end earlier, and
+ * each OS page that a child writes is copied. */
 #define CACHE_QUIET 64
 #define CACHE_NEAR_FRAMES 4U /* a walk with more new frames than this counts in walked_far */
 /* number of windows in a row with the table passed over, after which its memory is given back */
@@ -74,8 +77,8 @@ enum path_kind {
 };
 
 /* A group of four checks: words that must be on the stack, in the order in which a walk reads them.
- * All words of a group are in one OS page. Where the stack comes to another OS page, the group is
- * filled up with copies of its last check. */
+ * All words of a group are in one OS page. A group with fewer than four words, because the next
+ * word is in another OS page or there is none, is filled up with copies of its last check. */
 struct trace_checks {
     uint64_t value[4];
     /* Distance of each word, in words of 8 bytes, from the exported function's frame pointer, or,
@@ -103,15 +106,15 @@ struct trace {
     struct view *view;
     uintptr_t sp; /* stack pointer of the exported function's caller; 0: the trace is not in use */
     struct trace_tail *tail; /* the checks behind those of the trace; NULL: there are none */
-    uint32_t hash;           /* upper half of the hash whose place names the trace */
-    uint16_t salt;           /* while this is the last trace: a part of the guess's index */
+    uint32_t hash;           /* upper half of the hash that leads to the trace's place */
+    uint16_t salt;           /* decides, while this is the last trace, where the guess stands */
     uint8_t groups;          /* number of groups in `checks`: 1 or 2 */
     struct trace_checks checks[TRACE_GROUPS];
 };
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
 
-/* For a return address on the stack: the distances, in words, from its own word to the words of the
- * next two return addresses further out; 0: not known. first <= second. */
+/* For a return address on the stack: the distances, in words, from the word that holds it to the
+ * words of the next two return addresses further out; 0: not known. first <= second. */
 struct hint {
     uint16_t first, second;
 };
@@ -151,11 +154,13 @@ struct __attribute__((may_alias)) paths {
     uint32_t found;       /* number of right first guesses since the last call of cache_search */
     uint16_t *guesses;    /* each is the number of a trace; see first_guess */
     struct trace *traces; /* array, indexed by a trace's number; number 0 is not used */
-    /* equal to `generation` while `fixed` pays for every allocation (MEMCTX_DEPTH=0, or the thread
-     * is switched to a named context), else 0 */
+    /* equal to `generation` while malloc may charge every allocation to `fixed` at once: with
+     * MEMCTX_DEPTH=0, or while the thread is switched to a named context; else 0, and always 0 with
+     * MEMCTX_CHECK */
     uint32_t fixed_generation;
     uint32_t generation; /* unwind_rules_generation when the contents of the cache were made */
-    struct view *fixed;  /* pays for every allocation, whatever its path; NULL: none */
+    /* pays for every allocation while the depth is 0 or the thread is switched; NULL: none */
+    struct view *fixed;
     struct trace_place *places; /* array; a hash of the stack gives the place */
     struct hint *hints;         /* array; a return address gives the hint */
     uint32_t hint_mask;         /* number of hints, minus 1 */
@@ -181,8 +186,9 @@ struct __attribute__((may_alias)) paths {
     /* estimated ns of a look-up in the last window that used the table [0] or passed over it [1];
      * 0: not known */
     uint32_t cost[2];
-    /* hoped: sum, over windows, of the ns a look-up that the other way could have saved; patience:
-     * the sum at which the other way is tried, from the table [0] or from passing over it [1] */
+    /* hoped: a sum; each window adds the ns that the other way could have saved for each look-up.
+     * patience: the sum at which the other way is tried, while the table is used [0] or passed over
+     * [1] */
     uint32_t hoped, patience[2];
     uint32_t looked_up; /* number of frames that the last walk had to look up in the tree */
     uint32_t quiet;     /* number of misses and searches still to come of which nothing is kept */
@@ -190,9 +196,9 @@ struct __attribute__((may_alias)) paths {
      * those that count for it; astray_max: the sum at which the way changes; see
      * judge_first_guess */
     int32_t astray, astray_max;
-    /* The fields up to `replay_generation` belong to the layer above: see context/admit.h. */
-    bool watching; /* the layer looks for functions that recur */
-    /* some trace leads to a site, because there was no room for the trace's path */
+    /* The fields up to `replay_generation` belong to the layer `context`: see context/admit.h. */
+    bool watching; /* context/prefix.c looks for functions that recur */
+    /* some trace leads to the view of a site: the tables had no room for the whole path */
     bool site_traced;
     uint32_t nodes_valid; /* number of frames, from the outermost one on, whose node is right */
     /* index of the outermost frame whose path is not in the tree; UINT32_MAX: none */
@@ -200,8 +206,8 @@ struct __attribute__((may_alias)) paths {
     uint32_t nodes_seen; /* number of nodes ever made, as of the last walk */
     /* function_epoch when the frames' nodes were found; 0: no function is folded */
     uint32_t fold_epoch;
-    /* a stack whose frame pointer is not above this value is too deep to be walked to its end; 0:
-     * no stack was too deep */
+    /* If the frame pointer of an allocation is not above this value, the stack is too deep to be
+     * walked to its end. 0: no stack was too deep. */
     uintptr_t deep_sp;
     struct admission *admission; /* counts of waiting paths; NULL: no path had to wait yet */
     /* noted changes of the stack, see context/replay.h; NULL: the thread has noted none */
@@ -235,9 +241,9 @@ INLINE struct trace *last_trace(const struct paths *paths) {
     return (struct trace *)((char *)paths->traces + paths->last);
 }
 
-/* Returns the entry that names the first guess: the trace that came after the last trace at this
- * return address and stack pointer (docs/experiments/call-path-key.md). If two last traces lead to
- * one entry and take turns, cache_search gives one of them another salt. */
+/* Returns the entry that names the first guess: the trace that came after the last trace when the
+ * return address and the stack pointer were as now (docs/experiments/call-path-key.md). If two last
+ * traces lead to one entry and take turns, cache_search gives one of them another salt. */
 INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     uint64_t return_address = ((const stack_word *)frame)[1];
     uint64_t key = (return_address ^ (uint64_t)frame << 20) * 0xd6e8feb86659fd93ULL;
@@ -246,28 +252,32 @@ INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
                 ->guesses[key >> paths->guess_shift ^ (last_trace(paths)->salt & paths->last_mask)];
 }
 
-/* Tries all guesses but the first. If the function returns NULL, *hash leads to the place where
- * cache_keep may put the path's trace. */
+/* Tries all guesses but the first. Returns the view that pays. NULL: no guess was right; *hash
+ * leads to the place where cache_keep may put the path's trace. */
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);
 
-/* Called after a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a
- * trace, if two walks in a row led to this view, or anyway at every KEEP_ANYWAY_EVERY-th walk. */
+/* Called after a walk that gave `view`, where cache_search gave `hash`. Keeps the stack's innermost
+ * `depth` frames as a trace, if the last walk from this place led to this view, too, or if the walk
+ * is a KEEP_ANYWAY_EVERY-th one. */
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth);
-/* Called after a walk: notes as hints, for the search, how far apart the innermost return addresses
- * are. */
+/* Called after a walk: notes for later searches how far apart the innermost return addresses are on
+ * the stack (struct hint). */
 void cache_learn_hints(struct paths *paths);
 bool cache_make(struct paths *paths); /* false: out of memory */
-/* Empties the cache; its memory goes back to the library's own tables. */
+/* Empties the cache and forgets the walked stack. The tables stay; the memory of the tails goes
+ * back to meta_free and the budget. */
 void cache_flush(struct paths *paths);
-/* If the tables are larger than their first size: empties the cache, and gives the tables' memory
- * and bytes of the budget back. The next look-up has to call cache_make first. */
+/* If the tables have room for more than CACHE_TRACES_FIRST traces: empties the cache, and gives the
+ * tables' memory and bytes of the budget back. The next look-up has to call cache_make first. */
 void cache_shrink(struct paths *paths);
 /* Gives the traces' memory back during a look-up, because the path's site needs room in the budget.
  * The walked stack stays. True: call cache_make before the next look-up. False: nothing was given
- * back, because the tables have their first size. */
+ * back; the tables have room for CACHE_TRACES_FURTHER traces or none, and take no bytes of the
+ * budget. */
 bool cache_make_way(struct paths *paths);
-/* Frees the cache of a thread that ended. Tables of their first size are emptied and kept for the
- * next thread; with `all`, they are freed, too. */
+/* Frees the cache and the walked stack of a thread that ended or sleeps. If the tables and the
+ * stack have their first sizes, they are emptied and kept for the next thread; with `all`, they are
+ * freed, too. */
 void cache_end(struct paths *paths, bool all);
 
 #endif

@@ -184,6 +184,8 @@ struct common { /* contents of a common information entry (CIE) */
     const uint8_t *program, *end;
 };
 
+/* Returns a reader of the entry's contents behind its length. The reader is `bad` if the entry is
+ * not inside the object's mapped unwind information. */
 static struct reader entry_reader(const uint8_t *entry, const struct cfi_object *object) {
     struct reader r = {entry, (const uint8_t *)object->frames_end, false};
     uintptr_t at = (uintptr_t)entry;
@@ -201,6 +203,8 @@ static struct reader entry_reader(const uint8_t *entry, const struct cfi_object 
     return r;
 }
 
+/* Parses a common information entry. The result is `bad` if the entry is damaged or has an unknown
+ * form. */
 static struct common parse_common(const uint8_t *entry, const struct cfi_object *object) {
     struct common common = {.bad = true};
     struct reader r = entry_reader(entry, object);
@@ -248,7 +252,7 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     return common;
 }
 
-/* a row of the table that an entry's program describes: the rules that hold from one address on */
+/* A row of the table that an entry's program describes: the rules that hold from one address on. */
 struct state {
     int64_t cfa_offset, rbp_offset;
     uint64_t cfa_register;
@@ -278,6 +282,8 @@ static bool parse_rbp_expression(const uint8_t *at, const uint8_t *end, bool der
     return !r.bad && r.at == end;
 }
 
+/* Notes how a register is saved. Registers other than rbp, rsp and the return address do not matter
+ * for a walk. */
 static void set_register(struct state *state, uint64_t reg, enum cfi_rbp rule, int64_t offset) {
     if (reg == REG_RBP) {
         state->rbp = rule;
@@ -378,8 +384,8 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     }
 }
 
-/* Reads the operands of an operation that `run` does not know, and runs the operation. May change
- * *location. False: the program is damaged, or the operation is unknown. */
+/* Reads the operands of an operation that `run` does not run itself, and runs the operation. May
+ * change *location. False: the program is damaged, or the operation is unknown. */
 static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8_t op,
                                    const struct common *common, struct state *state,
                                    const struct state *initial, uintptr_t *location) {
@@ -401,7 +407,7 @@ static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8
 
 /* Runs a program until its location passes pc. False: the program is damaged, or uses an unknown
  * operation. A large function has hundreds of operations. Nearly all operations are of the kinds
- * that this function knows, and are run without a call. */
+ * that this function runs itself, without a call. */
 static bool run(const uint8_t *at, const uint8_t *end, const struct common *common,
                 uintptr_t location, uintptr_t pc, struct state *state,
                 const struct state *initial) {
@@ -472,7 +478,8 @@ static struct cfi_rule rule_of(const struct state *state) {
 }
 
 /* Finds the frame description entry whose range holds pc. Sets *r to the part of the entry behind
- * the range, and *common to the entry's CIE. */
+ * the range, and *common to the entry's CIE. Returns the range; its start is 0 if there is no such
+ * entry. */
 static struct cfi_function find_function(const struct cfi_object *object, uintptr_t pc,
                                          struct reader *r, struct common *common) {
     const struct cfi_function none = {0};

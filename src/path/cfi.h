@@ -3,10 +3,10 @@
  * cfi.h - tells how to step from one frame to its caller, from the call frame information in
  * .eh_frame.
  *
- * This is the only processor-specific part of the path layer. On x86-64 the stack pointer and rbp
- * are enough for the code that compilers emit. Sources: DWARF 5 section 6.4, the LSB's description
- * of .eh_frame, and _dl_find_object(3) of glibc, which takes no lock and is safe in signal
- * handlers. With a glibc that lacks this function, loaded.h finds objects instead.
+ * The rules are those of x86-64, where the stack pointer and rbp are enough for the code that
+ * compilers emit. Sources: DWARF 5 section 6.4, the LSB's description of .eh_frame, and
+ * _dl_find_object(3) of glibc, which takes no lock and is safe in signal handlers. With a glibc
+ * that lacks this function, loaded.h finds objects instead.
  */
 #ifndef MEMCTX_CFI_H
 #define MEMCTX_CFI_H
@@ -58,10 +58,12 @@ struct cfi_object { /* the loaded object that holds the code at an address */
 /* Returns false if no loaded object holds the address (JIT code, unloaded code).
  * Async-signal-safe. */
 bool cfi_find_object(uintptr_t pc, struct cfi_object *object);
-/* Returns the rule that applies at pc. Reads only the object's mapped .eh_frame. */
+/* Returns the rule that applies at pc; its kind is CFI_NONE if there is no usable information.
+ * Reads only the object's mapped .eh_frame. */
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
-/* Returns the code that the frame description for pc covers. Costs a small part of cfi_find_rule,
- * because the description's program is not run. */
+/* Returns the code that the frame description for pc covers; its start is 0 if there is no
+ * description. Costs a small part of cfi_find_rule, because the description's program is not
+ * run. */
 struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc);
 
 #endif

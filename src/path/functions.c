@@ -7,8 +7,8 @@
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
 #define FOLDED_TRIED 16U /* the place of a folded function is one of this many neighbours */
-/* the least limit of the tables with which functions are folded: a smaller one has no room for
- * `functions` */
+/* functions are folded only if the limit of the tables budget is at least this: a smaller limit has
+ * no room for `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
 #define RECURRING_TRIED 8U /* a function's entry is one of this many neighbours */
@@ -45,9 +45,9 @@ static uint32_t folded_number(uintptr_t start) {
     return 0;
 }
 
-/* Gives a function a number. False: all places for the function are taken, which with at most half
- * of the places in use hardly ever happens. A number that is unfolded at present is not given: the
- * unfolding belongs to the number's last function, whose library was closed. */
+/* Gives a function a number. False: all places for the function are taken. This hardly ever
+ * happens, because at most half of the places are in use. A number that is unfolded at present is
+ * not given: the unfolding belongs to the number's last function, whose library was closed. */
 static bool folded_add(uintptr_t start) {
     uint64_t at = hash_mix(start, 1);
     for (unsigned i = 0; i < FOLDED_TRIED; i++) {
@@ -80,6 +80,8 @@ static uint32_t number_of(uintptr_t start) {
     return number && function_set_has(&functions->unfolded, number) ? 0 : number;
 }
 
+/* Returns the function that holds the key's address, from `entries` or from .eh_frame; start 0: not
+ * known. */
 static struct cfi_function function_of(uintptr_t key) {
     uintptr_t pc = unwind_rules_pc(key);
     uint64_t at = hash_mix(key, 0) % FUNCTIONS_MAX;
@@ -98,7 +100,8 @@ static uint32_t number_of_key(uintptr_t key) {
     return start ? number_of(start) : 0;
 }
 
-/* Makes the tables. False: no memory, or the budget is used up. */
+/* Makes the tables if they do not exist yet. False: no memory, the budget is used up, or its limit
+ * is below FOLD_LIMIT_MIN. */
 static bool make(void) {
     if (functions)
         return true;

@@ -4,13 +4,15 @@
  *
  * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
  * needed. A part of a function that the compiler placed elsewhere (`.cold`) counts as a function of
- * its own. A function is *folded* when it has recurred on RECURS_OFTEN call paths (functions.c).
- * From then on the function stands on each path once (see context/admit.h), and the packed rules of
- * its return addresses carry the function's number (rule_folded).
+ * its own. A function is *folded* when it has recurred on RECURS_OFTEN call paths, or on RECURS_TOO
+ * paths when another function is folded (functions.c). From then on the function stands on each
+ * path once (see context/admit.h), and the packed rules of its return addresses carry the
+ * function's number (rule_folded).
  *
- * For: programs with very many call paths. These functions are called only after the library's
- * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
- * into a table, or about a microsecond if the address is not in the table.
+ * For: programs with very many call paths. Threads look for functions that recur only after the
+ * library's tables are filled to TABLES_FOLD, and then only when they make a node of the tree, or
+ * for one in WATCH_EVERY paths that wait (context/admit.c). Cost: a look into a table, or about a
+ * microsecond if the address is not in the table.
  *
  * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under
  * unwind_rules_lock.
@@ -25,16 +27,16 @@
 void functions_look_begins(void);
 void functions_look_ends(void);
 /* Returns the function that holds a return address. `exact`: a signal interrupted the program at
- * the address. The function's start is 0 if it is not known, or if the function is folded but
- * unfolded at present (functions_unfold). */
+ * the address. The function's start is 0 if the function is not known, there is no memory for the
+ * tables, or the function was folded but is unfolded at present (functions_unfold). */
 struct cfi_function function_to_watch(uintptr_t address, bool exact);
 /* True if the function contains the address. `exact` is false for a return address, which may stand
  * one byte behind the function's end. */
 INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool exact) {
     return address - !exact - function.start < function.bytes;
 }
-/* Counts a new node of a path on which this function stands twice. After RECURS_OFTEN such nodes
- * the function is folded, and function_epoch changes. */
+/* Counts a path on which this function stands twice. When it has counted RECURS_OFTEN paths, the
+ * function is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);
 INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
 /* Atomic: number of folded functions, including those that are unfolded at present. */

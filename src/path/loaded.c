@@ -4,7 +4,7 @@
  *
  * The table is a list of parts, each one OS page; the list only grows. An entry has a version: odd
  * while the entry is free or being written. A reader copies an entry, and then checks that the
- * version is still the same. Entries are written under loaded_lock; any thread may free one
+ * version has not changed. Entries are written under loaded_lock; any thread may free one
  * (loaded_closed).
  */
 #include "path/loaded.h"
@@ -34,7 +34,7 @@ struct lock loaded_lock START_PAGE = LOCK_INIT(RANK_LOADED);
 
 static struct {
     struct part *parts; /* atomic */
-    bool missed;        /* atomic: an address was not found since loaded_look last looked */
+    bool missed;        /* atomic: since the last loaded_look an address was not found */
     bool grown;         /* atomic: the table has changed since loaded_look last returned true */
     bool complete;      /* the table holds all objects as of `adds` and `subs`; under loaded_lock */
     bool forbidden;     /* a fork may have copied the loader's lock as held */
@@ -85,12 +85,13 @@ struct look {
     const struct link_map *map; /* the loader's list, from the object that was met last */
     uint64_t adds, subs;
     bool begun, changed;
-    /* since the table was last complete, the loader has loaded and unloaded nothing */
+    /* since the table was last complete, the loader has loaded and unloaded no object */
     bool unchanged;
     bool full; /* there was no place for an entry */
 };
 
-/* Returns a free entry. If the entry was never used, *untouched becomes its part; else NULL. */
+/* Returns a free entry; NULL: there is none. If the entry was never used, sets *untouched to the
+ * part that holds it, else to NULL. */
 static struct entry *free_entry(struct part **untouched) {
     *untouched = NULL;
     EACH_ENTRY(entry)
@@ -104,6 +105,7 @@ static struct entry *free_entry(struct part **untouched) {
     return NULL;
 }
 
+/* Notes that the loader still has this range, and adds the range to the table if it is new. */
 static void note_range(struct look *look, const struct loaded_range *range) {
     EACH_ENTRY(entry)
     if (!(load_relaxed(&entry->version) & 1) && entry->range.link_map == range->link_map &&
@@ -132,9 +134,9 @@ static void note_range(struct look *look, const struct loaded_range *range) {
     look->changed = true;
 }
 
-/* Returns the loader's description of the object. The loader's lock is held. dl_iterate_phdr visits
- * the objects in the order of the loader's list, so each search continues where the last search
- * ended. */
+/* Returns the loader's description of the object; NULL: not found. The loader's lock is held.
+ * dl_iterate_phdr visits the objects in the order of the loader's list, so each search continues
+ * where the last search ended. */
 static const struct link_map *find_map(struct look *look, const struct dl_phdr_info *info) {
     for (int round = 0; round < 2; round++) {
         for (const struct link_map *map = look->map; map; map = map->l_next)
@@ -209,6 +211,7 @@ static bool drop_unseen(void) {
     return dropped;
 }
 
+/* Adds a part with free entries to the list. False: out of memory. */
 static bool add_part(void) {
     struct part *part = meta_alloc(sizeof *part);
     if (!part)

@@ -6,10 +6,10 @@
  * dl_iterate_phdr, which takes a lock of the loader's. Another thread may hold that lock in a
  * callback of its own, and wait there for something that a thread in malloc holds. So an allocation
  * brings the table up to date only while no other thread of the process has ever allocated.
- * Otherwise the allocation notes that an address was not found, and the control thread, which then
- * holds no other lock of the library, brings the table up to date within OBJECTS_POLL_MS. Until
- * then, call paths end at code that dlopen has just loaded. A process with threads and without a
- * control thread keeps the table that it has.
+ * Otherwise the allocation notes that an address was not found. The control thread brings the table
+ * up to date within OBJECTS_POLL_MS (control/server.c); it holds no other lock of the library then.
+ * Until then, call paths end at code that dlopen has just loaded. A process with threads and
+ * without a control thread keeps the table that it has.
  *
  * A child that a process with several threads forked never brings the table up to date. The fork
  * may have copied the loader's lock as held, and the thread that held it does not exist in the
@@ -38,8 +38,9 @@ bool loaded_is_used(void);
 /* Finds the part of an object that holds the address. False: the table has no such part. */
 bool loaded_find(uintptr_t pc, struct loaded_range *range);
 /* Called when an address was not found. Brings the table up to date if that is safe in this thread;
- * otherwise asks the control thread to bring the table up to date. True: the caller searches once
- * more, because the table may have changed. */
+ * otherwise asks the control thread to bring the table up to date. True: the caller has to search
+ * once more, because the table may have changed. False: the table has not changed, or is not
+ * used. */
 bool loaded_missed(void);
 /* For the constructor and the control thread: brings the table up to date if an address was not
  * found since the last time, or if there is no table yet. True: paths that ended at an unknown
@@ -50,7 +51,9 @@ bool loaded_look(void);
 void loaded_closed(const void *link_map);
 void loaded_fork_child(void);
 
-/* Brings the table up to date whether it is used or not. True: it has changed. Also for tests. */
+/* Brings the table up to date whether it is used or not. True: the table has changed. False: it has
+ * not changed, another thread brings it up to date at this moment, or a fork forbids it. Also for
+ * tests. */
 bool loaded_update(void);
 
 #endif

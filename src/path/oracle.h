@@ -2,9 +2,9 @@
 /*
  * oracle.h - walks the stack by libunwind, to check the call paths that stack.c finds.
  *
- * The constructor or the control thread opens libunwind privately (RTLD_LOCAL, so that no other
- * object sees the _Unwind_* names that it exports), only when MEMCTX_VERIFY asks for it. The
- * library holds no lock of its own while libunwind runs.
+ * The constructor opens libunwind, only when MEMCTX_VERIFY asks for it, and privately (RTLD_LOCAL),
+ * so that no other object sees the _Unwind_* names that libunwind exports. The library holds no
+ * lock of its own while libunwind runs.
  */
 #ifndef MEMCTX_ORACLE_H
 #define MEMCTX_ORACLE_H
@@ -13,7 +13,7 @@
 
 struct oracle_counts { /* atomic */
     uint64_t checked, mismatches;
-    /* walks that libunwind gave up early; these were compared as far as libunwind went */
+    /* comparisons in which libunwind found fewer frames; only these frames were compared */
     uint64_t shorter;
 };
 INTERNAL struct oracle_counts oracle_counts;
@@ -22,11 +22,11 @@ bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
 /* Walks the calling function's stack by libunwind. Stores the return addresses, innermost first,
  * beginning with the address `first`; frames of this library, further in than `first`, are skipped.
- * Returns the number of addresses, at most `max`. Sets *complete to true if the last address is in
- * the thread's outermost frame. */
+ * Returns the number of addresses, at most `max`. Sets *complete to true if libunwind found no
+ * frame beyond the last address. */
 unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);
-/* Counts a comparison. `at` is the frame in which the paths differ, or `count` if the paths are
- * equal. */
+/* Counts a comparison of `count` frames. `at` is the frame in which the paths differ, or `count` if
+ * the paths are equal. `shorter`: libunwind found fewer frames than the path has. */
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
                   bool shorter);
 

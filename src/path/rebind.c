@@ -3,12 +3,12 @@
  * Redirects libc's own malloc family to this library.
  *
  * A library that is loaded with RTLD_DEEPBIND, or code that asks dlsym for libc's malloc, gets
- * libc's functions although this library stands before libc. A chunk of this library then comes to
- * libc's free, which aborts. So the addresses in libc's symbol table are changed to those of this
- * library's functions, once, at the start. Symbols that were bound before keep their addresses, and
- * no code is changed. dlopen itself is not interposed, because its caller's address decides where
- * it looks for libraries. Sources: the ELF specification, and the GNU hash table as binutils writes
- * it.
+ * libc's functions although this library stands before libc. If such code frees a chunk of this
+ * library, the chunk comes to libc's free, which aborts. So the addresses in libc's symbol table
+ * are changed to those of this library's functions, once, at the start. Symbols that were bound
+ * before keep their addresses, and no code is changed. dlopen itself is not interposed, because its
+ * caller's address decides where it looks for libraries. Sources: the ELF specification, and the
+ * GNU hash table as binutils writes it.
  */
 #include "path/rebind.h"
 #include "os/libc.h"
@@ -28,6 +28,7 @@ struct symbols { /* the dynamic symbols of one loaded object */
     const uint32_t *hash;
 };
 
+/* Finds an object's tables of dynamic symbols. False: the object lacks one of the tables. */
 static bool read_dynamic(const struct link_map *map, struct symbols *symbols) {
     *symbols = (struct symbols){.bias = map->l_addr};
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
@@ -51,6 +52,8 @@ static uint32_t gnu_hash(const char *name) {
     return hash;
 }
 
+/* Returns the object's definition of a symbol, found by the GNU hash table; NULL: the object does
+ * not define the symbol. */
 static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     uint32_t buckets = symbols->hash[0], first = symbols->hash[1], filter_words = symbols->hash[2];
     const uint32_t *bucket = symbols->hash + 4 + filter_words * (sizeof(ElfW(Addr)) / 4);
@@ -138,8 +141,8 @@ static const struct link_map *find_malloc(uintptr_t malloc_in_use) {
     return map;
 }
 
-/* Either all names are changed or none: with half a family, each of the two heaps would get chunks
- * of the other one. */
+/* Either all names are changed or none. If only some were changed, libc's heap and this library
+ * would get each other's chunks to free. */
 static const char *const names[] = {"malloc",
                                     "free",
                                     "calloc",

@@ -10,12 +10,12 @@ INTERNAL uint32_t rebind_count;
 
 /* Changes the addresses of the malloc family in libc's symbol table to those of this library's
  * functions. The constructor calls this function while there is one thread. `malloc_in_use` is the
- * address of `malloc` that the loader gives this library. Nothing changes if the kernel refuses, if
- * libc lacks one of the names, or if the program calls a malloc of another object. `passed_on`: the
- * malloc of the other object takes its chunks from this library, so the addresses are changed
- * nevertheless. */
+ * address of `malloc` that the loader gives this library. Nothing changes if the kernel refuses, or
+ * if libc lacks one of the names. If the program calls a malloc of another object, the addresses
+ * are changed only with `passed_on`: that malloc takes its chunks from this library. */
 void rebind_libc(uintptr_t malloc_in_use, bool passed_on);
-/* Returns the file that malloc comes from; NULL: malloc comes from this library. */
+/* Returns the name of the object that malloc comes from, if that is not this library; NULL: malloc
+ * comes from this library, or the object is not known. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
 /* True if the object that malloc comes from has constructors, which may not have run yet. */

@@ -4,8 +4,8 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-/* The known part of the stack grows by this many bytes at most. A word further out may belong to
- * another stack, so it is tested alone. */
+/* A word less than this many bytes beyond the known part of the stack extends the known part. A
+ * word further out may belong to another stack, so only the word's own OS page is tested. */
 #define GROW_MAX (1UL << 20)
 
 /* Values of rbp_use in fresh frames. */
@@ -22,7 +22,7 @@ struct walker {
 
 /* True if a word may be read. The unwind information of file-backed code led to the word, so it is
  * nearly always readable. But a fault must not happen even if the information is wrong, or if
- * assembly code changed the stack pointer without telling. */
+ * assembly code changed the stack pointer without unwind information for this. */
 static NOINLINE bool may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (!os_is_readable(address, page_end))
@@ -45,6 +45,7 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
+/* Reads a word of the stack and notes it among the checks of the step. */
 INLINE uint64_t check(struct walker *walker, struct stack_fresh *fresh, uintptr_t at) {
     uint64_t value = word_at(at);
     fresh->checks[fresh->frame.checks++] = (struct stack_check){at, value};
@@ -52,6 +53,8 @@ INLINE uint64_t check(struct walker *walker, struct stack_fresh *fresh, uintptr_
     return value;
 }
 
+/* Reads the frame's rbp, and notes that the frame's proof needs it. False: it is not known where
+ * the rbp was saved, or the word cannot be read. */
 static bool check_rbp(struct walker *walker, struct stack_fresh *fresh, uintptr_t *rbp) {
     if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))
         return false;
@@ -60,6 +63,8 @@ static bool check_rbp(struct walker *walker, struct stack_fresh *fresh, uintptr_
     return true;
 }
 
+/* Goes to the caller, whose stack pointer is `cfa`. False: the stack contradicts the rule, because
+ * callers stand at higher addresses, or the return address cannot be read. */
 INLINE bool step_to(struct walker *walker, struct stack_fresh *fresh, uintptr_t cfa) {
     if (UNLIKELY(cfa <= walker->sp) || UNLIKELY(!readable(walker->stack, cfa - 8)))
         return false;
@@ -68,6 +73,7 @@ INLINE bool step_to(struct walker *walker, struct stack_fresh *fresh, uintptr_t 
     return true;
 }
 
+/* Steps from a signal frame to the interrupted code. */
 static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
     uintptr_t saved = walker->sp;
     struct stack *stack = walker->stack;
@@ -146,6 +152,8 @@ INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) 
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
 }
 
+/* Gives an old frame another address. The frame's node is no longer right, so `kept` ends before
+ * it. */
 INLINE void change_address(struct stack *stack, int frame, uintptr_t address, uint64_t rule) {
     stack->frames[frame].address = address;
     stack->frames[frame].rule = rule;
@@ -153,8 +161,8 @@ INLINE void change_address(struct stack *stack, int frame, uintptr_t address, ui
         stack->kept = (uint32_t)frame;
 }
 
-/* Changes the address of an old frame if the rule of the new address makes the same step. False:
- * the step differs. */
+/* Changes the address of an old frame if the rules of both addresses make the same step. False: the
+ * steps differ, and the frame is unchanged. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
     if (LIKELY(old->address == address))
@@ -169,7 +177,8 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
 /* The walk has reached old frame `join`, whose rbp stands at `rbp_at`. Compares the words that
  * prove this frame and the next old frames outwards, `wanted` frames in all. Where only an address
  * differs, changes the frame in place. Returns -1 if all these frames are right now; else the index
- * of the check that differs, from where on the stack must be walked by rules. */
+ * of the check that differs: from the frame of this check outwards, the stack must be walked by
+ * rules. */
 INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
     const struct stack_frame *old = &stack->frames[join];
     struct stack_check *check = &stack->checks[old->checks];
@@ -214,16 +223,17 @@ struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp; /* frame: where the walk began; address, sp: where it is now */
     unsigned by_rbp;              /* number of new frames that find their callers by rbp */
-    /* bound for sp: while sp is not above `end`, an old frame stands at sp or further out, and all
-     * words below `end` are mapped */
+    /* bound for sp: the stack pointer of the outermost old frame, or the end of the memory known to
+     * be mapped if that is lower. So while sp is not above `end`, an old frame stands at sp or
+     * further out, and all words below sp can be read. */
     uintptr_t end;
     struct plain_frame *first, *next; /* the new frames are [first, next), innermost first */
     struct stack_frame *old;          /* the innermost old frame that the walk can still meet */
     unsigned depth;
 };
 
-/* Return true if the rule is that of a plain frame, and its CFA is found from the stack pointer, or
- * from rbp. */
+/* True if the rule is that of a plain frame, and its CFA is found from the stack pointer
+ * (plain_by_sp) or from rbp (plain_by_rbp). */
 #define PLAIN_BITS 0x17 /* the kind, and the higher bit of enum cfi_rbp */
 _Static_assert(CFI_SP == 3 && CFI_RBP == 4 && CFI_RBP_AT_CFA == 1, "plain rules have these bits");
 INLINE bool plain_by_sp(uint64_t rule) {
@@ -252,9 +262,9 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain, const struct plain_fram
     return plain->frame;
 }
 
-/* For a frame that finds its caller by rbp: returns the caller's stack pointer minus `sp`, which
- * the caller of this function has to check. 0: the frame is not plain, its rbp was not saved in the
- * known stack, or an address is not aligned. */
+/* For a frame that finds its caller by rbp: returns the caller's stack pointer minus `sp`. This
+ * number may be wrong, and plain_bytes checks it. 0: the frame is not plain, its rbp was not saved
+ * in the known part of the stack, or an address is not aligned. */
 INLINE uintptr_t bytes_by_rbp(struct plain *plain, struct plain_frame *next, uintptr_t sp,
                               uint64_t rule) {
     uintptr_t at = plain_rbp_at(plain, next, sp);
@@ -283,11 +293,14 @@ INLINE void plain_add(struct plain_frame *next, uintptr_t address, uintptr_t sp,
     next->rule = rule;
 }
 
+/* JOIN_DONE: the walk has met an old frame, and all wanted frames from there outwards are right.
+ * JOIN_FURTHER_OUT: the walk goes on at plain->address. JOIN_FAILED: stack_walk has to walk by all
+ * rules. */
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* Makes new frames of the old frames from plain->old outwards, up to but without `outer`. These old
- * frames are unchanged, but the last of them may have another caller now. The walk then goes on at
- * that caller; `outer` is the next old frame that it may meet. */
+/* Makes new frames of the old frames from plain->old outwards, up to but not including `outer`.
+ * These old frames are unchanged, but the last of them may have another caller now. The walk then
+ * goes on at that caller, and `outer` is the next old frame that the walk may meet. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
@@ -305,8 +318,9 @@ static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame
 }
 
 /* The walk came to an old frame, plain->old. `rule`, the rule of the address that is there now,
- * makes the same step as the old frame's rule. If only some of the old frames from plain->old
- * outwards are unchanged, takes these over, and the walk goes on behind them. */
+ * makes the same step as the old frame's rule. Checks the old frames from there outwards. If only
+ * some of them are unchanged, takes these over, and the walk goes on at the caller of the last
+ * one. */
 static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
     struct stack_frame *old = plain->old, *outer = old;
@@ -333,8 +347,8 @@ static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     return take_over_plainly(plain, outer);
 }
 
-/* Puts the new frames in place of the old frames that are further in than the one that the walk
- * met. */
+/* Ends a walk that met the old frame plain->old: the new frames replace all old frames further
+ * in. */
 INLINE void plain_put(const struct plain *plain) {
     struct stack *stack = plain->stack;
     struct stack_frame *top = plain->old;
@@ -401,14 +415,16 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* Returns the next old frame outwards if `pass` is true, else `frame` itself. There is no branch,
- * because where many frames are new, the processor cannot predict how many old ones to pass. */
+/* Returns the next old frame outwards if `pass` is true, else `frame` itself. The code has no
+ * branch: where many frames are new, the processor cannot predict how many old frames the walk has
+ * to pass. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
 }
 
-/* Makes new frames until the walk comes to an old frame that makes the same step, and returns the
- * rule of the address there. 0: a frame is not plain, or there is no room. */
+/* Makes new frames until the walk comes to an old frame, plain->old, whose rule makes the same step
+ * as the rule of the address that is there now. Returns the rule of this address. 0: a frame is not
+ * plain, or there is no room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
     struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
@@ -437,8 +453,9 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     return rule;
 }
 
-/* Walks over plain frames only. False: some frame is not plain, or there is no room; old frames
- * that the walk has changed by then are right. */
+/* Walks over plain frames only. False: some frame is not plain, there is no room, or the last walk
+ * is of no use: it left no frames or a broken stack, or was on another stack. The caller then walks
+ * by all rules; old frames that this walk has changed in place are right. */
 static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct plain_frame fresh[PLAIN_MAX];
     if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
@@ -476,9 +493,9 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     return true;
 }
 
-/* The old frames from `join` outwards to the one whose step has check `different` are right. Makes
- * fresh frames of them, except of the last one, from which the walker goes on. Returns the index of
- * that last frame. */
+/* The old frames from `join` outwards are right, up to the frame whose step made the check
+ * `different`. Makes fresh frames of all of them but this last one, and puts the walker on the last
+ * one. Returns its index. */
 static int take_over(struct walker *walker, int join, int different) {
     struct stack *stack = walker->stack;
     for (int i = join;; i--) {
@@ -517,6 +534,8 @@ INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outer
     stack->count++;
 }
 
+/* Begins a walk at the caller of the exported function. If the thread is on another stack than
+ * before, only the OS page of the frame is known to be mapped. */
 static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
     uintptr_t page = frame & ~(OS_PAGE_BYTES - 1);
     if (frame + 16 < stack->low || frame + 16 >= stack->high) {
@@ -562,6 +581,8 @@ static int64_t counted_bytes(uint32_t room) {
     return room > STACK_FRAMES_FIRST ? (int64_t)meta_block_bytes(frame_bytes(room)) : 0;
 }
 
+/* Frees the piece of memory to which frames and checks have moved, if there is one, and gives its
+ * bytes of the budget back. */
 static void free_grown(const struct stack *stack) {
     if (stack->room > STACK_FRAMES_FIRST)
         meta_free(stack->frames, frame_bytes(stack->room));
@@ -624,8 +645,8 @@ static bool end_walk(struct walker *walker, int joined, enum stack_end end) {
     uint32_t count = (uint32_t)(joined + 1) + walker->count;
     if (UNLIKELY(count > stack->room || checks + walker->check_count > stack->room * 2) &&
         !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
-        /* There is no room: the outermost old frames are beyond every depth, or there is no memory
-         * for more frames. */
+        /* There is no room: there are more than STACK_FRAMES_MAX frames, because old frames beyond
+         * every depth are kept, or there is no memory for more frames. */
         if (stack->count) {
             stack->count = stack->kept = 0;
             return false;
@@ -669,6 +690,8 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
                 old = take_over(&walker, old, different) - 1;
             }
         }
+        /* Up to twice the wanted frames are walked: when the stack has become shallower, the next
+         * walk wants frames beyond the present depth. */
         if (UNLIKELY(walker.count >= 2 * depth) || UNLIKELY(walker.count >= STACK_FRESH_MAX - 1)) {
             end = STACK_OPEN;
             break;

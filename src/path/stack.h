@@ -13,7 +13,8 @@
  * alike, the frame is changed in place and the comparison goes on. Each word is read only after the
  * words it depends on were compared, so a read is as safe as in a fresh walk.
  *
- * Threads: a struct stack belongs to the thread that owns the heap.
+ * Threads: a struct stack belongs to the thread that owns the heap; while no thread uses the heap,
+ * context/visit.c may free it.
  */
 #ifndef MEMCTX_STACK_H
 #define MEMCTX_STACK_H
@@ -21,11 +22,10 @@
 #include "path/unwind_rules.h"
 #include <memctx/options.h>
 
-/* number of frames that there is room for at first: they, their checks and some fresh frames fit in
- * one OS page */
+/* number of frames that there is room for at first: they and their checks take 5 KiB */
 #define STACK_FRAMES_FIRST 64U
 #define STACK_FRAMES_MAX 512U                   /* greatest room for frames */
-#define STACK_DEPTH_MAX 256U                    /* greatest number of frames in a call path */
+#define STACK_DEPTH_MAX 256U                    /* greatest `depth` of a walk: a folded stack */
 #define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* most new frames of one walk */
 #define STEP_CHECKS_MAX 4U                      /* greatest number of words that one step reads */
 #define RBP_KEPT 0U /* value of caller_rbp: the caller's rbp is still in rbp */
@@ -44,14 +44,14 @@ struct stack_frame {
     /* address where this frame saved its caller's rbp, or RBP_KEPT, or RBP_LOST */
     uintptr_t caller_rbp;
     uint64_t rule; /* the packed unwind rule for `address` */
-    /* For the layer above: node and hash of the frame's prefix; see context/prefix.h. */
+    /* For the layer `context`: node and hash of the frame's prefix; see context/prefix.h. */
     uint32_t node, hash;
     union {
         struct {
-            /* for the layer above: length of the path up to this frame; 0: not known */
+            /* for the layer `context`: length of the path up to this frame; 0: not known */
             uint16_t length;
             uint16_t exact : 1;   /* a signal interrupted the program at `address` */
-            uint16_t before : 15; /* for the layer above: see ADMIT_BEFORE_UNKNOWN */
+            uint16_t before : 15; /* for `context`: see ADMIT_BEFORE_UNKNOWN */
             /* index of the check that proves this frame's rbp; -1: no further frame uses that
              * rbp */
             int16_t rbp_use;
@@ -66,7 +66,7 @@ struct stack_frame {
 #define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32) /* makes rbp_use -1 */
 /* makes rbp_use the index of the check after the frame's present ones */
 #define STACK_PROOF_USE(proof) (((proof) & ~(0xffffUL << 32)) | (proof) >> 48 << 32)
-#define STACK_PROOF_CHECK (1UL << 48) /* adds one to `checks` */
+#define STACK_PROOF_CHECK (1UL << 48) /* adding this to `proof` adds one to `checks` */
 _Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
                    offsetof(struct stack_frame, checks) - offsetof(struct stack_frame, proof) == 6,
                "where these stand in `proof`");
@@ -117,13 +117,13 @@ struct stack {
     struct stack_frame *frames; /* outermost first; frames and checks share one piece of memory */
     struct stack_check *checks;
     /* Memory for the frames of the walk that is under way: STACK_FRESH_MAX frames, innermost first.
-     * struct stack_rules stands before them. The fresh frames do not stand on the program's stack,
-     * which may be tiny. */
+     * The thread's struct stack_rules stands directly before them. The fresh frames do not stand on
+     * the program's stack, which may be tiny. */
     struct stack_fresh *fresh;
 };
 
-/* Makes room for `frames` frames and keeps the present frames. False: out of memory, nothing
- * changed. */
+/* Makes room for `frames` frames and keeps the present frames. False: out of memory, the budget is
+ * used up, or `frames` exceeds STACK_FRAMES_MAX; nothing changed. */
 bool stack_make_room(struct stack *stack, uint32_t frames);
 /* Gives all memory of the stack back. */
 void stack_end(struct stack *stack);
@@ -131,7 +131,9 @@ void stack_end(struct stack *stack);
 /* Walks the stack from the exported function whose frame pointer is `frame`. stack_make_room must
  * have been called before. The caller's rbp is saved at frame, the return address at frame + 8, and
  * the caller's stack pointer is frame + 16. Afterwards the innermost `depth` frames, or all if
- * there are fewer, are as the stack is now. Frames further out may be those of an earlier walk. */
+ * there are fewer, are as the stack is now. Frames further out may be those of an earlier walk, and
+ * may be out of date. Never fails: if memory for all frames is refused, keeps the innermost ones
+ * that there is room for, and `end` is STACK_OPEN. */
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth);
 
 #endif

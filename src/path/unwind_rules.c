@@ -11,7 +11,7 @@
 #include <sys/auxv.h>
 
 /* The size of the table, as the base-2 logarithm of its number of places. Rules fill at most half
- * of the places, or up to three quarters if the budget refuses a larger table. */
+ * of the places, or up to three quarters if the table cannot grow. */
 #define FIRST_BITS 7U
 #define BITS_MAX 22U
 #define BITS_ALWAYS 9U    /* up to this size the table grows even if the budget is used up */
@@ -44,8 +44,10 @@ static struct module modules[MODULES_MAX]; /* written under unwind_rules_lock */
 const struct module *const unwind_rules_shown = modules;
 const uint32_t *const unwind_rules_count_shown = &global.module_count;
 
-#define CFA_MAX (1 << 26) /* bytes; a function with a larger frame gets no rule */
+#define CFA_MAX (1 << 26) /* bytes; a packed rule has no room for a larger offset */
 
+/* Returns the packed form of a rule (unwind_rules.h). A rule whose CFA offset does not fit becomes
+ * CFI_NONE. */
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
     uint64_t folded = unwind_rules_folded && rule.function ? unwind_rules_folded(rule.function) : 0;
     if (rule.cfa_offset >= CFA_MAX || rule.cfa_offset < -CFA_MAX || rule.cfa_offset & 7)
@@ -83,7 +85,7 @@ static struct rule *find_place(uintptr_t table, uintptr_t key) {
 
 /* Makes a bigger table with the old one's rules. The old table stays mapped, because a reader may
  * be in it. The old table is emptied, and, if it is an OS page or more, its memory goes back to the
- * kernel. */
+ * kernel. False: out of memory, nothing changed. */
 static bool replace_table(unsigned bits) {
     uintptr_t old = unwind_rules_table, table;
     uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
@@ -125,6 +127,8 @@ static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *
     return (const void *)(map->l_addr + header->e_phoff);
 }
 
+/* Reads the build id from a segment of notes. A note is a header, a name and a body, each padded to
+ * 4 bytes. */
 static void read_build_id(struct module *module, const ElfW(Phdr) * segment) {
     uintptr_t at = module->bias + segment->p_vaddr;
     for (uintptr_t end = at + segment->p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
@@ -139,6 +143,8 @@ static void read_build_id(struct module *module, const ElfW(Phdr) * segment) {
     }
 }
 
+/* Widens the module's bounds to all of its segments, and reads its build id. cfi_find_object may
+ * have given only the segment around one address. */
 static void read_headers(struct module *module) {
     unsigned count = 0;
     const ElfW(Phdr) *segment = program_headers(module->link_map, &count);
@@ -155,11 +161,12 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
-/* Reads the path of the program's file once. The constructor does so, because a filter of system
- * calls may be in place later. If code allocates before the constructor, module_learn does so for
- * the first module. If the loader was started as a program (ld.so PROGRAM), /proc/self/exe is the
- * loader. The kernel then passes AT_BASE 0, and the loader puts PROGRAM into AT_EXECFN. A relative
- * PROGRAM is of no use to the command, which runs in another directory. */
+/* Reads the path of the program's file, at the first call only. The constructor calls this
+ * function, because a filter of system calls may be in place later. If code allocates before the
+ * constructor runs, module_learn is the first caller. If the loader was started as a program (ld.so
+ * PROGRAM), /proc/self/exe is the loader. The kernel then passes AT_BASE 0, and the loader puts
+ * PROGRAM into AT_EXECFN. A relative PROGRAM is of no use to the command, which runs in another
+ * directory. */
 static void read_program_name(void) {
     struct text path = {.bytes = global.exe, .capacity = sizeof global.exe - 1};
     const char *name = (const char *)getauxval(AT_EXECFN);
@@ -214,6 +221,8 @@ NOINLINE static char *copy_path(const struct link_map *map, const char *name, si
     return copy;
 }
 
+/* True if both describe the same file at the same addresses. Without a build id nothing proves
+ * this, so the answer is false. */
 static bool is_same(const struct module *a, const struct module *b) {
     return a->start == b->start && a->end == b->end && a->bias == b->bias && a->build_id_bytes &&
            a->build_id_bytes == b->build_id_bytes &&
@@ -230,8 +239,9 @@ static uint32_t find_closed(const struct module *learnt) {
     return global.module_count;
 }
 
-/* Notes in closed modules that a module takes some of their addresses. True if the last module at
- * these addresses may have been another one. `is_old`: the module is loaded again unchanged. */
+/* Notes in closed modules that `module` was loaded at some of their addresses. True if the last
+ * module at the addresses of `module` may have been another one. `is_old`: `module` was closed and
+ * is loaded again unchanged. */
 static bool replace_closed(struct module *module, bool is_old) {
     bool replaces = module->replaced;
     module->replaced = false;
@@ -301,6 +311,8 @@ static int64_t table_bytes(uintptr_t table) {
     return (int64_t)(capacity_of(table) * sizeof(struct rule));
 }
 
+/* Replaces the table by one of twice the size, or makes the first one. False: the budget is used
+ * up, out of memory, or the table has its greatest size. */
 static bool table_grow(void) {
     unsigned bits = unwind_rules_table ? (unwind_rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
     int64_t bytes = (int64_t)(sizeof(struct rule) << bits);
@@ -317,9 +329,10 @@ static bool table_grow(void) {
     return false;
 }
 
-/* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. A
- * free place has the key 0, which is also the key of the return address 0. So a look-up of the
- * address 0 may find a free place, and the rule of a free place must be 0 (no rule), too. */
+/* Empties the table in place. A reader may meet an entry while it is emptied, so each reader
+ * compares the key once more after it has read the rule. A free place has the key 0, which is also
+ * the key of the return address 0. So a look-up of the address 0 may find a free place, and the
+ * rule of a free place must be 0 (no rule), too. */
 static void table_empty(void) {
     for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++) {
         store_release(&rule_at(unwind_rules_table, i)->packed, 0);
@@ -328,8 +341,9 @@ static void table_empty(void) {
     rule_count = 0;
 }
 
-/* Adds a rule. A table that may not grow is emptied when three quarters of it are full, so that the
- * rules in use are learnt again. Learning rules again costs time, but no rule is wrong. */
+/* Adds a rule. A table that cannot grow is emptied when three quarters of it are full, and the
+ * rules in use are learnt again. This costs time, but no rule is wrong. The caller holds the
+ * lock. */
 static void table_add(uintptr_t key, uint64_t packed) {
     if (rule_count * 2 >= capacity_of(unwind_rules_table) && !table_grow()) {
         if (!unwind_rules_table)
@@ -360,10 +374,10 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
-/* The function may not be on the caller's stack, so another thread may be closing its library. So
- * this function asks the loader: since glibc 2.35, the loader hides a library before it unmaps it.
- * find_object is no use here: it learns only later, when the loader frees the library's link map,
- * that the library is gone. */
+/* The code at `key` need not be on the caller's stack, so another thread may be closing its
+ * library. So this function asks the loader: since glibc 2.35, the loader hides a library before it
+ * unmaps it. find_object is no use here: it learns only later, when the loader frees the library's
+ * link map, that the library is gone. */
 struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);

@@ -29,13 +29,13 @@ struct module {
     uint32_t build_id_bytes;
     uint8_t build_id[24];
     bool closed;   /* atomic: dlclose unloaded the object */
-    bool loader;   /* the object is libc or the dynamic linker: see control/control.h */
-    bool replaced; /* another object was loaded at some of the addresses since the last dlclose */
+    bool loader;   /* the object is libc or the dynamic linker */
+    bool replaced; /* since the last dlclose another object was loaded at some of the addresses */
 };
 
 struct rule {
     uintptr_t key;   /* a return address, see RULE_EXACT_BIT; 0: the place is free */
-    uint64_t packed; /* never 0; a reader that finds 0 is in an old table that was emptied */
+    uint64_t packed; /* never 0; a reader finds 0 if the table is emptied meanwhile */
 };
 
 INTERNAL struct lock unwind_rules_lock;
@@ -59,13 +59,14 @@ INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
 #define RULE_EXACT_BIT (1UL << 63)
 
 /* Returns the first place to look for a rule. The rules of one KiB of code have 64 places beside
- * each other, because addresses that are learnt together mostly lie together. A whole OS page of
- * code may have more than 64 rules. */
+ * each other, because addresses that are learnt together mostly lie together. The rules of a larger
+ * piece, such as an OS page of code, may be too many for 64 places. */
 INLINE uint64_t rule_place(uintptr_t key) {
     return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
-/* Finds a rule that is not at its first place, or learns it. */
+/* Finds a rule that is not at its first place, or reads it from .eh_frame and adds it to the table.
+ * Returns the packed rule; its kind is CFI_NONE if there is no usable information. */
 uint64_t unwind_rules_find_or_learn(uintptr_t key);
 
 /* Returns the packed rule for a return address. `exact`: a signal interrupted the program at the
@@ -124,10 +125,12 @@ INLINE uint32_t rule_module(uint64_t packed) {
 INLINE uintptr_t unwind_rules_pc(uintptr_t key) {
     return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
 }
-/* Returns the function that holds the key's address. */
+/* Returns the function that holds the key's address. Its start is 0 if the function is not
+ * known. */
 struct cfi_function unwind_rules_function(uintptr_t key);
 
-/* Stores in each known rule the number that `folded` returns for the rule's key. */
+/* Stores in each known rule the number that `folded` returns for the rule's key, unless it is 0.
+ * The caller holds unwind_rules_lock. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
@@ -140,16 +143,17 @@ INTERNAL void (*unwind_rules_replaced)(uintptr_t start, uintptr_t end);
 /* For control/outside.c: the addresses of the modules and of their number. */
 INTERNAL const struct module *const unwind_rules_shown;
 INTERNAL const uint32_t *const unwind_rules_count_shown;
-/* Modules with an index below the count are valid. Of their fields only `closed` and `link_map`
- * ever change. */
+/* Modules with an index below the count are valid. Of their fields only `closed`, `replaced` and
+ * `link_map` ever change, under unwind_rules_lock. */
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
-/* Makes every rule and every cached path invalid, as is needed when the depth changes or a library
- * is closed. */
+/* Makes every rule and every cached path invalid, as a closed library does. Called when the depth
+ * has changed or functions were unfolded. */
 void unwind_rules_new_generation(void);
 void unwind_rules_init(void);
-/* With a glibc that has no _dl_find_object: learns of code that dlopen has loaded, if the unwinder
- * met such code. For the control thread, without locks of the library. */
+/* With a glibc that has no _dl_find_object: learns of code that dlopen has loaded, if a walk met
+ * such code. For the constructor and the control thread; the caller holds no lock of the
+ * library. */
 void unwind_rules_look_at_objects(void);
 void unwind_rules_fork_child(void);
 uint64_t unwind_rules_count(void); /* rules in the table */
